@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
-from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.estimate.fitting import shrunk
 from privbench_core.estimate.popularity import references_to_none
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.popularity import ParentLooks, rank_popularity, row_popularity
+from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
-from privbench_core.models.lookup import _ANY, _POSITION, TARGET, Lookup, _none_from
-from privbench_core.models.popularity import ByRow
+from privbench_core.measure.public_parents import PublicParent
+from privbench_core.models.lookup import _ANY, TARGET, Lookup, marginals_of
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -26,12 +25,11 @@ from privbench_core.privacy.features import Feature, OfParent, Own, ParentRow
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
-_MAX_POSITIONS = 256  # cells of a parent's position; chosen by hand
+Features = Mapping[str, tuple[Feature, Discretizer]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def fit_lookup(
     session: PrivateSession,
     key: ForeignKey,
     child: Profile,
-    parent: Mapping[str, Discretizer] | NDArray[np.int64] | None,
+    parent: Mapping[str, Discretizer] | PublicParent | None,
     price: Price,
     fit: LookupFit,
 ) -> Lookup:
@@ -74,18 +72,16 @@ def fit_lookup(
         session: Open for the step.
         key: Not on the ownership path.
         child: Released profile of the table that has the key.
-        parent: Discretizers of a private parent's attributes, the place of each row of a public parent
-            (`order_of_alike`), or None where a row can refer to one row alone.
+        parent: Discretizers of a private parent's attributes, a public parent, or None where a row can refer to one row
+            alone.
         price: Of everything here.
         fit: How to spend it.
     """
-    own: dict[str, tuple[Feature, Discretizer]] = {
-        name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()
-    }
-    if isinstance(parent, np.ndarray):
-        if not len(parent):  # a public fact: no row can refer to any, and there is nothing to measure
+    if isinstance(parent, PublicParent):
+        if not parent.rows.num_rows:  # a public fact: no row can refer to any, and there is nothing to measure
             return Lookup({}, {}, {}, None)
-        return _to_public(session, key, child, own, parent, price, fit)
+        return _to_public(session, key, child, parent, price, fit)
+    own = _own(child)
     features: dict[str, tuple[Feature, Discretizer]] = {}
     if parent:
         features = {f"{TARGET}{name}": (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
@@ -111,45 +107,32 @@ def fit_lookup(
         none = float(np.mean([counts[-1] / total for counts in clean.values()])) if key.optional else 0.0
         popularity = rank_popularity(session, key, child.size, 1 - none, for_popularity + left)
     targets = {name: discretizer for name, (_, discretizer) in features.items()}
-    return Lookup(targets, {name: counts / total for name, counts in clean.items()}, pair_tables, popularity)
+    marginals = {name: counts / total for name, counts in clean.items()}
+    return Lookup(targets, marginals, pair_tables, popularity, key.optional)
 
 
 def _to_public(
-    session: PrivateSession,
-    key: ForeignKey,
-    child: Profile,
-    own: Mapping[str, tuple[Feature, Discretizer]],
-    place: NDArray[np.int64],
-    price: Price,
-    fit: LookupFit,
+    session: PrivateSession, key: ForeignKey, child: Profile, parent: PublicParent, price: Price, fit: LookupFit
 ) -> Lookup:
-    """`fit_lookup` along a key to a public table: its positions are the targets."""
-    one_way = child.one_way
-    column = Column(_POSITION, ColumnType.INTEGER)
-    discretizer = Discretizer(equal_width_codec(column, 0, len(place) - 1, min(len(place), _MAX_POSITIONS)))
+    """`fit_lookup` along a key to a public table: the targets are its attributes, and its rows."""
+    own = _own(child)
     share = fit.popularity_share + (1 - fit.popularity_share) * fit.margin_share if own else 1.0
-    looks = row_popularity(session, key, child.size, place, price.share(share))
-    popularity, marginal = _positions(looks, discretizer, optional=key.optional)
-    if not own:
-        return Lookup({_POSITION: discretizer}, {_POSITION: marginal}, {}, popularity)
-    features: dict[str, tuple[Feature, Discretizer]] = {_POSITION: (ParentRow(key), discretizer), **own}
-    view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "lookup")
-    pair_tables, left = _pair_tables(
-        view, features, {_POSITION: marginal * one_way.total}, child, fit.pairs, price.share(1 - share)
-    )
-    popularity, marginal = _positions(looks.again(left), discretizer, optional=key.optional)
-    return Lookup({_POSITION: discretizer}, {_POSITION: marginal}, pair_tables, popularity)
-
-
-def _positions(looks: ParentLooks, discretizer: Discretizer, *, optional: bool) -> tuple[ByRow, Array]:
-    """Popularity of a public parent's rows, and the shares of positions among the rows that refer to it or to none."""
+    looks = row_popularity(session, key, child.size, parent.place, price.share(share))
     popularity, none = looks.popularity()
-    positions = discretizer.encode_numbers(np.arange(len(popularity.counts)))
-    marginal = np.bincount(positions, popularity.counts, discretizer.size).astype(np.float64)
-    marginal[_none_from(discretizer)] = none if optional else 0.0
-    if marginal.sum() <= 0:
-        marginal[0] = 1.0
-    return popularity, marginal / marginal.sum()
+    targets = parent.targets(popularity.counts, optional=key.optional)
+    pair_tables: dict[tuple[str, str], Array] = {}
+    if own:
+        features: Features = {**{name: (ParentRow(key), coding) for name, coding in targets.items()}, **own}
+        view = session.view(ViewSpec(key.child, dict(features), (child.size.rows_per_unit,)), "lookup")
+        clean = {n: p * child.one_way.total for n, p in marginals_of(targets, popularity.counts, none).items()}
+        pair_tables, left = _pair_tables(view, features, clean, child, fit.pairs, price.share(1 - share))
+        popularity, none = looks.again(left).popularity()
+    return Lookup(targets, marginals_of(targets, popularity.counts, none), pair_tables, popularity, key.optional)
+
+
+def _own(child: Profile) -> dict[str, tuple[Feature, Discretizer]]:
+    """The columns of the table that has the key."""
+    return {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
 
 
 def _shrunk(noisy: Array, sigma: float, total: float, *, optional: bool) -> Array:
@@ -176,7 +159,6 @@ def _pair_tables(
 ) -> tuple[dict[tuple[str, str], Array], Price]:
     """Joints of targets and the child's columns, as many as ``price`` supports, and what is left of it."""
     candidates = [(target, column) for target in targets for column in features if column not in targets]
-    # Neighbours in a public table have nothing to do with each other: its positions are a list.
-    ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items() if name != _POSITION})
+    ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
     clean = {**targets, **child.one_way.clean()}
     return fit.fit_pairs(view, clean, candidates, price, ordered, child.size.clipping)

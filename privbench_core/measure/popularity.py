@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import combine
@@ -36,7 +35,7 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.constraints import ForeignKey
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -116,7 +115,7 @@ class ParentLooks:
         return replace(self, found=tuple(_averaged(one, other) for one, other in zip(self.found, more, strict=True)))
 
     def popularity(self) -> tuple[ByRow, float]:
-        """How often each row is referred to, and how many references there are to none."""
+        """How often each row is referred to, and the share of rows that refer to none."""
         parents, (ranks, groups, fine, *closer) = len(self.group_of), self.found
         sizes = np.diff(self.ends, prepend=0).astype(np.float64)
         scale, of_groups = self.of_single[0].scale, self.of_ranks.scale
@@ -135,7 +134,7 @@ class ParentLooks:
             references,
             _closer(closer[0][0][:-1], closer[0][1], self.of_single[1]) if closer else None,
         )
-        return ByRow(counts), none
+        return ByRow(counts), none / max(none + float(counts.sum()), 1.0) if self.optional else 0.0
 
 
 def row_popularity(
@@ -207,26 +206,6 @@ def _averaged(one: tuple[Array, float], other: tuple[Array, float]) -> tuple[Arr
     """The same noisy numbers by two looks, by inverse variance."""
     values, sigmas = combine(*one, *other)
     return values, float(sigmas[0])
-
-
-def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
-    """Place of each row of a public table in the order of its attributes, the roughest first, shape (rows,).
-
-    Public rows say how they are to be grouped: those with the same attributes are likely to be as popular.
-    """
-    ranks = [np.unique(_texts(parent.column(name)), return_inverse=True)[1] for name in attributes]
-    ranks.sort(key=lambda rank: -int(rank.max(initial=0)))
-    places = np.empty(parent.num_rows, dtype=np.int64)
-    places[np.lexsort([np.arange(parent.num_rows), *ranks])] = np.arange(parent.num_rows)
-    return places
-
-
-def _texts(values: pa.ChunkedArray) -> pd.Series:
-    """Return a text per value of a public column: bytes need not be text, and NULL has a place as well."""
-    column = values.to_pandas()
-    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        column = column.map(bytes.hex, na_action="ignore")
-    return column.astype(str).fillna("nan")
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,9 @@ class LinkedLookup(Lookup):
 
     Attributes:
         cross_marginals: Between columns of the row and its owner, and of what the row refers to.
-        optional: Whether the last code of a target means "refers to none".
     """
 
     cross_marginals: tuple[CrossMarginal, ...] = ()
-    optional: bool = False
 
     @property
     def context(self) -> frozenset[str]:
@@ -49,8 +47,7 @@ class LinkedLookup(Lookup):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description that `Artifact` can store."""
-        cross_marginals = [cross.to_dict() for cross in self.cross_marginals]
-        return {**super().to_dict(), "cross_marginals": cross_marginals, "optional": self.optional}
+        return {**super().to_dict(), "cross_marginals": [cross.to_dict() for cross in self.cross_marginals]}
 
     def _drawn(
         self, rows: Rows, parents: Mapping[str, Codes], choice: ParentChoice, drawn: Numbers | None, rng: Rng
@@ -73,13 +70,6 @@ class LinkedLookup(Lookup):
         """Return codes of what ``n`` rows refer to, whichever row to which, by target; shape (n,) each."""
         parents = self._coded(parents, count)
         return self.referred(parents, self._places(parents, self._kinds(parents, count)[0], n, rng, None)[1])
-
-    def _coded(self, parents: Mapping[str, Codes], count: int) -> Mapping[str, Codes]:
-        """Return the codes of the targets, where they are not given because the parent is public."""
-        if parents:
-            return parents
-        rows = np.arange(count)
-        return {name.removeprefix(TARGET): d.encode_numbers(rows) for name, d in self.targets.items()}
 
     def _places(
         self, parents: Mapping[str, Codes], kinds: Numbers, n: int, rng: Rng, drawn: Numbers | None
@@ -183,4 +173,4 @@ def lookup_from_dict(stored: Mapping[str, Any]) -> Lookup:
     if "cross_marginals" not in stored:
         return plain
     cross_marginals = tuple(map(CrossMarginal.from_dict, stored["cross_marginals"]))
-    return LinkedLookup(plain.targets, plain.marginals, {}, plain.popularity, cross_marginals, stored["optional"])
+    return LinkedLookup(plain.targets, plain.marginals, {}, plain.popularity, plain.optional, cross_marginals)

@@ -1,10 +1,10 @@
 """Keys that are not on the ownership path: which row of another parent a row refers to, given its attributes.
 
-A *public* parent is referred to by position: references per row are released, and the joint of (position, attribute of
-the row) where it pays. A *private* parent is referred to by its attributes: joints of (attribute of the parent,
-attribute of the row) are released, a row draws the attributes its parent should have, and then one of the synthetic
-parents that have them. Of a private parent without attributes only whether a row refers to one is released, where the
-key may be NULL. Among the parents that a row may refer to, some are more popular than others (`models.popularity`).
+A parent is referred to by its attributes: joints of (attribute of the parent, attribute of the row) are released where
+that pays, a row draws the attributes its parent should have, and then one of the parents that have them. Which of the
+rows it is, or which block of them, is an attribute of *public* parents. Of a private parent without attributes only
+whether a row refers to one is released, where the key may be NULL. Among the parents that a row may refer to, some are
+more popular than others (`models.popularity`); references to each row of a public parent are released.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
 TARGET = "target."
-_POSITION = "target.#row"
+ROW = f"{TARGET}#row"
 _ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_TARGETS = 3  # attributes that choose a parent together; chosen by hand
 _REFITS = 4  # draws of references that must differ
@@ -39,16 +39,19 @@ class Lookup:
     """Released: the link along one key that is not on the ownership path.
 
     Attributes:
-        targets: Column of the target ("target.<column>" or its position) -> discretizer.
-        marginals: The same -> probabilities; one more code than the discretizer has, the last, means "refers to none".
+        targets: Column of the target ("target.<column>") -> discretizer; of a public parent, of the position of its
+            row, whose own code is `ROW`.
+        marginals: The same -> probabilities; where the key may be NULL, the last code means "refers to none".
         pair_tables: (target column, child's column) -> joint.
         popularity: How often parents are referred to, None where a row can refer to one alone.
+        optional: Whether the key may be NULL.
     """
 
     targets: Mapping[str, Discretizer]
     marginals: Mapping[str, Array]
     pair_tables: Mapping[tuple[str, str], Array]
     popularity: Popularity | None = None
+    optional: bool = False
 
     @property
     def context(self) -> frozenset[str]:
@@ -58,12 +61,9 @@ class Lookup:
     @property
     def none(self) -> float:
         """Share of rows that refer to none."""
-        if not self.targets:
+        if not self.optional or not self.marginals:
             return 0.0
-        first = next(iter(self._informative or self.targets))
-        size = 1 if first == _ANY else self.targets[first].size
-        none_from = _none_from(self.targets[first]) if first == _POSITION else size
-        return float(self.marginals[first][none_from:].sum())
+        return float(self.marginals[next(iter(self._informative or self.marginals))][-1])
 
     def kind_columns(self, _parents: Mapping[str, Codes]) -> tuple[str, ...]:
         """Targets that distinguish parents, the most informative first; () if all parents are alike to rows."""
@@ -87,6 +87,7 @@ class Lookup:
             "marginals": [[name, p] for name, p in self.marginals.items()],
             "pair_tables": [[target, column, joint] for (target, column), joint in self.pair_tables.items()],
             "popularity": None if self.popularity is None else self.popularity.to_dict(),
+            "optional": self.optional,
         }
 
     @classmethod
@@ -100,22 +101,18 @@ class Lookup:
             dict(stored["marginals"]),
             pair_tables,
             None if popularity is None else popularity_from_dict(popularity),
+            stored["optional"],
         )
 
     def at_scale(self, scale: float) -> Self:
         """The link where there are so many synthetic parents per parent."""
         return self if self.popularity is None else replace(self, popularity=self.popularity.at_scale(scale))
 
-    def with_places(self, places: NDArray[np.int64]) -> Self:
+    def with_places(self, places: NDArray[np.number]) -> Self:
         """The link for rows that share so many places of each parent, shape (parents,): those of a range of rows."""
-        marginals, counts = dict(self.marginals), places.astype(np.float64)
-        if _POSITION in self.targets:
-            discretizer, marginal = self.targets[_POSITION], self.marginals[_POSITION]
-            have = discretizer.encode_numbers(np.arange(len(counts))).astype(np.int64)
-            here = np.bincount(have, counts, len(marginal))
-            if here.any():
-                here *= (1 - self.none) / here.sum()
-                marginals[_POSITION] = np.append(here[: _none_from(discretizer)], marginal[_none_from(discretizer) :])
+        marginals, counts = self.marginals, places.astype(np.float64)
+        if ROW in self.targets:
+            marginals = marginals_of(self.targets, counts, self.none)
         return replace(self, marginals=marginals, popularity=ByRow(counts))
 
     def draw(
@@ -152,8 +149,26 @@ class Lookup:
         rng: np.random.Generator,
     ) -> NDArray[np.int64]:
         """`draw`, where there are rows and parents."""
-        if _POSITION in self.targets:
-            return self._draw_position(rows, len(choice.of_parent), rng, choice, drawn)
+        parents = self._coded(parents, len(choice.of_parent))
+        if ROW in self.targets and choice.distinct and drawn is None:
+            return self._refitted(rows, parents, choice, rng)
+        return self._picked(rows, parents, choice, drawn, rng)
+
+    def _coded(self, parents: Mapping[str, Codes], count: int) -> Mapping[str, Codes]:
+        """Codes of the targets by column, where they are not given because the parent is public."""
+        if ROW not in self.targets:
+            return parents
+        return {name.removeprefix(TARGET): codes for name, codes in coded_by_position(self.targets, count).items()}
+
+    def _picked(
+        self,
+        rows: Rows,
+        parents: Mapping[str, Codes],
+        choice: ParentChoice,
+        drawn: NDArray[np.int64] | None,
+        rng: np.random.Generator,
+    ) -> NDArray[np.int64]:
+        """`draw`, with codes of the parents."""
         wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
         if _ANY in self.targets:
             wanting = self._draw_target(_ANY, rows, rng) == 0
@@ -162,34 +177,25 @@ class Lookup:
         choice = replace(choice, weights=self._weights(preferences, wanting, choice, drawn, rng))
         return pick_parents(preferences, wanting, choice, rng)
 
-    def _draw_position(
-        self,
-        rows: Rows,
-        count: int,
-        rng: np.random.Generator,
-        choice: ParentChoice,
-        drawn: NDArray[np.int64] | None,
+    def _refitted(
+        self, rows: Rows, parents: Mapping[str, Codes], choice: ParentChoice, rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """`draw`, of a public parent.
+        """`draw`, of a public parent where rows must differ: those that want a popular one often get another.
 
-        Where rows must differ, those that want a popular parent often get another one. So more rows are made to want
-        what fewer rows got than should have, and all are drawn again.
+        So more rows are made to want what fewer rows got than should have, and all are drawn again.
         """
-        discretizer, marginal = self.targets[_POSITION], self.marginals[_POSITION]
-        have = discretizer.encode_numbers(np.arange(count)).astype(np.int64)
-        weights = self._weights([], np.ones(rows.n, dtype=bool), choice, drawn, rng)
-        found, wanted, least = np.full(rows.n, -1, dtype=np.int64), marginal, np.inf
-        for _ in range(_REFITS if choice.distinct and drawn is None else 1):
-            codes = self._draw_target(_POSITION, rows, rng, wanted)
-            levels = [(have, codes.astype(np.int64))]
-            picked = pick_parents(levels, codes < _none_from(discretizer), replace(choice, weights=weights), rng)
-            got = np.bincount(have[picked[picked >= 0]], minlength=len(marginal)) / max(1, rows.n)
-            missed = float(np.abs(marginal - got)[: _none_from(discretizer)].sum())
+        have, wanted, least = parents[ROW.removeprefix(TARGET)], self.marginals[ROW], np.inf
+        found, link = np.full(rows.n, -1, dtype=np.int64), self
+        counts = self._weights([], np.ones(rows.n, dtype=bool), choice, None, rng)
+        for _ in range(_REFITS):
+            picked = link._picked(rows, parents, choice, None, rng)
+            got = np.bincount(have[picked[picked >= 0]], minlength=len(wanted)) / rows.n
+            missed = float(np.abs(wanted - got)[: len(wanted) - self.optional].sum())
             if missed < least:
                 found, least = picked, missed
-            more = np.divide(marginal, got, out=np.ones(len(marginal)), where=got > 0)
-            wanted = wanted * np.clip(more, 1 / _MOST_REFIT, _MOST_REFIT)
-            wanted = wanted / wanted.sum()
+            more = np.divide(wanted, got, out=np.ones(len(wanted)), where=got > 0)
+            counts = counts * np.clip(more, 1 / _MOST_REFIT, _MOST_REFIT)[have]
+            link = link.with_places(counts)
         return found
 
     def referred(self, parents: Mapping[str, Codes], places: NDArray[np.signedinteger[Any]]) -> dict[str, Codes]:
@@ -241,11 +247,11 @@ class Lookup:
             context.add(name, len(self.marginals[name]), drawn[name])
         preferences = []
         for depth in range(1, len(wanted) + 1 if rows.codes else 1):
-            shape = [self.targets[name].size + 1 for name in wanted[:depth]]
+            shape = [len(self.marginals[name]) for name in wanted[:depth]]
             have = np.ravel_multi_index([parents[name.removeprefix(TARGET)] for name in wanted[:depth]], shape)
             want = np.ravel_multi_index([drawn[name] for name in wanted[:depth]], shape)
             preferences.append((have.astype(np.int64), want.astype(np.int64)))
-        return drawn[first] < self.targets[first].size, preferences
+        return drawn[first] < len(self.marginals[first]) - self.optional, preferences
 
     def _of_parents(self, name: str, other: str, parents: Mapping[str, Codes]) -> Array:
         """Joint of two targets among the synthetic parents, with as many again for "refers to none".
@@ -258,7 +264,7 @@ class Lookup:
         of_parents = np.ravel_multi_index([parents[target.removeprefix(TARGET)] for target in (name, other)], shape)
         often = self.popularity.counts if isinstance(self.popularity, ByRow) else None
         joint = np.bincount(of_parents, often, minlength=shape[0] * shape[1]).reshape(shape)
-        if shape[0] > self.targets[name].size:
+        if self.optional:
             joint[-1, -1] = joint.sum()
         return np.asarray(joint / joint.sum())
 
@@ -267,7 +273,6 @@ class Lookup:
         name: str,
         rows: Rows,
         rng: np.random.Generator,
-        marginal: Array | None = None,
         together: Sequence[PairMarginal] = (),
     ) -> Codes:
         pair_tables = [
@@ -276,7 +281,7 @@ class Lookup:
             if target == name and column in rows.codes
         ]
         pair_tables += together
-        return draw_column(rows, self.marginals[name] if marginal is None else marginal, pair_tables, rng)
+        return draw_column(rows, self.marginals[name], pair_tables, rng)
 
 
 def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Array:
@@ -294,6 +299,23 @@ def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Ar
     return wanted
 
 
-def _none_from(discretizer: Discretizer) -> int:
-    """First code of a position that stands for "refers to none": below the first row."""
-    return discretizer.codec.ordered
+def coded_by_position(targets: Mapping[str, Discretizer], count: int) -> dict[str, Codes]:
+    """Return the codes of the rows of a public table, by target; shape (count,) each."""
+    return {name: discretizer.encode_numbers(np.arange(count)) for name, discretizer in targets.items()}
+
+
+def marginals_of(targets: Mapping[str, Discretizer], counts: Array, none: float) -> dict[str, Array]:
+    """Return the probabilities of the codes of a public parent's targets, if its rows are referred to so often.
+
+    Args:
+        targets: Codings of the positions of its rows.
+        counts: How often each row is referred to, relative to the others, shape (parents,).
+        none: Share of rows that refer to none, which is the last code then; 0 where they must refer to one.
+    """
+    often = counts if counts.any() else np.ones(len(counts))
+    found = {}
+    for name, codes in coded_by_position(targets, len(counts)).items():
+        marginal = np.bincount(codes, often, targets[name].size) * ((1 - none) / often.sum())
+        marginal[-1] += none
+        found[name] = marginal
+    return found

@@ -8,22 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.estimate.fitting import EMPTY, RAKING_ROUNDS, shrunk
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
 from privbench_core.measure.linking import Features, LinkingFit, Reference, measure_cross_marginals
 from privbench_core.measure.lookup import LookupFit, fit_lookup
-from privbench_core.measure.popularity import order_of_alike, row_popularity
+from privbench_core.measure.popularity import row_popularity
+from privbench_core.measure.public_parents import PublicParent
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.linked_lookup import LinkedLookup
-from privbench_core.models.lookup import TARGET
-from privbench_core.models.popularity import ByRow
+from privbench_core.models.lookup import TARGET, marginals_of
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
-from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table
@@ -31,10 +27,7 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext
 from privbench_core.synthesizers.steps.drawing import fanout_key
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
-from privbench_core.synthesizers.steps.public_targets import public_targets
 from privbench_core.synthesizers.steps.reference import References
-
-_MARGINS = 0.3  # of the price of degrees, where parents are public: for their attributes; as `LookupFit` has it
 
 
 @dataclass(frozen=True)
@@ -184,34 +177,18 @@ def _to_private(
 ) -> LinkedLookup:
     """Return how often private parents are referred to, by rank and by their attributes."""
     found = fit_lookup(session, key, replace(child, discretizers={}), parent.discretizers, price, fit.references)
-    return LinkedLookup(found.targets, found.marginals, {}, found.popularity, (), key.optional)
+    return LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional)
 
 
 def _to_public(
     session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price
 ) -> LinkedLookup:
-    """Return how often public parents are referred to, by row and by their attributes, which are known better."""
-    names = tuple(column.name for column in table.attributes)
-    place = order_of_alike(rows, names)
-    popularity, none = row_popularity(session, key, child.size, place, price.share(1 - _MARGINS)).popularity()
-    targets = public_targets(table, rows, optional=key.optional)
-    features: Features = {name: (ParentRow(key), discretizer) for name, discretizer in targets.items()}
-    view = session.view(ViewSpec(key.child, dict(features), (child.size.rows_per_unit,)), "lookup")
-    noisy = view.measure("targets", [Marginal((name,)) for name in targets], price.share(_MARGINS))
-    total = child.one_way.total
-    codes = {name: discretizer.encode_numbers(np.arange(rows.num_rows)) for name, discretizer in targets.items()}
-    counts, marginals = popularity.counts, {}
-    for name, found in zip(targets, noisy.values, strict=True):
-        by_rows = np.bincount(codes[name], counts, len(found)).astype(np.float64)  # what the rows' own popularity says
-        by_rows[-1] += none if key.optional else 0.0
-        by_rows *= total / max(float(by_rows.sum()), EMPTY)
-        marginals[name] = onto_simplex(shrunk(found, noisy.sigma, by_rows), total) / total
-    for _ in range(RAKING_ROUNDS):
-        for name, marginal in marginals.items():
-            current = np.bincount(codes[name], counts, len(marginal))
-            counts = counts * np.divide(marginal, current, out=np.zeros_like(marginal), where=current > 0)[codes[name]]
-    counts = counts * (popularity.counts.sum() / max(float(counts.sum()), EMPTY))
-    return LinkedLookup(targets, marginals, {}, ByRow(counts), (), key.optional)
+    """Return how often public parents are referred to, by row."""
+    parent = PublicParent(table, rows)
+    popularity, none = row_popularity(session, key, child.size, parent.place, price).popularity()
+    targets = parent.targets(popularity.counts, optional=key.optional)
+    marginals = marginals_of(targets, popularity.counts, none)
+    return LinkedLookup(targets, marginals, {}, popularity, key.optional)
 
 
 def _own(profile: Profile) -> dict[str, tuple[Feature, Discretizer]]:

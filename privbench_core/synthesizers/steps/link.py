@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.lookup import LookupFit, fit_lookup
-from privbench_core.measure.popularity import order_of_alike
+from privbench_core.measure.public_parents import PublicParent
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -64,7 +61,7 @@ def link_step(
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="16")
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="17")
 
 
 def released_siblings(schema: Schema, key: ForeignKey, context: StepContext) -> dict[ForeignKey, Fanout]:
@@ -78,10 +75,9 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
 
     def run(context: StepContext) -> Artifact:
         profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
-        parent: Mapping[str, Discretizer] | NDArray[np.int64] | None
+        parent: Mapping[str, Discretizer] | PublicParent | None
         if schema.table(key.parent).public:
-            attributes = tuple(column.name for column in schema.table(key.parent).attributes)
-            parent = order_of_alike(context.public[key.parent], attributes)
+            parent = PublicParent(schema.table(key.parent), context.public[key.parent])
         elif determined(schema, key):
             parent = None
         else:

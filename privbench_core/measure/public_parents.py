@@ -1,0 +1,141 @@
+"""Public parents: attributes of what a row refers to, as codings of the positions of public rows.
+
+The rows are public, and which one a private row refers to is what a view may look at (`ParentRow`): so any function of
+the position is a column of the view, whatever the type of the attribute. Nothing private is looked at here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.grid import Grid
+from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.estimate.fitting import EMPTY
+from privbench_core.models.lookup import ROW, TARGET
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.tables import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+# Chosen by hand.
+_MOST_CODES = 32  # of an attribute: marginals across tables merge them further
+_MOST_BLOCKS = 256  # of rows
+_MOST_RUNS = 10_000  # runs of rows with the same code: an engine's statements list their ends
+
+
+@dataclass(frozen=True)
+class PublicParent:
+    """A public table that rows refer to."""
+
+    table: Table
+    rows: pa.Table
+
+    @cached_property
+    def place(self) -> Numbers:
+        """Place of each row among those that are alike (`order_of_alike`), shape (rows,)."""
+        return order_of_alike(self.rows, tuple(column.name for column in self.table.attributes))
+
+    def targets(self, counts: Array, *, optional: bool) -> dict[str, Discretizer]:
+        """Return codings of the row positions: by each attribute that rows share, and by blocks of rows.
+
+        Codes hold about as many references each, where there are more values than codes; the values of a list that most
+        rows refer to have one each, and the others share one.
+
+        Args:
+            counts: References to each row, as far as known, shape (rows,).
+            optional: Whether the key may be NULL: one more code, the last.
+        """
+        often = counts / max(float(counts.sum()), EMPTY) if counts.any() else np.ones(len(counts)) / len(counts)
+        found = {}
+        for column in self.table.attributes:
+            values = _ranks(self.rows.column(column.name))
+            ordered = column.type.ordered
+            if not ordered and 2 * values.max() >= len(values):  # as good as one for each row
+                continue
+            codes = _intervals(values, often, _MOST_CODES) if ordered else _values(values, often)
+            if codes.max() > 0 and np.count_nonzero(np.diff(codes)) < _MOST_RUNS:
+                found[f"{TARGET}{column.name}"] = _by_position(codes, optional=optional, ordered=ordered)
+        place = self.place if len(often) < _MOST_RUNS else np.arange(len(often))
+        blocks = _intervals(place, often, _MOST_BLOCKS)
+        return {**found, ROW: _by_position(blocks, optional=optional, ordered=False)}
+
+
+def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
+    """Place of each row of a public table in the order of its attributes, the roughest first, shape (rows,).
+
+    Public rows say how they are to be grouped: those with the same attributes are likely to be as popular.
+    """
+    ranks = [np.unique(_texts(parent.column(name)), return_inverse=True)[1] for name in attributes]
+    ranks.sort(key=lambda rank: -int(rank.max(initial=0)))
+    places = np.empty(parent.num_rows, dtype=np.int64)
+    places[np.lexsort([np.arange(parent.num_rows), *ranks])] = np.arange(parent.num_rows)
+    return places
+
+
+def _texts(values: pa.ChunkedArray) -> pd.Series:
+    """Return a text per value of a public column: bytes need not be text, and NULL has a place as well."""
+    column = values.to_pandas()
+    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+        column = column.map(bytes.hex, na_action="ignore")
+    return column.astype(str).fillna("nan")
+
+
+def _ranks(values: pa.ChunkedArray) -> Numbers:
+    """Return the rank of each row's value among all values; NULL is a value of its own, the last."""
+    series = values.to_pandas()
+    present = series.notna().to_numpy()
+    values_of, found = np.unique(series[present].to_numpy(), return_inverse=True)
+    ranks = np.full(len(series), len(values_of), dtype=np.int64)
+    ranks[present] = found
+    return ranks
+
+
+def _intervals(ranks: Numbers, often: Array, most: int) -> Numbers:
+    """Return a code for each rank, in order; neighbours share one where there are too many."""
+    if ranks.max() < most:
+        return _dense(ranks)
+    held = np.bincount(ranks, often)
+    block = np.minimum(((np.cumsum(held) - held / 2) * most).astype(np.int64), most - 1)
+    return _dense(block[ranks])
+
+
+def _values(ranks: Numbers, often: Array) -> Numbers:
+    """Return a code for each value of a list; those that are referred to least share the last where there are too many.
+
+    Of values that are referred to as often, those of more rows come first.
+    """
+    if ranks.max() < _MOST_CODES:
+        return _dense(ranks)
+    order = np.lexsort((-np.bincount(ranks), -np.bincount(ranks, often)))
+    code = np.full(len(order), _MOST_CODES - 1, dtype=np.int64)
+    code[order[: _MOST_CODES - 1]] = np.arange(_MOST_CODES - 1)
+    return _dense(code[ranks])
+
+
+def _dense(codes: Numbers) -> Numbers:
+    return np.asarray(np.unique(codes, return_inverse=True)[1], dtype=np.int64)
+
+
+def _by_position(code_of: Numbers, *, optional: bool, ordered: bool) -> Discretizer:
+    """Return the discretizer of row positions that gives each row its code: a cell for each run of equal codes."""
+    starts = np.flatnonzero(np.diff(code_of, prepend=-1))
+    grid = Grid.of(Column(ROW, ColumnType.INTEGER), "")
+    codec = VariableWidthCodec(grid, False, tuple(starts.tolist()), len(code_of) - 1)
+    size = int(code_of.max()) + 1
+    cells = np.zeros(codec.size, dtype=np.int64)
+    cells[: len(starts)] = code_of[starts]
+    if optional:
+        cells[codec.below] = size
+    shares = 1 / np.bincount(cells)[cells]
+    return Discretizer(codec, Binning(tuple(cells.tolist()), tuple(shares.tolist()), size if ordered else 0))
