@@ -10,6 +10,7 @@ import pytest
 
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
 from privbench_core.measure.linking import LinkingFit, Reference, _Candidate, _cross_marginal, _planned
+from privbench_core.measure.public_parents import PublicParent
 from privbench_core.models.linked_lookup import LinkedLookup, _differing, lookup_from_dict
 from privbench_core.models.linking import CrossMarginal, Linked, link_rows
 from privbench_core.models.parent_choice import Distinct, ParentChoice
@@ -24,7 +25,6 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.relational.plan import Relational
 from privbench_core.synthesizers.steps.learned_link import completes_junction
-from privbench_core.synthesizers.steps.public_targets import public_targets
 from tests.helpers.databases import Database, club, forum, shop
 from tests.helpers.heavy_tails import many_to_many
 from tests.helpers.noise import SeededNoise
@@ -134,9 +134,9 @@ def test_a_linked_model_draws_the_rows_of_its_inner_model():
 
 def test_what_is_stored_comes_back():
     schema, tables = many_to_many()
-    targets = public_targets(schema.table("course"), tables["course"], optional=True)
+    targets = PublicParent(schema.table("course"), tables["course"]).targets(np.ones(150), optional=True)
     marginals = {name: np.full(coding.size, 1 / coding.size) for name, coding in targets.items()}
-    lookup = LinkedLookup(targets, marginals, {}, ByRow(np.ones(150)), (pair(),), optional=True)
+    lookup = LinkedLookup(targets, marginals, {}, ByRow(np.ones(150)), True, (pair(),))
     again = lookup_from_dict(Artifact.from_bytes(Artifact({"link": lookup.to_dict()}).to_bytes()).data["link"])
     assert isinstance(again, LinkedLookup)
     assert again.optional
@@ -147,7 +147,7 @@ def test_what_is_stored_comes_back():
 def test_public_rows_are_coded_by_position_and_none_has_a_code_of_its_own():
     schema, tables = many_to_many()
     course = tables["course"]
-    targets = public_targets(schema.table("course"), course, optional=True)
+    targets = PublicParent(schema.table("course"), course).targets(np.ones(150), optional=True)
     level = targets["target.level"]
     assert level.encode_numbers(np.arange(150)).tolist() == course["level"].to_pylist()
     assert level.encode_numbers(np.array([-1])).tolist() == [level.size - 1]
@@ -159,7 +159,8 @@ def test_public_rows_are_coded_by_position_and_none_has_a_code_of_its_own():
 )
 def test_null_of_a_public_parent_is_a_value_of_its_own(kind: ColumnType, values: list[object]):
     table = Table("place", (integer("id"), Column("open", kind, nullable=True)), ("id",), public=True)
-    targets = public_targets(table, rows_of(table, id=np.arange(5), open=pa.array(values)), optional=False)
+    parent = PublicParent(table, rows_of(table, id=np.arange(5), open=pa.array(values)))
+    targets = parent.targets(np.ones(5), optional=False)
     assert targets["target.open"].encode_numbers(np.arange(5)).tolist() == [1, 2, 0, 1, 2]
 
 

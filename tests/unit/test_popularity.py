@@ -8,7 +8,7 @@ import pytest
 
 from privbench_core.errors import InternalError
 from privbench_core.estimate.popularity import CloserLook, rank_ends, rank_sums, references_to_none, row_counts
-from privbench_core.measure.popularity import order_of_alike
+from privbench_core.measure.public_parents import order_of_alike
 from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRank, ByRow, _move_large, allocated_degrees, popularity_from_dict
 from privbench_core.privacy.budget import Budget
