@@ -38,12 +38,15 @@ class LookupFit:
 
     Attributes:
         popularity_share: Part of the price for how often parents are referred to.
-        margin_share: Part of the rest for one-way marginals, where there are attributes of the child to pair them with.
+        margin_share: Part of the rest for one-way marginals of a private parent, where there are columns to pair them
+            with.
+        context_share: Part of what pairs get for one-way marginals of the owner, where its attributes are among these.
         pairs: How joints are chosen and measured.
     """
 
     popularity_share: float = 0.25
     margin_share: float = 0.3
+    context_share: float = 0.2
     pairs: PairwiseFit = field(default_factory=PairwiseFit)
 
     def identity(self) -> Identity:
@@ -51,6 +54,7 @@ class LookupFit:
         return {
             "popularity_share": self.popularity_share,
             "margin_share": self.margin_share,
+            "context_share": self.context_share,
             "pairs": self.pairs.identity(),
         }
 
@@ -62,6 +66,7 @@ def fit_lookup(
     parent: Mapping[str, Discretizer] | PublicParent | None,
     price: Price,
     fit: LookupFit,
+    owner: Features | None = None,
 ) -> Lookup:
     """Measure the link along a key, for at most ``price``.
 
@@ -76,12 +81,14 @@ def fit_lookup(
             alone.
         price: Of everything here.
         fit: How to spend it.
+        owner: Attributes of the row's owner, which the reference may follow as well as the row's own.
     """
+    own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
+    own = {**own, **(owner or {})}
     if isinstance(parent, PublicParent):
         if not parent.rows.num_rows:  # a public fact: no row can refer to any, and there is nothing to measure
             return Lookup({}, {}, {}, None)
-        return _to_public(session, key, child, parent, price, fit)
-    own = _own(child)
+        return _to_public(session, key, child, own, parent, price, fit)
     features: dict[str, tuple[Feature, Discretizer]] = {}
     if parent:
         features = {f"{TARGET}{name}": (OfParent(key, name), discretizer) for name, discretizer in parent.items()}
@@ -99,9 +106,8 @@ def fit_lookup(
         name: _shrunk(counts, noisy.sigma, total, optional=key.optional)
         for name, counts in zip(features, noisy.values, strict=True)
     }
-    pair_tables, left = _pair_tables(
-        view, {**features, **own}, clean, child, fit.pairs, price.share(1 - share if own else 0.0)
-    )
+    rest = price.share(1 - share if own else 0.0)
+    pair_tables, left = _pair_tables(view, {**features, **own}, clean, child, fit, rest)
     popularity = None
     if parent is not None:
         none = float(np.mean([counts[-1] / total for counts in clean.values()])) if key.optional else 0.0
@@ -112,10 +118,15 @@ def fit_lookup(
 
 
 def _to_public(
-    session: PrivateSession, key: ForeignKey, child: Profile, parent: PublicParent, price: Price, fit: LookupFit
+    session: PrivateSession,
+    key: ForeignKey,
+    child: Profile,
+    own: Features,
+    parent: PublicParent,
+    price: Price,
+    fit: LookupFit,
 ) -> Lookup:
     """`fit_lookup` along a key to a public table: the targets are its attributes, and its rows."""
-    own = _own(child)
     share = fit.popularity_share + (1 - fit.popularity_share) * fit.margin_share if own else 1.0
     looks = row_popularity(session, key, child.size, parent.place, price.share(share))
     popularity, none = looks.popularity()
@@ -125,14 +136,9 @@ def _to_public(
         features: Features = {**{name: (ParentRow(key), coding) for name, coding in targets.items()}, **own}
         view = session.view(ViewSpec(key.child, dict(features), (child.size.rows_per_unit,)), "lookup")
         clean = {n: p * child.one_way.total for n, p in marginals_of(targets, popularity.counts, none).items()}
-        pair_tables, left = _pair_tables(view, features, clean, child, fit.pairs, price.share(1 - share))
+        pair_tables, left = _pair_tables(view, features, clean, child, fit, price.share(1 - share))
         popularity, none = looks.again(left).popularity()
     return Lookup(targets, marginals_of(targets, popularity.counts, none), pair_tables, popularity, key.optional)
-
-
-def _own(child: Profile) -> dict[str, tuple[Feature, Discretizer]]:
-    """The columns of the table that has the key."""
-    return {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
 
 
 def _shrunk(noisy: Array, sigma: float, total: float, *, optional: bool) -> Array:
@@ -150,15 +156,18 @@ def _shrunk(noisy: Array, sigma: float, total: float, *, optional: bool) -> Arra
 
 
 def _pair_tables(
-    view: Curator,
-    features: Mapping[str, tuple[Feature, Discretizer]],
-    targets: Mapping[str, Array],
-    child: Profile,
-    fit: PairwiseFit,
-    price: Price,
+    view: Curator, features: Features, targets: Mapping[str, Array], child: Profile, fit: LookupFit, price: Price
 ) -> tuple[dict[tuple[str, str], Array], Price]:
-    """Joints of targets and the child's columns, as many as ``price`` supports, and what is left of it."""
-    candidates = [(target, column) for target in targets for column in features if column not in targets]
+    """Joints of targets and the columns they may follow, as many as ``price`` supports, and what is left of it."""
+    known = {**targets, **child.one_way.clean()}
+    above = [name for name in features if name not in known]
+    followed = [column for column in features if column not in targets]
+    share = fit.context_share if above else 0.0
+    if above and not fit.pairs.tells(view, len(targets) * len(followed), child.one_way.total, price.share(1 - share)):
+        above, followed, share = [], [column for column in followed if column in known], 0.0
+    if above:
+        margins = view.measure("context", [Marginal((name,)) for name in above], price.share(share))
+        known |= {name: onto_simplex(n, child.one_way.total) for name, n in zip(above, margins.values, strict=True)}
+    candidates = [(target, column) for target in targets for column in followed]
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
-    clean = {**targets, **child.one_way.clean()}
-    return fit.fit_pairs(view, clean, candidates, price, ordered, child.size.clipping)
+    return fit.pairs.fit_pairs(view, known, candidates, price.share(1 - share), ordered, child.size.clipping)

@@ -55,8 +55,8 @@ class Lookup:
 
     @property
     def context(self) -> frozenset[str]:
-        """Columns of rows that the choice depends on besides their own: none."""
-        return frozenset()
+        """Columns of rows that the choice depends on: their own, and their owner's."""
+        return frozenset(column for _, column in self.pair_tables)
 
     @property
     def none(self) -> float:

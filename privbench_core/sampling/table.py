@@ -93,7 +93,7 @@ def draw_table(
     columns |= values
     latents = {name: codes.pop(name) for name in codes.keys() - discretizers.keys()}
     outside = tuple(key for key in keys if not key.same_unit)
-    linked = {name for key in outside for name in lookups[key.name].context if name in rows.codes}
+    linked = {name for key in outside for name in lookups[key.name].context if name in rows.codes} - codes.keys()
     own = Rows(rows.n, codes | {name: rows.codes[name] for name in linked}, _sizes(discretizers), rows.weights)
     _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
     columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}

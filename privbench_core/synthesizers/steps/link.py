@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.measure.lookup import LookupFit, fit_lookup
+from privbench_core.measure.lookup import Features, LookupFit, fit_lookup
 from privbench_core.measure.public_parents import PublicParent
-from privbench_core.models.fanout import Fanout
+from privbench_core.models.fanout import Fanout, parent_column
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity, key_identity
@@ -71,7 +72,13 @@ def released_siblings(schema: Schema, key: ForeignKey, context: StepContext) -> 
 
 
 def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -> Step:
-    """The step that measures the link along a key off the ownership path."""
+    """The step that measures the link along a key off the ownership path; references may follow the row's owner.
+
+    Not those within the unit, which the row's attributes follow, and those that are filled when all rows are there.
+    """
+    owner = schema.table(key.child).owner_key
+    if key.same_unit or key.name in schema.deferred_keys:
+        owner = None
 
     def run(context: StepContext) -> Artifact:
         profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
@@ -82,10 +89,16 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
             parent = None
         else:
             parent = Profile.from_dict(context.inputs["profile", key.parent].data["profile"]).discretizers
-        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit)
+        above: Features = {}
+        if owner is not None:
+            found = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"]).discretizers
+            above = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in found.items()}
+        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit, above)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
-    return link_step(schema, key, price, run, fit)
+    if owner is None:
+        return link_step(schema, key, price, run, fit)
+    return link_step(schema, key, price, run, fit, (("profile", owner.parent),), (owner.parent,))
 
 
 def determined(schema: Schema, key: ForeignKey) -> bool:
