@@ -232,21 +232,50 @@ def _remaining_by_group(
 ) -> tuple[Array, Array]:
     """Return the references to the other rows of each group, ``total`` in all, and the number of these rows.
 
-    The groups' own counts and the sums of their rows' counts are averaged by inverse variance; differences between
-    groups are shrunk by the share that noise explains (James and Stein 1961).
+    The groups' own counts and the sums of their rows' counts are averaged by inverse variance, and shrunk towards all
+    rows alike (`_shrunk_by_halves`), as neighbouring groups are.
     """
     members = np.bincount(group_of, ~heavy).astype(np.float64)
     summed, summed_variance = np.bincount(group_of, np.where(heavy, 0.0, noisy)), members * sigma**2
     counted = groups[0] - np.bincount(group_of, np.where(heavy, noisy, 0.0))
     counted_variance = groups[1] ** 2 + np.bincount(group_of, heavy) * sigma**2
     weight = summed_variance / (summed_variance + counted_variance)
-    share = members / max(float(members.sum()), 1.0)
     average = weight * counted + (1 - weight) * summed
-    difference = average - share * average.sum()
-    squared = float((difference**2).sum())
-    kept = max(0.0, 1 - float((weight * counted_variance).sum()) / squared) if squared > 0 else 0.0
-    found = np.maximum(share * total + kept * difference, 0.0)
+    found = np.maximum(_shrunk_by_halves(average, weight * counted_variance, members, total), 0.0)
     return found * (total / max(float(found.sum()), _TINY)), members
+
+
+def _shrunk_by_halves(noisy: Array, variances: Array, sizes: Array, total: float) -> Array:
+    """Return counts in an order in which neighbours are alike, shape (n,), that add up to ``total``.
+
+    All are halved, and halves again. What the halves of a part have beside their share by size is shrunk by how much of
+    it noise explains (James and Stein 1961), together with all other parts of that level: differences between large
+    parts stand out where those between neighbours do not.
+
+    Args:
+        noisy: Counts, shape (n,).
+        variances: Of their noise.
+        sizes: That counts are proportional to where nothing else is known.
+        total: Of all.
+    """
+    ends, levels = np.array([0, len(noisy)]), list[tuple[Numbers, Numbers]]()
+    while np.diff(ends).max() > 1:
+        halved = np.unique(np.append(ends, (ends[:-1] + ends[1:]) // 2))
+        levels.append((ends, halved))
+        ends = halved
+    sums, spread, rows = (np.append(0.0, np.cumsum(each)) for each in (noisy, variances, sizes))
+    found = np.array([total])
+    for outer, inner in levels:
+        part = np.searchsorted(outer, inner[:-1], side="right") - 1  # that each half is of
+        whole = np.diff(rows[outer])[part]
+        share = np.divide(np.diff(rows[inner]), whole, out=np.zeros(len(part)), where=whole > 0)
+        beside = np.diff(sums[inner]) - share * np.diff(sums[outer])[part]
+        own = np.diff(spread[inner])
+        by_noise = (1 - 2 * share) * own + share**2 * np.diff(spread[outer])[part]
+        squared = float((beside**2).sum())
+        kept = max(0.0, 1 - float(by_noise.sum()) / squared) if squared > 0 else 0.0
+        found = share * found[part] + kept * beside
+    return found
 
 
 def _levels(values: Array, numbers: Array) -> tuple[Array, Array]:

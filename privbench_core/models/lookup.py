@@ -150,6 +150,8 @@ class Lookup:
     ) -> NDArray[np.int64]:
         """`draw`, where there are rows and parents."""
         parents = self._coded(parents, len(choice.of_parent))
+        if ROW in self.targets:
+            rows = replace(rows, weights=None)  # references to public rows are counted over rows
         if ROW in self.targets and choice.distinct and drawn is None:
             return self._refitted(rows, parents, choice, rng)
         return self._picked(rows, parents, choice, drawn, rng)

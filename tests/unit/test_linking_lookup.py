@@ -8,15 +8,17 @@ from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.lookup import LookupFit, fit_lookup
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent
-from privbench_core.models.lookup import Lookup
+from privbench_core.models.lookup import ROW, Lookup
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
-from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
+from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
     PLENTY,
     NoNoise,
@@ -68,6 +70,75 @@ def test_public_parents_are_referred_to_by_position(places):
     assert (at * 3 // places == codes_of(rows.column("a"))).mean() > 0.97
     assert rows.column("place_id").to_pylist() == [tables["place"].column("id")[int(i)].as_py() for i in at]
     assert len(np.unique(at)) > 0.9 * min(places, 900)
+
+
+def test_rows_choose_among_many_public_parents_by_their_attributes():
+    """Noise hides which of 1,000 places, whose kinds follow no order, but not which kind."""
+    place, unit = to_public(optional=False)
+    rng = np.random.default_rng(1)
+    kind, a = rng.integers(0, 2, 1000), rng.integers(0, 3, 3000)
+    of_kind = [np.flatnonzero(kind == each) for each in (0, 1)]
+    at = np.array([rng.choice(of_kind[int(each == 2)]) for each in a])
+    tables = {
+        "place": rows_of(place, id=np.arange(1000), kind=texts(kind)),
+        "unit": rows_of(unit, id=np.arange(3000), place_id=at, a=texts(a)),
+    }
+    budget = Budget(3.2, 1e-9)
+    made = draw_exactly(Schema("places", (place, unit), "unit"), tables, noise=SeededNoise(0), budget=budget)["unit"]
+    drawn = codes_of(made.table.column("a"))
+    assert (kind[made.parents["unit.place_id"]] == (drawn == 2)).mean() > 0.95
+
+
+def test_references_follow_the_owner_where_a_row_has_no_attributes():
+    """A junction table: members of one kind go to places of one kind."""
+    place = Table("place", (integer("id"), category("kind", 2)), ("id",), public=True)
+    keys = (owner_key("visit", "unit_id", "unit", 4), ForeignKey("visit", ("place_id",), "place", ("id",)))
+    visit = Table("visit", (integer("id"), integer("unit_id"), integer("place_id")), ("id",), keys)
+    rng = np.random.default_rng(2)
+    kind, a, who = rng.integers(0, 2, 40), rng.integers(0, 3, 1000), np.repeat(np.arange(1000), 3)
+    of_kind = [np.flatnonzero(kind == each) for each in (0, 1)]
+    tables = {
+        "place": rows_of(place, id=np.arange(40), kind=texts(kind)),
+        "unit": rows_of(UNIT, id=np.arange(1000), a=texts(a)),
+        "visit": rows_of(
+            visit,
+            id=np.arange(3000),
+            unit_id=who,
+            place_id=np.array([rng.choice(of_kind[int(a[w] == 2)]) for w in who]),
+        ),
+    }
+    made = draw_exactly(Schema("visits", (UNIT, place, visit), "unit"), tables)
+    owners = codes_of(made["unit"].table.column("a"))[made["visit"].parents["visit.unit_id"]]
+    assert (kind[made["visit"].parents["visit.place_id"]] == (owners == 2)).mean() > 0.97
+
+
+def test_codes_of_public_rows_hold_about_as_many_references_each():
+    columns = (
+        integer("id"),
+        Column("size", ColumnType.INTEGER),
+        Column("name", ColumnType.TEXT),
+        category("kind", 200),
+    )
+    table = Table("place", columns, ("id",), public=True)
+    rng = np.random.default_rng(3)
+    size, kind, often = rng.permutation(2000), rng.integers(0, 200, 2000), np.zeros(2000)
+    often[rng.permutation(2000)[:100]] = 1 + rng.random(100) / 10
+    names = pa.array([f"place {number}" for number in range(2000)])
+    rows = rows_of(table, id=np.arange(2000), size=size, name=names, kind=texts(kind))
+    targets = PublicParent(table, rows).targets(often, optional=False)
+    codes = {name: coding.encode_numbers(np.arange(2000)) for name, coding in targets.items()}
+    assert codes.keys() == {"target.size", "target.kind", ROW}  # a name says no more than the row
+    held = np.bincount(codes["target.size"], often)
+    assert len(held) == 32
+    assert held.min() >= 2
+    assert held.max() <= 6
+    assert (np.diff(codes["target.size"][np.argsort(size)].astype(int)) >= 0).all()
+    assert np.bincount(codes[ROW], often).max() < 1.1  # those that are referred to have one each
+    likely = np.argsort(-np.bincount(kind, often))[:20]
+    assert all(
+        len(np.unique(kind[codes["target.kind"] == codes["target.kind"][kind == each][0]])) == 1 for each in likely
+    )
+    assert len(np.unique(codes["target.kind"])) == 32
 
 
 def test_references_of_units_are_counted_at_the_noise_of_units():
