@@ -37,7 +37,8 @@ class LookupFit:
     """How a lookup step spends its price; public constants.
 
     Attributes:
-        popularity_share: Part of the price for how often parents are referred to.
+        popularity_share: Part of the price for how often private parents are referred to.
+        public_share: The same of public ones, row by row, where there are columns to pair them with.
         margin_share: Part of the rest for one-way marginals of a private parent, where there are columns to pair them
             with.
         context_share: Part of what pairs get for one-way marginals of the owner, where its attributes are among these.
@@ -45,6 +46,7 @@ class LookupFit:
     """
 
     popularity_share: float = 0.25
+    public_share: float = 0.6
     margin_share: float = 0.3
     context_share: float = 0.2
     pairs: PairwiseFit = field(default_factory=PairwiseFit)
@@ -53,6 +55,7 @@ class LookupFit:
         """Return all that a release depends on."""
         return {
             "popularity_share": self.popularity_share,
+            "public_share": self.public_share,
             "margin_share": self.margin_share,
             "context_share": self.context_share,
             "pairs": self.pairs.identity(),
@@ -127,7 +130,7 @@ def _to_public(
     fit: LookupFit,
 ) -> Lookup:
     """`fit_lookup` along a key to a public table: the targets are its attributes, and its rows."""
-    share = fit.popularity_share + (1 - fit.popularity_share) * fit.margin_share if own else 1.0
+    share = fit.public_share if own else 1.0
     looks = row_popularity(session, key, child.size, parent.place, price.share(share))
     popularity, none = looks.popularity()
     targets = parent.targets(popularity.counts, optional=key.optional)
