@@ -31,7 +31,7 @@ Numbers = NDArray[np.int64]
 # Chosen by hand.
 _MOST_CODES = 32  # of an attribute: marginals across tables merge them further
 _MOST_BLOCKS = 256  # of rows
-_MOST_RUNS = 10_000  # runs of rows with the same code: an engine's statements list their ends
+_MOST_RUNS = 1 << 14  # runs of rows with the same code: an engine's statements list their ends
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from privbench_core.schema.types.base import INT64_MAX
 Expr = exp.Expr
 _HALVES = 2**52  # beyond, floats have no halves
 _LISTED = 1 << 12  # numbers in a list: more than the days of ten years; longer ones would make long statements
+_PER_BOUND = 4  # numbers in a longer list for each bound: a search would make a statement as long
 _SEARCHED = 3  # bounds from which on looking up is faster; measured with DuckDB, 12 million rows
 _LARGEST = 1e307  # a float whose sum with another one of its size is still one
 
@@ -214,7 +215,7 @@ def _either(condition: Expr, yes: Expr, no: Expr) -> Expr:
 
 def _in_a_list(firsts: Sequence[float]) -> bool:
     """Whether whole numbers with these bounds are to be looked up in a list."""
-    return len(firsts) > _SEARCHED and firsts[-1] - firsts[0] < _LISTED
+    return len(firsts) > _SEARCHED and firsts[-1] - firsts[0] < max(_LISTED, _PER_BOUND * len(firsts))
 
 
 def _looked_up(value: Expr, firsts: Sequence[int], cells: Sequence[int]) -> Expr:
