@@ -19,6 +19,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.engines.sql.checks import RowChecks
 from privbench_core.engines.sql.codes import number
+from privbench_core.engines.sql.covering import covering
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
@@ -166,6 +167,12 @@ class SqlEngine:
         self._made.append(name)
         return name
 
+    def index(self, table: str, name: str) -> None:
+        """Let rows of a table that was made be found in the order of a column."""
+        columns = exp.IndexParameters(columns=[column(name)])
+        made = exp.Index(this=exp.to_identifier(f"{table}_{name}"), table=exp.to_table(table), params=columns)
+        self._database.run(exp.Create(this=made, kind="INDEX"))
+
     def _latent(self, feature: OwnType | OwnerType) -> str:
         """Make a table of latent values, see `memory.database`: codes are fetched, and types are sent back."""
         key, types = feature.key, feature.types
@@ -208,6 +215,7 @@ class SqlRows:
         self._held: HeldRows | None = None
         self._scans = 0
         self._table: tuple[str, dict[str, str]] | None = None
+        self._indexed = False
 
     def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
         """See `CodedRows.prepare`: marginals are counted in few scans."""
@@ -218,8 +226,12 @@ class SqlRows:
         new = [columns for group, columns in asked.items() if group not in known]
         within = {frozenset(part): frozenset(columns) for columns in new for part in _proper_parts(columns)}
         wanted = [columns for columns in new if frozenset(columns) not in within]
-        if wanted:
-            (self._count_here if self._engine._database.near else self._count_there)(wanted)
+        if wanted and self._engine._database.near:
+            joint = covering(wanted, self._sizes)
+            self._count_here(list(dict.fromkeys(joint.values())))
+            within |= {part: frozenset(whole) for part, whole in joint.items() if len(part) < len(whole)}
+        elif wanted:
+            self._count_there(wanted)
         self._within |= within
 
     def _count_there(self, wanted: Sequence[tuple[str, ...]]) -> None:
@@ -248,6 +260,9 @@ class SqlRows:
         if not self._weighted:  # every row is a unit
             return merge_codes(self.counts(columns), groups) if groups else self.counts(columns)
         coded, called = self._coded(columns, units=True)
+        if self._table is not None and self._engine._database.sorts and not self._indexed:
+            self._engine.index(self._table[0], UNIT)
+            self._indexed = True
         group_of = groups or (None,) * len(columns)
         cells = {called[name]: group_of[place] for place, name in enumerate(columns)}
         query = self._engine._views.clipped(coded, cells, self._spec.rows_per_unit[0])
