@@ -49,7 +49,6 @@ _FORMS: dict[ColumnType, tuple[tuple[type[Any], ...], str]] = {
     ColumnType.UUID: ((sa.Uuid,), "CAST(x AS TEXT)"),
     ColumnType.JSON: ((sa.JSON,), "CAST(x AS TEXT)"),
 }
-_SORTED = 1 << 26  # bytes that the server sorts in, at least: four times its default takes half as long again
 _LONG = 18  # digits that 64 bits hold: comparing these takes a tenth of the time
 _CANCELED = "57014"  # by a user, or by a timeout of the server
 _FULL = {"53100", "53400"}  # no room on the disk; beyond temp_file_limit
@@ -93,8 +92,6 @@ class PostgresDatabase:
         # A search path may put temporary tables last, where a table of the owner's with such a name would hide them.
         path = "concat_ws(', ', 'pg_temp', nullif(current_setting('search_path'), ''))"
         self._statement(f"SELECT set_config('search_path', {path}, true)")
-        more = f"greatest(pg_size_bytes(current_setting('work_mem')), {_SORTED}) / 1024 || 'kB'"
-        self._statement(f"SELECT set_config('work_mem', {more}, true)")  # for units in order, and tables of counts
         self._statement("SET LOCAL idle_in_transaction_session_timeout = 0")  # between steps nothing is asked
         asked = "SELECT current_setting('server_version_num')::int8 AS v, current_setting('server_encoding') AS e"
         found = self._table(asked).to_pylist()[0]

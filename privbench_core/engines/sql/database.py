@@ -20,7 +20,7 @@ class Database(Protocol):
         zeros: Whether its texts may hold the character 0.
         near: Whether it is in this process: then codes are counted as they come out of it, which takes less time than
             having it group them.
-        sorts: Whether it groups by units, of which there are many, in less time in their order, with an index for that.
+        sorts: Whether grouping by units, of which there are many, takes less time in their order.
         scans: Of a view that take about as long as one that writes its codes down.
     """
 

@@ -167,12 +167,6 @@ class SqlEngine:
         self._made.append(name)
         return name
 
-    def index(self, table: str, name: str) -> None:
-        """Let rows of a table that was made be found in the order of a column."""
-        columns = exp.IndexParameters(columns=[column(name)])
-        made = exp.Index(this=exp.to_identifier(f"{table}_{name}"), table=exp.to_table(table), params=columns)
-        self._database.run(exp.Create(this=made, kind="INDEX"))
-
     def _latent(self, feature: OwnType | OwnerType) -> str:
         """Make a table of latent values, see `memory.database`: codes are fetched, and types are sent back."""
         key, types = feature.key, feature.types
@@ -215,7 +209,6 @@ class SqlRows:
         self._held: HeldRows | None = None
         self._scans = 0
         self._table: tuple[str, dict[str, str]] | None = None
-        self._indexed = False
 
     def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
         """See `CodedRows.prepare`: marginals are counted in few scans."""
@@ -260,9 +253,6 @@ class SqlRows:
         if not self._weighted:  # every row is a unit
             return merge_codes(self.counts(columns), groups) if groups else self.counts(columns)
         coded, called = self._coded(columns, units=True)
-        if self._table is not None and self._engine._database.sorts and not self._indexed:
-            self._engine.index(self._table[0], UNIT)
-            self._indexed = True
         group_of = groups or (None,) * len(columns)
         cells = {called[name]: group_of[place] for place, name in enumerate(columns)}
         query = self._engine._views.clipped(coded, cells, self._spec.rows_per_unit[0])
