@@ -45,7 +45,6 @@ class DuckDBDatabase:
     dialect = "duckdb"
     zeros = True
     near = True
-    sorts = False
     scans = 8  # measured with 12 million rows
 
     def __init__(self, source: Source, folder: Path) -> None:

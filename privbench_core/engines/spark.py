@@ -131,7 +131,6 @@ class SparkDatabase:
     dialect = "spark"
     zeros = True
     near = False
-    sorts = False
     scans = 4  # measured with DuckDB as it grouped, 12 million rows
 
     def __init__(self, source: FolderSource, url: str) -> None:

@@ -20,14 +20,12 @@ class Database(Protocol):
         zeros: Whether its texts may hold the character 0.
         near: Whether it is in this process: then codes are counted as they come out of it, which takes less time than
             having it group them.
-        sorts: Whether grouping by units, of which there are many, takes less time in their order.
         scans: Of a view that take about as long as one that writes its codes down.
     """
 
     dialect: str
     zeros: bool
     near: bool
-    sorts: bool
     scans: int
 
     def load(self, table: Table, name: str, *, hashed: bool) -> LoadedRows:

@@ -168,13 +168,13 @@ def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, t
     found = found.where(exp.Not(this=exp.Exists(this=gone)))
     if len(schema.ownership_path(table.name)) == 1:  # the rows of a unit are the children of its row, or one without
         written = names.scratch(table.name, "written")
-        database.create(written, found.order_by("u") if database.sorts else found)
+        database.create(written, found)
         database.create(names.kept(table.name), exp.select("*", exp.alias_(column("g"), "s")).from_(written), "VIEW")
     else:
         of_unit = _numbers_of("k", ["u"]).subquery("v")
         found = exp.select("k.*", exp.alias_(column("number", "v"), "s")).with_("k", as_=found).from_("k")
         found = found.join(of_unit, on=equal(column("u", "v"), column("u", "k")), join_type="left")
-        database.create(names.kept(table.name), found.order_by("k.u") if database.sorts else found)
+        database.create(names.kept(table.name), found)
     for name in (names.read(table.name), owners, surplus):
         _drop(database, name)
 

@@ -118,8 +118,6 @@ class Views:
         counted = exp.GT(this=column(WEIGHT), expression=number(0))
         listed = exp.select(column(UNIT), *grouped).from_(coded.subquery("coded")).where(counted)
         names = [column(name) for name in cells]
-        if self._database.sorts:
-            listed = listed.order_by(column(UNIT), *names)
         numbers = exp.select(column(UNIT), *names, exp.alias_(exp.cast(count(), "double"), "number"))
         numbers = numbers.from_(listed.subquery("listed")).group_by(column(UNIT), *names)
         squared = exp.Mul(this=column("number"), expression=column("number"))
