@@ -25,7 +25,7 @@ from privbench_core.schema.tables import Table
 from privbench_core.workers import ahead
 
 _MEMORY = "1GB"  # of the target of 1.5 GB for a run over 36 million rows; what does not fit goes to the temporary file
-_ROWS = 1 << 20  # inserted at a time
+_ROWS = 1 << 15  # of a part: the parts of what is inserted are what DuckDB's threads share
 _TYPES = {"int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN", "string": "VARCHAR", "binary": "BLOB"}
 _DECIMAL = "DECIMAL(38, 0)"
 T = TypeVar("T")
@@ -113,7 +113,8 @@ class DuckDBDatabase:
     def _with(self, rows: pa.Table, statement: str) -> None:
         """Run a statement that reads these rows as privbench_rows."""
         with self._clear_errors():
-            self._connection.register("privbench_rows", rows)
+            parts = rows.to_batches(max_chunksize=_ROWS)
+            self._connection.register("privbench_rows", pa.Table.from_batches(parts, rows.schema))
             self._execute(statement)
             self._connection.unregister("privbench_rows")
 

@@ -14,6 +14,7 @@ from privbench_core.pipeline.receipt import receipt_for
 from privbench_core.pipeline.runner import Release, Runner
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
+from privbench_core.validate.expectations import prepare_ahead
 from privbench_core.validate.words import expectation_in_words
 
 Progress = Callable[[int, int, Step], None]
@@ -48,6 +49,7 @@ class Executor:
         self._affordable = False
         self._readers = {step.key for step in self.steps if step.reads}
         self._profiles: dict[str, Profile] = {}
+        self._prepares = False
 
     def run(
         self,
@@ -64,6 +66,7 @@ class Executor:
             progress: Is called before each step with its number, the number of steps and the step.
         """
         made: dict[Key, Made] = {}
+        self._prepares = any(step.kind is StepKind.VALIDATE for step in self.steps)
         for number, step in enumerate(self.steps, start=1):
             if progress is not None:
                 progress(number, len(self.steps), step)
@@ -98,6 +101,8 @@ class Executor:
             if not runner.workspace.spec.fidelity.accept_noise:
                 left = [other for other in self.steps if other.key in self._readers]
                 refuse_noise(runner.workspace.spec.schema, runner.plan, left, self._profiles)
+            if step.kind is StepKind.FIDELITY:  # one processor draws a reference sample
+                self._prepare_validation()
         release = runner.execute(step, releases, receipt)
         if step.kind is StepKind.PROFILE:
             self._remember({key: release})
@@ -105,6 +110,12 @@ class Executor:
         if not self._readers:
             runner.snapshot.forget()
         return Made(release, self._manifest(step, release, sources, inputs))
+
+    def _prepare_validation(self) -> None:
+        """Let what validation needs be imported now, if it follows in this process."""
+        if self._prepares and self.runner.workspace.spec.engine != "spark":  # whose client imports PySpark as it goes
+            prepare_ahead()
+        self._prepares = False
 
     def _remember(self, profiles: Mapping[Key, Release]) -> None:
         """Keep released profiles, which tell what later steps can be expected to measure."""

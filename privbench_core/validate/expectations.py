@@ -1,7 +1,8 @@
 """Checks of a synthetic database as Great Expectations suites, built from the schema.
 
 Checks that need a join are about the derived columns of `derived`. Results carry names and counts, never values. Great
-Expectations is slow to import, so this happens only when a suite is built; its progress bars and usage reports are off.
+Expectations is slow to import, so this happens only when a suite is built, or `prepare_ahead` of it; its progress bars
+and usage reports are off.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from threading import Lock
+from threading import Lock, RLock, Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 _ONE_FRAME = Lock()  # Great Expectations checks the last frame that any thread gave it
+_PREPARING = RLock()
 _COUNTED = {"result_format": "BASIC", "partial_unexpected_count": 0}  # how many, but not which
 _MAX_CELLS = 12_000_000  # of a frame; chosen by hand, not tuned
 # Expectations on single values, and the kind of their witnesses; NULL always is one.
@@ -278,6 +280,16 @@ def run_suite(
     return results
 
 
+def prepare_ahead() -> None:
+    """Import Great Expectations in a thread, for suites that will be built; nothing may use PySpark meanwhile."""
+    Thread(target=_prepare, name="great expectations").start()
+
+
+def _prepare() -> None:
+    with _PREPARING:
+        _frames()
+
+
 @cache
 def _frames() -> BatchDefinition[Any]:
     """Where Great Expectations takes frames from: once for all, as a context takes longer to make than most checks."""
@@ -303,7 +315,7 @@ def _great_expectations() -> ModuleType:
     log.propagate = False
     if not log.handlers:
         log.addHandler(logging.NullHandler())
-    with _without("pyspark"):
+    with _PREPARING, _without("pyspark"):
         import great_expectations as gx  # slow
 
     return gx
@@ -312,7 +324,7 @@ def _great_expectations() -> ModuleType:
 @contextmanager
 def _without(package: str) -> Iterator[None]:
     """Hide a package: Great Expectations imports all it might work with, and importing PySpark can end a process."""
-    names = {package, *(name for name in sys.modules if name.startswith(f"{package}."))}
+    names = {package, *(name for name in list(sys.modules) if name.startswith(f"{package}."))}
     hidden = {name: sys.modules.pop(name, None) for name in names}
     sys.modules[package] = None  # type: ignore[assignment] # how Python marks what cannot be imported
     try:

@@ -393,6 +393,17 @@ def test_a_pyspark_that_ends_processes_is_not_imported(tmp_path: Path) -> None:
     assert "pyspark" not in done.stdout.split()
 
 
+def test_suites_are_built_while_what_they_need_is_prepared() -> None:
+    code = (
+        "import sys; from privbench_core.validate import expectations as e; e.prepare_ahead();"
+        "print(e._great_expectations().__name__, 'pyspark' in sys.modules, e._frames() is e._frames())"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["great_expectations", "False", "True"]
+    assert not done.stderr
+
+
 @pytest.mark.parametrize(
     ("values", "alike"),
     [

@@ -19,6 +19,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.engines.sql.checks import RowChecks
 from privbench_core.engines.sql.codes import number
+from privbench_core.engines.sql.covering import covering
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
@@ -218,8 +219,12 @@ class SqlRows:
         new = [columns for group, columns in asked.items() if group not in known]
         within = {frozenset(part): frozenset(columns) for columns in new for part in _proper_parts(columns)}
         wanted = [columns for columns in new if frozenset(columns) not in within]
-        if wanted:
-            (self._count_here if self._engine._database.near else self._count_there)(wanted)
+        if wanted and self._engine._database.near:
+            joint = covering(wanted, self._sizes)
+            self._count_here(list(dict.fromkeys(joint.values())))
+            within |= {part: frozenset(whole) for part, whole in joint.items() if len(part) < len(whole)}
+        elif wanted:
+            self._count_there(wanted)
         self._within |= within
 
     def _count_there(self, wanted: Sequence[tuple[str, ...]]) -> None:

@@ -4,7 +4,7 @@ Of every private table a table of its kept rows is made, where the rows are:
 
 | column | what it holds |
 |---|---|
-| `n` | a number for the row |
+| `n` | a number for the row; in tables that keys refer to |
 | `c0`, `c1`, … | stored values of its columns, in spec order |
 | `d0`, `d1`, … | of columns that are relative to another one: the stored differences |
 | `u` | a number for its unit, the same in all tables |
@@ -161,14 +161,20 @@ def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, t
     )
     siblings = exp.func("COALESCE", number_of, number(1))
     size = exp.Least(this=siblings, expressions=[number(bound)], ignore_nulls=True)
-    found = rows.select(exp.alias_(size, "g")).where(exp.Not(this=exp.Exists(this=gone)))
+    stored = names.columns(table.name, [each.name for each in table.columns])
+    if any(key.parent == table.name for other in schema.tables for key in other.foreign_keys):
+        stored.insert(0, "n")
+    found = _alive(schema, names, table, owners, stored).select(exp.alias_(size, "g"))
+    found = found.where(exp.Not(this=exp.Exists(this=gone)))
     if len(schema.ownership_path(table.name)) == 1:  # the rows of a unit are the children of its row, or one without
-        found = found.select(exp.alias_(size.copy(), "s"))
+        written = names.scratch(table.name, "written")
+        database.create(written, found)
+        database.create(names.kept(table.name), exp.select("*", exp.alias_(column("g"), "s")).from_(written), "VIEW")
     else:
         of_unit = _numbers_of("k", ["u"]).subquery("v")
         found = exp.select("k.*", exp.alias_(column("number", "v"), "s")).with_("k", as_=found).from_("k")
         found = found.join(of_unit, on=equal(column("u", "v"), column("u", "k")), join_type="left")
-    database.create(names.kept(table.name), found)
+        database.create(names.kept(table.name), found)
     for name in (names.read(table.name), owners, surplus):
         _drop(database, name)
 
@@ -192,7 +198,7 @@ def _alias(table: Table, key: ForeignKey) -> str:
     return f"p{table.foreign_keys.index(key)}"
 
 
-def _alive(schema: Schema, names: Names, table: Table, owners: str = "") -> exp.Select:
+def _alive(schema: Schema, names: Names, table: Table, owners: str = "", shown: Sequence[str] = ("*",)) -> exp.Select:
     """The rows of a table that no key takes away, and their units; truncation comes after.
 
     Args:
@@ -200,13 +206,14 @@ def _alive(schema: Schema, names: Names, table: Table, owners: str = "") -> exp.
         names: Of its tables.
         table: Private.
         owners: Name of a table of the rows that its owner key may refer to.
+        shown: The columns of the rows that are wanted.
     """
     own = exp.Add(
         this=exp.Mul(this=column("n", "r"), expression=number(len(schema.tables))),
         expression=number(names.number(table.name)),
     )
     unit: Expr = own
-    found = exp.select("r.*").from_(exp.to_table(names.read(table.name), alias="r"))
+    found = exp.select(*(f"r.{name}" for name in shown)).from_(exp.to_table(names.read(table.name), alias="r"))
     carrying = [key for key in table.foreign_keys if carries(schema, key)]
     if table.owner_key is not None:
         unit = exp.func("COALESCE", column("u", _alias(table, table.owner_key)), own)

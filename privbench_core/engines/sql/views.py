@@ -106,7 +106,7 @@ class Views:
         """Return a query for counts in which each unit's are clipped in L2 norm, see `UnitsOfRows.counts`.
 
         Args:
-            coded: A query for the columns and for `UNIT`.
+            coded: A query for the columns, for `UNIT` and for `WEIGHT`.
             cells: Column -> group of each of its codes; None for each value by itself.
             most: T.
         """
@@ -114,22 +114,21 @@ class Views:
             exp.alias_(column(name) if group_of is None else _grouped(column(name), group_of), name)
             for name, group_of in cells.items()
         ]
-        listed = exp.select(column(UNIT), *grouped).from_(coded.subquery("coded"))
+        # Only rows of units with more than U rows weigh nothing.
+        counted = exp.GT(this=column(WEIGHT), expression=number(0))
+        listed = exp.select(column(UNIT), *grouped).from_(coded.subquery("coded")).where(counted)
         names = [column(name) for name in cells]
         numbers = exp.select(column(UNIT), *names, exp.alias_(exp.cast(count(), "double"), "number"))
         numbers = numbers.from_(listed.subquery("listed")).group_by(column(UNIT), *names)
         squared = exp.Mul(this=column("number"), expression=column("number"))
-        of_unit = [
-            exp.alias_(exp.Window(this=exp.Sum(this=summed), partition_by=[column(UNIT)]), called)
-            for summed, called in ((squared, "squares"), (column("number"), "rows"))
-        ]
-        vectors = exp.select(column(UNIT), *names, "number", *of_unit).from_(numbers.subquery("numbers"))
+        squares = exp.Window(this=exp.Sum(this=squared), partition_by=[column(UNIT)])
+        vectors = exp.select(column(UNIT), *names, "number", exp.alias_(squares, "squares"))
+        vectors = vectors.from_(numbers.subquery("numbers"))
         squared_share = exp.Div(this=exp.cast(number(WEIGHT_SCALE**2), "double"), expression=column("squares"))
         longest = exp.Floor(this=exp.Sqrt(this=exp.Floor(this=squared_share)))
         share = exp.Least(this=number(WEIGHT_SCALE // most), expressions=[longest])
         in_full = is_null(column(UNIT))
-        fits = exp.LTE(this=column("rows"), expression=number(WEIGHT_SCALE))
-        of_row = exp.case().when(in_full, number(WEIGHT_SCALE // most)).when(fits, share).else_(number(0))
+        of_row = exp.case().when(in_full, number(WEIGHT_SCALE // most)).else_(share)
         weighed = exp.Mul(this=_whole(column("number")), expression=_whole(of_row))
         total = exp.alias_(_whole(exp.Sum(this=weighed)), "total")
         return exp.select(*names, total).from_(vectors.subquery("vectors")).group_by(*names)
@@ -155,7 +154,8 @@ class Views:
         """Return the same query where each unit's counts of references are clipped in L2 norm."""
         found = exp.select().from_(exp.to_table(self._names.kept(key.child), alias="r"))
         found, parent = self._join(found, key, _Joined())
-        coded = found.select(exp.alias_(column("n", parent), "key"), exp.alias_(_longer(most), UNIT))
+        shown = (column("n", parent), "key"), (_longer(most), UNIT), (weight((most,)), WEIGHT)
+        coded = found.select(*(exp.alias_(each, called) for each, called in shown))
         return self.clipped(coded, {"key": None}, most)
 
     def values(self, table: str, name: str, named: tuple[str, ...], most: int) -> exp.Select:
