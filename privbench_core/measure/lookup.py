@@ -143,7 +143,7 @@ def _to_public(
 
 def _positions(looks: ParentLooks, discretizer: Discretizer, *, optional: bool) -> tuple[ByRow, Array]:
     """Popularity of a public parent's rows, and the shares of positions among the rows that refer to it or to none."""
-    popularity, none = looks.popularity()
+    popularity, none = looks.popularity
     positions = discretizer.encode_numbers(np.arange(len(popularity.counts)))
     marginal = np.bincount(positions, popularity.counts, discretizer.size).astype(np.float64)
     marginal[_none_from(discretizer)] = none if optional else 0.0
@@ -179,4 +179,4 @@ def _pair_tables(
     # Neighbours in a public table have nothing to do with each other: its positions are a list.
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items() if name != _POSITION})
     clean = {**targets, **child.one_way.clean()}
-    return fit.fit_pairs(view, clean, candidates, price, ordered, child.size.clipping)
+    return fit.fit_pairs(view, clean, candidates, price, ordered, child.size)

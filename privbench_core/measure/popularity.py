@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -115,6 +116,7 @@ class ParentLooks:
         )
         return replace(self, found=tuple(_averaged(one, other) for one, other in zip(self.found, more, strict=True)))
 
+    @cached_property
     def popularity(self) -> tuple[ByRow, float]:
         """How often each row is referred to, and how many references there are to none."""
         parents, (ranks, groups, fine, *closer) = len(self.group_of), self.found
@@ -190,14 +192,14 @@ def _clipped(looks: list[_Look], parents: int, price: Price) -> list[_Look]:
     is taken to be more often.
     """
     every = ParentCounts(np.arange(parents), clipped=True)
-    noisy, sigma = replace(looks[0], clipped=True).ask("parents, early", every, price)
-    together = looks[0].size.together(looks[0].most, float(noisy.sum()) - sigma * math.sqrt(len(noisy)))
-    return [replace(look, together=together, clipped=True) for look in looks]
+    noisy, sigma = looks[0].ask("parents, early", every, price)
+    collisions = looks[0].size.collisions(looks[0].most, float(noisy.sum()) - sigma * math.sqrt(len(noisy)))
+    return [replace(look, collisions=collisions) for look in looks]
 
 
 def _single(looks: tuple[_Look, ...], parents: int, price: Price, name: str) -> list[tuple[Array, float]]:
     """References to single parents, by one look or two."""
-    each = ParentCounts(np.arange(parents), clipped=looks[0].clipped)
+    each = ParentCounts(np.arange(parents), clipped=looks[0].collisions is not None)
     shares = (1.0,) if len(looks) == 1 else (1 - _CLOSER, _CLOSER)
     names = (f"parents {name}".strip(), f"parents {name}, closer".replace(" ,", ","))
     return [look.ask(label, each, price.share(share)) for look, label, share in zip(looks, names, shares, strict=False)]
@@ -238,23 +240,25 @@ class _Look:
         most: T.
         size: Of the table that has the key.
         rows: Of all units.
-        together: How likely two rows of a unit refer to the same parent, where units are clipped in L2 norm
-            (`RowCount.counted`).
-        clipped: Whether they are.
+        collisions: How likely two rows of a unit refer to the same parent, where units are clipped in L2 norm.
     """
 
     view: Curator
     most: int
     size: RowCount
     rows: float
-    together: float = 1.0
-    clipped: bool = False
+    collisions: float | None = None
+
+    @property
+    def by_class(self) -> Array:
+        """Number of rows of each class of sizes that count."""
+        return self.size.counted(self.most, 1.0 if self.collisions is None else self.collisions)
 
     @property
     def counted(self) -> float:
         """Number of rows that count, at least one."""
         whole = max(float(self.size.rows_of.sum()), _NOTHING)
-        return max(1.0, self.size.rows * float(self.size.counted(self.most, self.together).sum()) / whole)
+        return max(1.0, self.size.rows * float(self.by_class.sum()) / whole)
 
     @property
     def lost(self) -> float:
@@ -314,8 +318,7 @@ def _for_shapes(looks: list[_Look], price: Price) -> _Look:
 
 def _closer(noisy: Array, sigma: float, look: _Look) -> CloserLook:
     """What was counted with T, in rows; of units with more rows, the share that counts is that of all of them."""
-    size = look.size
-    counted = size.counted(look.most, look.together)
+    size, counted = look.size, look.by_class
     larger = counted < size.rows_of
     least = float(counted[larger].sum()) / max(float(size.rows_of[larger].sum()), _NOTHING) if larger.any() else 1.0
     least = float(np.clip(least, 1 / size.classes[-1], 1.0))

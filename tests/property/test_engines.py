@@ -38,7 +38,8 @@ from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import OfParent, Own, OwnFanout, ParentRow, UnitRows
-from privbench_core.privacy.views import ViewSpec, build_references, build_values, build_view
+from privbench_core.privacy.view_building import build_references, build_values, build_view
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table

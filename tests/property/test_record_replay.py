@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.measure import adaptive_bins as refine
-from privbench_core.privacy import views
+from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import Marginal, ParentCounts
@@ -288,7 +288,7 @@ def test_references_that_become_null_have_to_be_paid_for(budget: Budget, monkeyp
     plan = plan_of(database, budget, SPLITTING)
     recorded, _ = record(plan, database, 0)
     replay(plan, database.without(0), ReplayNoise(recorded.tape))
-    monkeypatch.setattr(views, "reference_moves", lambda *_: 0.9 * 2 * 3)
+    monkeypatch.setattr(view_building, "reference_moves", lambda *_: 0.9 * 2 * 3)
     recorded, _ = record(plan, database, 0)
     with pytest.raises(Violation, match=r"fanout/vote\.user_id/.* shift"):
         replay(plan, database.without(0), ReplayNoise(recorded.tape))

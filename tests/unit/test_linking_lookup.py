@@ -74,7 +74,7 @@ def test_references_of_units_are_counted_at_the_noise_of_units():
     schema, tables, *_ = at_places(30)
     door, price = door_of(schema, tables), Price(Measure.ZCDP, 0.1)
     size, places = RowCount(3000.0, 1.0), np.arange(30)
-    found, none = row_popularity(door, schema.table("unit").foreign_keys[0], size, places, price).popularity()
+    found, none = row_popularity(door, schema.table("unit").foreign_keys[0], size, places, price).popularity
     assert found.counts.sum() + none == pytest.approx(3000, rel=0.1)
     assert found.counts == pytest.approx(np.bincount(at_places(30)[3], minlength=30), abs=60)
 

@@ -193,7 +193,7 @@ def _to_public(
     """Return how often public parents are referred to, by row and by their attributes, which are known better."""
     names = tuple(column.name for column in table.attributes)
     place = order_of_alike(rows, names)
-    popularity, none = row_popularity(session, key, child.size, place, price.share(1 - _MARGINS)).popularity()
+    popularity, none = row_popularity(session, key, child.size, place, price.share(1 - _MARGINS)).popularity
     targets = public_targets(table, rows, optional=key.optional)
     features: Features = {name: (ParentRow(key), discretizer) for name, discretizer in targets.items()}
     view = session.view(ViewSpec(key.child, dict(features), (child.size.rows_per_unit,)), "lookup")
