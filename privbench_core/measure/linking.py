@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -26,6 +26,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.segmentation import ABSOLUTE
+from privbench_core.measure.pairwise import worth_clipping
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
@@ -48,6 +49,7 @@ _LEAST_CELLS = (
 _OTHERWISE = 0.05  # how far rows that are not counted may move a marginal, as a share of them; as in `by_size`
 _UNSEEN = 1e-3  # of a table: spread over all cells, to keep those that a sample lacks possible
 _MOST_CELLS = 10_000  # of a cross-table marginal, for memory and time
+_NOTHING = 1e-9
 _WEIGHT = 1 << 20  # integers that stand for the weight of a row
 
 
@@ -88,10 +90,15 @@ class Reference:
     total: float
     size: RowCount
 
-    def counted(self, most: int) -> float:
-        """Return the number of rows of the source where units with more than ``most`` count as so many."""
+    def counted(self, most: int, collisions: float = 1.0) -> float:
+        """Return the number of rows of the source that `RowCount.counted` counts."""
         now = float(self.size.counted(self.size.rows_per_unit).sum())
-        return self.total * float(self.size.counted(most).sum()) / max(now, 1e-9)
+        return self.total * float(self.size.counted(most, collisions).sum()) / max(now, _NOTHING)
+
+    def gain(self, most: int, rows: float) -> float:
+        """Return how many times as many rows as `counted` says were counted, if ``rows`` were: no less, nor all."""
+        plain, every = max(self.counted(most), _NOTHING), self.counted(self.size.classes[-1])
+        return min(max(rows / plain, 1.0), every / plain)
 
     def weights(self, most: int) -> Numbers | None:
         """Return integers that stand for the weight of each row if so many of a unit count in full; None for 1 each."""
@@ -154,14 +161,19 @@ def measure_cross_marginals(
         return ()
     of_units = session.view(ViewSpec(table, {}), "links")
     pairs = [(a, b) for a in left for b in right if feature_size(*left[a]) > 1 and feature_size(*right[b]) > 1]
-    plan = _planned(of_units, math.ceil(fit.per_pair * len(pairs)), reference, price, fit)
-    if plan is None:
-        return ()
-    planned, most, total = plan.number, plan.rows_per_unit, reference.counted(plan.rows_per_unit)
-    features = {**left, **right}
-    candidates = list(_candidates(pairs, features, reference, plan.cells))
-    coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
-    view = session.view(ViewSpec(table, coarse, (most,)), "links")
+    features, size, wanted = {**left, **right}, reference.size, math.ceil(fit.per_pair * len(pairs))
+    for collisions in (size.collisions_of_pairs, 1.0):
+        plan = _planned(of_units, wanted, reference, price, fit, collisions)
+        if plan is None:
+            return ()
+        planned, most = plan.number, plan.rows_per_unit
+        candidates = list(_candidates(pairs, features, reference, plan.cells))
+        coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
+        view = session.view(ViewSpec(table, coarse, (most,)), "links")
+        clipped = worth_clipping(replace(size, rows_per_unit=most), view, price) is not None
+        if clipped:
+            break
+    total = reference.counted(most)
     weights = reference.weights(most)
     per_round = math.ceil(planned / fit.rounds)
     found: list[CrossMarginal] = []
@@ -178,12 +190,13 @@ def measure_cross_marginals(
             break
         significant = False
         for candidate, expected in chosen:
-            noisy = view.measure(
-                " x ".join(candidate.names), [Marginal(candidate.names)], price.share(share * (1 - fit.select))
-            )
-            off = float(np.abs(noisy.values[0] - expected).sum()) / 2
-            significant = significant or off > 2 * ABSOLUTE * noisy.sigma * expected.size
-            found.append(_cross_marginal(candidate, noisy.values[0], noisy.sigma, expected))
+            asked = Marginal(candidate.names, clipped=clipped)
+            noisy = view.measure(" x ".join(candidate.names), [asked], price.share(share * (1 - fit.select)))
+            gain = reference.gain(most, float(noisy.values[0].sum())) if clipped else 1.0
+            counts, sigma = noisy.values[0] / gain, noisy.sigma / gain
+            off = float(np.abs(counts - expected).sum()) / 2
+            significant = significant or off > 2 * ABSOLUTE * sigma * expected.size
+            found.append(_cross_marginal(candidate, counts, sigma, expected))
             candidates.remove(candidate)
             known |= candidate.pairs
         unspent -= share * len(chosen)
@@ -204,7 +217,9 @@ class _Plan:
     rows_per_unit: int
 
 
-def _planned(of_units: Curator, most: int, reference: Reference, price: Price, fit: LinkingFit) -> _Plan | None:
+def _planned(
+    of_units: Curator, most: int, reference: Reference, price: Price, fit: LinkingFit, collisions: float
+) -> _Plan | None:
     """Return what to measure: fewer marginals, with fewer cells, where noise would hide them; None for nothing.
 
     Args:
@@ -213,17 +228,18 @@ def _planned(of_units: Curator, most: int, reference: Reference, price: Price, f
         reference: For released sizes.
         price: Of all.
         fit: How to spend it.
+        collisions: How likely two rows of a unit are in the same cell, where units are clipped; else 1.
     """
     rows = reference.counted(reference.size.classes[-1])
     for number in sorted({max(1, round(most / 2**halves)) for halves in range(20)} if most else (), reverse=True):
         sigma = of_units.sigma([Marginal(())], price.share((1 - fit.select) / number))
 
         def error(counted: int, sigma: float = sigma) -> float:
-            total = reference.counted(counted)
+            total = reference.counted(counted, collisions)
             return ABSOLUTE * counted * sigma * _LEAST_CELLS / total + _OTHERWISE * (1 - total / rows)
 
         best = min(reference.size.classes, key=error)
-        cells = _NOISE * reference.counted(best) / (ABSOLUTE * best * sigma)
+        cells = _NOISE * reference.counted(best, collisions) / (ABSOLUTE * best * sigma)
         if cells >= _LEAST_CELLS or (number == 1 and cells >= 4):  # noqa: PLR2004 - two codes on either side
             return _Plan(number, min(cells, _MOST_CELLS), best)
     return None

@@ -142,7 +142,10 @@ class PairwiseFit:
             return without_tables(price)
         scores = clear_scores(curator, one_way, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
-        candidates, clipped = Candidates.of(pairs, scores, clean, ordered), _clipped(marginals.size, curator, price)
+        candidates, clipped = (
+            Candidates.of(pairs, scores, clean, ordered),
+            worth_clipping(marginals.size, curator, price),
+        )
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
@@ -271,7 +274,7 @@ class PairwiseFit:
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
-        clipped = _clipped(size, curator, price)
+        clipped = worth_clipping(size, curator, price)
         tables = self.choose(curator, candidates.useful, candidates.cells, rest, clipped).tables(candidates)
         return (self.joints(curator, tables, clean, rest, clipped), zero(rest.measure)) if tables else ({}, rest)
 
@@ -365,7 +368,7 @@ class PairSelection:
         return [candidates.table(pair, way) for pair, way in self.ways]
 
 
-def _clipped(size: RowCount | None, curator: Curator, price: Price) -> RowCount | None:
+def worth_clipping(size: RowCount | None, curator: Curator, price: Price) -> RowCount | None:
     """The size of a view's table if clipping units for joints does more than its noise undoes."""
     if size is None or price.measure is Measure.PURE or size.gain() < _WORTH * curator.noise_of_clipping:
         return None
