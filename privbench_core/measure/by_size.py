@@ -110,8 +110,8 @@ class RowLooks:
         if price.measure is Measure.PURE or not (self.collisions or doubtful):
             return self._again(session, table, columns, best, price, clipped=False)
         looks, left = self, price
-        if not self.collisions:  # T = 1 has the least noise, and clips most units
-            early = dict.fromkeys(best, 1)
+        if not self.collisions:
+            early = {name: min(most, self.size.for_half) for name, most in best.items()}
             looks, left = self._again(session, table, columns, early, price.share(_EARLY)), price.share(1 - _EARLY)
         return looks._again(session, table, columns, looks.best_counted(session, table, left), left)
 

@@ -26,7 +26,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.measure.pairwise import worth_clipping
+from privbench_core.measure.clipped import measure_rows, worth_clipping
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
@@ -49,7 +49,6 @@ _LEAST_CELLS = (
 _OTHERWISE = 0.05  # how far rows that are not counted may move a marginal, as a share of them; as in `by_size`
 _UNSEEN = 1e-3  # of a table: spread over all cells, to keep those that a sample lacks possible
 _MOST_CELLS = 10_000  # of a cross-table marginal, for memory and time
-_NOTHING = 1e-9
 _WEIGHT = 1 << 20  # integers that stand for the weight of a row
 
 
@@ -93,12 +92,7 @@ class Reference:
     def counted(self, most: int, collisions: float = 1.0) -> float:
         """Return the number of rows of the source that `RowCount.counted` counts."""
         now = float(self.size.counted(self.size.rows_per_unit).sum())
-        return self.total * float(self.size.counted(most, collisions).sum()) / max(now, _NOTHING)
-
-    def gain(self, most: int, rows: float) -> float:
-        """Return how many times as many rows as `counted` says were counted, if ``rows`` were: no less, nor all."""
-        plain, every = max(self.counted(most), _NOTHING), self.counted(self.size.classes[-1])
-        return min(max(rows / plain, 1.0), every / plain)
+        return self.total * float(self.size.counted(most, collisions).sum()) / max(now, 1e-9)
 
     def weights(self, most: int) -> Numbers | None:
         """Return integers that stand for the weight of each row if so many of a unit count in full; None for 1 each."""
@@ -170,8 +164,8 @@ def measure_cross_marginals(
         candidates = list(_candidates(pairs, features, reference, plan.cells))
         coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
         view = session.view(ViewSpec(table, coarse, (most,)), "links")
-        clipped = worth_clipping(replace(size, rows_per_unit=most), view, price) is not None
-        if clipped:
+        clipped = worth_clipping(replace(size, rows_per_unit=most), view, price)
+        if clipped is not None:
             break
     total = reference.counted(most)
     weights = reference.weights(most)
@@ -190,13 +184,11 @@ def measure_cross_marginals(
             break
         significant = False
         for candidate, expected in chosen:
-            asked = Marginal(candidate.names, clipped=clipped)
-            noisy = view.measure(" x ".join(candidate.names), [asked], price.share(share * (1 - fit.select)))
-            gain = reference.gain(most, float(noisy.values[0].sum())) if clipped else 1.0
-            counts, sigma = noisy.values[0] / gain, noisy.sigma / gain
-            off = float(np.abs(counts - expected).sum()) / 2
-            significant = significant or off > 2 * ABSOLUTE * sigma * expected.size
-            found.append(_cross_marginal(candidate, counts, sigma, expected))
+            names, for_answer = candidate.names, price.share(share * (1 - fit.select))
+            noisy = measure_rows(view, " x ".join(names), Marginal(names), for_answer, clipped)
+            off = float(np.abs(noisy.counts - expected).sum()) / 2
+            significant = significant or off > 2 * ABSOLUTE * noisy.sigma * expected.size
+            found.append(_cross_marginal(candidate, noisy.counts, noisy.sigma, expected))
             candidates.remove(candidate)
             known |= candidate.pairs
         unspent -= share * len(chosen)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.estimate.segmentation import ABSOLUTE
+from privbench_core.measure.clipped import measure_rows, worth_clipping
 from privbench_core.measure.glance import Glance, glance
 from privbench_core.measure.one_way import Marginals, MarginalsOfView, least_noise, remeasure
 from privbench_core.measure.scores import clear_scores, largest_noise, pair_scores
@@ -30,7 +31,7 @@ from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, 
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import RowCount
-from privbench_core.privacy.budget import Measure, Price, zero
+from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
 from privbench_core.schema.identity import Identity
@@ -46,7 +47,6 @@ _STRONG = 0.3  # of all rows: the score of two columns that determine each other
 _CLEAR = 0.2  # of all rows: largest noise of scores that is no reason to pay more for them
 _MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say little for less
 _NUMBERS = 24  # of pairs that share a price are tried
-_WORTH = 1.05  # times as many rows that count: less is not worth the time that clipping units takes
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
 
@@ -343,11 +343,9 @@ class PairwiseFit:
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
             a, b = table.pair
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
-            asked = Marginal((a, b), groups, clipped=clipped is not None)
-            noisy = curator.measure(f"{a} x {b}", [asked], price.share(share))
-            gain = 1.0 if clipped is None else clipped.gain(float(noisy.values[0].sum()))
-            measured[a, b] = NoisyTable(noisy.values[0] / gain, noisy.sigma / gain, groups, table.ordered)
-            gains.append(gain)
+            found = measure_rows(curator, f"{a} x {b}", Marginal((a, b), groups), price.share(share), clipped)
+            measured[a, b] = NoisyTable(found.counts, found.sigma, groups, table.ordered)
+            gains.append(found.gain)
         return measured, float(np.mean(gains)) if gains else 1.0
 
 
@@ -366,13 +364,6 @@ class PairSelection:
     def tables(self, candidates: Candidates) -> list[PairTable]:
         """What is to be measured, of these candidates."""
         return [candidates.table(pair, way) for pair, way in self.ways]
-
-
-def worth_clipping(size: RowCount | None, curator: Curator, price: Price) -> RowCount | None:
-    """The size of a view's table if clipping units for joints does more than its noise undoes."""
-    if size is None or price.measure is Measure.PURE or size.gain() < _WORTH * curator.noise_of_clipping:
-        return None
-    return size
 
 
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:

@@ -80,6 +80,15 @@ class RowCount:
             least, largest = (middle, largest) if self.counted(most, middle).sum() > rows else (least, middle)
         return largest
 
+    @property
+    def for_half(self) -> int:
+        """The largest T with which at most half of the rows count where units are not clipped.
+
+        It tells the collisions of units that are clipped later: a smaller T tells those of small units, too.
+        """
+        possible, half = counts_up_to(self.classes[-1]), float(self.rows_of.sum()) / 2
+        return max((most for most in possible if float(self.counted(most).sum()) <= half), default=possible[0])
+
     def gain(self, rows: float | None = None) -> float:
         """How many times as many rows joints count if units are clipped in L2 norm: if so many, else as expected."""
         plain, every = max(float(self.counted(self.rows_per_unit).sum()), _NOTHING), float(self.rows_of.sum())
