@@ -81,7 +81,9 @@ class RowLooks:
         drifts, collisions = dict(self.drifts), dict(self.collisions)
         for name, noisy in found.items():
             found_rows, unsure = float(noisy.sum()), sigma * math.sqrt(len(noisy))
-            collisions[name] = self.size.collisions(most, found_rows - unsure)  # more often, where noise hides it
+            # More often, where noise hides it, and never less than two rows of any units.
+            alike = float((drifts[name].average(self._all_rows)[0] ** 2).sum())
+            collisions[name] = min(max(self.size.collisions(most, found_rows - unsure), alike), 1.0)
             counted = self.size.counted(most, collisions[name])
             least, largest = (float(self.size.counted(most, likely).sum()) for likely in (1.0, 0.0))
             rows = max(1.0, min(max(found_rows, least), largest))

@@ -89,10 +89,10 @@ class Reference:
     total: float
     size: RowCount
 
-    def counted(self, most: int, collisions: float = 1.0) -> float:
-        """Return the number of rows of the source that `RowCount.counted` counts."""
+    def counted(self, most: int) -> float:
+        """Return the number of rows of the source where units with more than ``most`` count as so many."""
         now = float(self.size.counted(self.size.rows_per_unit).sum())
-        return self.total * float(self.size.counted(most, collisions).sum()) / max(now, 1e-9)
+        return self.total * float(self.size.counted(most).sum()) / max(now, 1e-9)
 
     def weights(self, most: int) -> Numbers | None:
         """Return integers that stand for the weight of each row if so many of a unit count in full; None for 1 each."""
@@ -155,19 +155,15 @@ def measure_cross_marginals(
         return ()
     of_units = session.view(ViewSpec(table, {}), "links")
     pairs = [(a, b) for a in left for b in right if feature_size(*left[a]) > 1 and feature_size(*right[b]) > 1]
-    features, size, wanted = {**left, **right}, reference.size, math.ceil(fit.per_pair * len(pairs))
-    for collisions in (size.collisions_of_pairs, 1.0):
-        plan = _planned(of_units, wanted, reference, price, fit, collisions)
-        if plan is None:
-            return ()
-        planned, most = plan.number, plan.rows_per_unit
-        candidates = list(_candidates(pairs, features, reference, plan.cells))
-        coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
-        view = session.view(ViewSpec(table, coarse, (most,)), "links")
-        clipped = worth_clipping(replace(size, rows_per_unit=most), view, price)
-        if clipped is not None:
-            break
-    total = reference.counted(most)
+    plan = _planned(of_units, math.ceil(fit.per_pair * len(pairs)), reference, price, fit)
+    if plan is None:
+        return ()
+    planned, most, total = plan.number, plan.rows_per_unit, reference.counted(plan.rows_per_unit)
+    features = {**left, **right}
+    candidates = list(_candidates(pairs, features, reference, plan.cells))
+    coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
+    view = session.view(ViewSpec(table, coarse, (most,)), "links")
+    clipped = worth_clipping(replace(reference.size, rows_per_unit=most), view, price)
     weights = reference.weights(most)
     per_round = math.ceil(planned / fit.rounds)
     found: list[CrossMarginal] = []
@@ -209,9 +205,7 @@ class _Plan:
     rows_per_unit: int
 
 
-def _planned(
-    of_units: Curator, most: int, reference: Reference, price: Price, fit: LinkingFit, collisions: float
-) -> _Plan | None:
+def _planned(of_units: Curator, most: int, reference: Reference, price: Price, fit: LinkingFit) -> _Plan | None:
     """Return what to measure: fewer marginals, with fewer cells, where noise would hide them; None for nothing.
 
     Args:
@@ -220,18 +214,17 @@ def _planned(
         reference: For released sizes.
         price: Of all.
         fit: How to spend it.
-        collisions: How likely two rows of a unit are in the same cell, where units are clipped; else 1.
     """
     rows = reference.counted(reference.size.classes[-1])
     for number in sorted({max(1, round(most / 2**halves)) for halves in range(20)} if most else (), reverse=True):
         sigma = of_units.sigma([Marginal(())], price.share((1 - fit.select) / number))
 
         def error(counted: int, sigma: float = sigma) -> float:
-            total = reference.counted(counted, collisions)
+            total = reference.counted(counted)
             return ABSOLUTE * counted * sigma * _LEAST_CELLS / total + _OTHERWISE * (1 - total / rows)
 
         best = min(reference.size.classes, key=error)
-        cells = _NOISE * reference.counted(best, collisions) / (ABSOLUTE * best * sigma)
+        cells = _NOISE * reference.counted(best) / (ABSOLUTE * best * sigma)
         if cells >= _LEAST_CELLS or (number == 1 and cells >= 4):  # noqa: PLR2004 - two codes on either side
             return _Plan(number, min(cells, _MOST_CELLS), best)
     return None

@@ -171,7 +171,7 @@ def row_popularity(
 
     plain, early = min(_error(look, single, _OTHERWISE, hidden) for look in looks), None
     if price.measure is Measure.ZCDP and len(looks) > 1 and plain > _WELL_KNOWN:
-        looks, early = _clipped(looks, parents, single.share(_EARLY))
+        looks, early = _clipped(looks, parents, float(sizes @ likely**2), single.share(_EARLY))
         single = single.share(1 - _EARLY)
     look, closer = _best(looks, single, _WHOLLY, hidden), _best(looks, single, _OTHERWISE, hidden)
     # One look tells as much, unless the closer one has half the noise.
@@ -183,23 +183,22 @@ def row_popularity(
     group_of = place * groups // parents
     coarse = of_ranks.ask("groups of parents", ParentCounts(group_of), price.share(_GROUPS_SHARE))
     found = _single(of_single, parents, single, "")
-    if early is not None:
-        alike = next((place for place, look in enumerate(of_single) if look.most == looks[0].most), None)
-        if alike is None:
-            of_single, found = [*of_single, replace(looks[0], share=0.0)], [*found, early]
-        else:
-            found[alike] = _averaged(found[alike], early)
+    if early is not None and of_single[-1].most == looks[0].most:
+        found[-1] = _averaged(found[-1], early)
+    elif early is not None:
+        of_single, found = [*of_single, replace(looks[0], share=0.0)], [*found, early]
     return ParentLooks(size, key.optional, ends, group_of, of_ranks, tuple(of_single), (ranks, coarse, *found))
 
 
-def _clipped(looks: list[_Look], parents: int, price: Price) -> tuple[list[_Look], Noisy]:
+def _clipped(looks: list[_Look], parents: int, alike: float, price: Price) -> tuple[list[_Look], Noisy]:
     """The same looks at single parents with units clipped in L2 norm, and what the first one, for ``price``, counts.
 
     What T = 1 counts says how often a unit refers to the same parent, and has the least noise; where that hides it, it
-    is taken to be more often.
+    is taken to be more often. It is no less often than two rows of any units do, which is how ``alike`` these are.
     """
     noisy, sigma = looks[0].ask("parents, early", ParentCounts(np.arange(parents), clipped=True), price)
     collisions = looks[0].size.collisions(looks[0].most, float(noisy.sum()) - sigma * math.sqrt(len(noisy)))
+    collisions = min(max(collisions, alike), 1.0)
     return [replace(look, collisions=collisions) for look in looks], (noisy, sigma)
 
 

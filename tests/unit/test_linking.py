@@ -193,7 +193,7 @@ def test_fewer_rows_of_a_unit_count_where_noise_is_large():
             return price.amount**-0.5
 
     chosen = [
-        _planned(OfUnits(), 10, reference, Price(Measure.ZCDP, rho), LinkingFit(), 1.0).rows_per_unit  # type: ignore[arg-type, union-attr]
+        _planned(OfUnits(), 10, reference, Price(Measure.ZCDP, rho), LinkingFit()).rows_per_unit  # type: ignore[arg-type, union-attr]
         for rho in (1e-2, 1e4)
     ]
     assert chosen == [1, 128]
