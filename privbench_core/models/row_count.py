@@ -53,7 +53,8 @@ class RowCount:
     def counted(self, most: int, collisions: float = 1.0) -> Array:
         """Number of rows of each class that count if units with more than ``most`` of them count as so many.
 
-        Numbers of rows of a class are taken to be spread evenly around their mean, as far as the class goes.
+        Numbers of rows of a class are taken to be spread evenly below their mean, and above it, up to the ends of the
+        class: only as many as its largest count all of its rows.
 
         Args:
             most: T.
@@ -63,10 +64,9 @@ class RowCount:
         """
         last, first = np.array(self.classes, dtype=float), np.append(1.0, self.classes[:-1])
         mean = np.clip(self.rows_of / np.maximum(self.units_of, _NOTHING), first, last)
-        apart = np.minimum(mean - first, last - mean)
+        above = (mean - first) / np.maximum(last - first, _NOTHING)  # share of units
         in_full = most / np.sqrt(collisions + (1 - collisions) / mean)  # rows of a unit whose vector is as long as T
-        beyond = np.clip(in_full - mean, -apart, apart) + apart
-        of_unit = np.minimum(in_full, mean + apart) - beyond**2 / np.maximum(4 * apart, _NOTHING)
+        of_unit = (1 - above) * _mean_up_to(in_full, first, mean) + above * _mean_up_to(in_full, mean, last)
         return np.asarray(self.rows_of * np.minimum(of_unit / mean, 1.0))
 
     def collisions(self, most: int, rows: float) -> float:
@@ -120,6 +120,12 @@ class RowCount:
     def from_dict(cls, stored: Mapping[str, Any]) -> RowCount:
         """The inverse of `to_dict`."""
         return cls(**{**stored, "classes": tuple(stored["classes"])})
+
+
+def _mean_up_to(most: Array, least: Array, largest: Array) -> Array:
+    """Mean of the smaller one of ``most`` and a number that is anywhere between ``least`` and ``largest``."""
+    beyond = np.clip(most - least, 0.0, largest - least)
+    return np.asarray(np.minimum(most, largest) - beyond**2 / np.maximum(2 * (largest - least), _NOTHING))
 
 
 def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArray[np.int64]:
