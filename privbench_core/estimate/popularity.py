@@ -8,6 +8,7 @@ Significant counts are kept instead.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -144,7 +145,7 @@ def row_counts(
     groups: tuple[Array, float],
     ranked: tuple[Array, Array],
     references: float,
-    closer: CloserLook | None = None,
+    closer: Sequence[CloserLook] = (),
 ) -> Array:
     """Return the references to each row of a public parent, shape (parents,), none below zero.
 
@@ -177,8 +178,8 @@ def row_counts(
         block = hidden[start : start + _BLOCK]
         scaled = relative[group_of[block], None] * values
         energy = np.minimum(np.abs(noisy[block, None] - scaled) / sigma, _FAR) ** 2 / 2
-        if closer is not None:
-            energy += closer.energies(block, scaled)
+        for look in closer:
+            energy += look.energies(block, scaled)
         posterior = numbers * np.exp(energy.min(axis=1, keepdims=True) - energy)
         cumulated = np.cumsum(posterior, axis=1)
         chosen = (cumulated < uniform[start : start + _BLOCK, None] * cumulated[:, -1:]).sum(axis=1)

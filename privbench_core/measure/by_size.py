@@ -22,7 +22,7 @@ from privbench_core.estimate.random_walk import Drift
 from privbench_core.measure.row_count import distance_by_noise
 from privbench_core.models.measured import Counted
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.row_count import UNIT_SIZE, Clipping, RowCount, class_coder, counts_up_to
+from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Feature, UnitRows
@@ -49,12 +49,12 @@ class RowLooks:
     Attributes:
         size: Of the table.
         drifts: Column -> its distributions by class of sizes.
-        together: Column -> how likely two rows of a unit have the same code (`RowCount.counted`), once that is known.
+        collisions: Column -> how likely two rows of a unit have the same code (`RowCount.counted`), once that is known.
     """
 
     size: RowCount
     drifts: Mapping[str, Drift]
-    together: Mapping[str, float] = field(default_factory=dict)
+    collisions: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def shapes(self) -> dict[str, Array]:
@@ -78,16 +78,18 @@ class RowLooks:
 
         How many rows counted says how long these vectors were, and so which rows counted.
         """
-        drifts, together = dict(self.drifts), dict(self.together)
+        drifts, collisions = dict(self.drifts), dict(self.collisions)
         for name, noisy in found.items():
             found_rows, unsure = float(noisy.sum()), sigma * math.sqrt(len(noisy))
-            together[name] = self.size.together(most, found_rows - unsure)  # more often, where noise hides it
-            counted = self.size.counted(most, together[name])
-            least, largest = (float(self.size.counted(most, share).sum()) for share in (1.0, 0.0))
+            # More often, where noise hides it, and never less than two rows of any units.
+            alike = float((drifts[name].average(self._all_rows)[0] ** 2).sum())
+            collisions[name] = min(max(self.size.collisions(most, found_rows - unsure), alike), 1.0)
+            counted = self.size.counted(most, collisions[name])
+            least, largest = (float(self.size.counted(most, likely).sum()) for likely in (1.0, 0.0))
             rows = max(1.0, min(max(found_rows, least), largest))
             noise = np.full(len(noisy), sigma / rows)
             drifts[name] = self._updated(drifts[name], counted, noisy / rows, noise, _CONCENTRATED)
-        return replace(self, drifts=drifts, together=together)
+        return replace(self, drifts=drifts, collisions=collisions)
 
     def again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
         """The same, with another look at each column, for ``price`` in all.
@@ -107,10 +109,10 @@ class RowLooks:
         """
         best, sigma = self.best_counted(session, table, price), self._of_units(session, table, price)
         doubtful = any(self._doubt(name, sigma, most) > _CLEAR for name, most in best.items())
-        if price.measure is Measure.PURE or not (self.together or doubtful):
+        if price.measure is Measure.PURE or not (self.collisions or doubtful):
             return self._again(session, table, columns, best, price, clipped=False)
         looks, left = self, price
-        if not self.together:
+        if not self.collisions:
             early = {name: min(most, self.size.for_half) for name, most in best.items()}
             looks, left = self._again(session, table, columns, early, price.share(_EARLY)), price.share(1 - _EARLY)
         return looks._again(session, table, columns, looks.best_counted(session, table, left), left)
@@ -184,8 +186,8 @@ class RowLooks:
 
     def _doubt(self, name: str, sigma: float, most: int) -> float:
         """What is left of doubt about a column over all rows after another look, for so much noise of a unit."""
-        drift, counted = self.drifts[name], self.size.counted(most, self.together.get(name, 1.0))
-        rows, otherwise = max(float(counted.sum()), 1.0), _CONCENTRATED if name in self.together else _OTHERWISE
+        drift, counted = self.drifts[name], self.size.counted(most, self.collisions.get(name, 1.0))
+        rows, otherwise = max(float(counted.sum()), 1.0), _CONCENTRATED if name in self.collisions else _OTHERWISE
         sigmas = self._sigmas(drift, counted, np.full_like(drift.average(counted)[0], most * sigma / rows), otherwise)
         return drift.doubt(self._all_rows, counted / rows, sigmas)
 
@@ -242,9 +244,9 @@ class MarginalsOverRows:
         return self.one_way.moved({name: -size.left_out(shape, self.most) for name, shape in shapes.items()})
 
     @property
-    def clipping(self) -> Clipping:
+    def size(self) -> RowCount:
         """See `Marginals`."""
-        return self.looks.size.clipping
+        return self.looks.size
 
     def counted_with(self, gain: float) -> Counted | None:
         """See `Marginals`."""
@@ -252,8 +254,8 @@ class MarginalsOverRows:
         rows, every = gain * float(size.counted(self.most).sum()), max(float(size.rows_of.sum()), 1.0)
         if rows >= every:
             return None
-        together = size.together(self.most, rows)
-        less = {name: -size.left_out(shape, self.most, together) for name, shape in shapes.items()}
+        collisions = size.collisions(self.most, rows)
+        less = {name: -size.left_out(shape, self.most, collisions) for name, shape in shapes.items()}
         return Counted(self.one_way.moved(less), rows / every)
 
     def noise(self, price: Price) -> float:
@@ -307,7 +309,7 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
     size, shapes = looks.size, looks.shapes
     sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
     codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
-    alone = [looks.together.get(name, 1.0) for name in shapes]
+    alone = [looks.collisions.get(name, 1.0) for name in shapes]
     pairs = float(np.mean([min(pair) for pair in combinations(alone, 2)] or alone or [1.0]))
 
     def error(most: int) -> float:
@@ -318,11 +320,11 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
         noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in (codes, codes * codes.mean())]
         return doubt + float(np.mean(noise))
 
-    return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error), pairs_together=pairs)
+    return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error), collisions_of_pairs=pairs)
 
 
-def doubts(shapes: Mapping[str, Array], size: RowCount, most: int, together: float = 1.0) -> dict[str, float]:
+def doubts(shapes: Mapping[str, Array], size: RowCount, most: int, collisions: float = 1.0) -> dict[str, float]:
     """How far, in total variation distance, columns that were counted with T may be from all rows after that."""
-    missing = 1 - float(size.counted(most, together).sum()) / max(float(size.rows_of.sum()), 1.0)
-    moved = {name: float(np.abs(size.left_out(shape, most, together)).sum()) / 2 for name, shape in shapes.items()}
+    missing = 1 - float(size.counted(most, collisions).sum()) / max(float(size.rows_of.sum()), 1.0)
+    moved = {name: float(np.abs(size.left_out(shape, most, collisions)).sum()) / 2 for name, shape in shapes.items()}
     return {name: _DOUBT * distance + _OTHERWISE * missing for name, distance in moved.items()}

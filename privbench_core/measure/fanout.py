@@ -35,7 +35,7 @@ from privbench_core.measure.shortlist import shortlist_size
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, children_column, parent_column
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
-from privbench_core.models.row_count import Clipping, RowCount, class_coder, powers_up_to
+from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import (
     ExpectedSizes,
     NoisySum,
@@ -135,7 +135,7 @@ def fit_fanout(
     if not own or not context:
         return sizes
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
-    pair_tables = measure_links(view, context, own, (child.counted, child.size.clipping), model, rest, fit)
+    pair_tables = measure_links(view, context, own, (child.counted, child.size), model, rest, fit)
     return replace(sizes, pair_tables=pair_tables)
 
 
@@ -237,7 +237,7 @@ def _counts(
     of_parents = price.share(1 - share)
     # Units are counted best: where parents are units, joints over them tell all. Of others a unit may have many.
     row_share = 0.0 if parent.size.units is None or not parent.discretizers else fit.row_share
-    joints, _ = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered, parent.size.clipping)
+    joints, _ = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered, parent.size)
     tables = {name: joint for (name, _), joint in joints.items()}
     if row_share:
         over_rows = _over_rows(session, key, parent, children, of_parents.share(row_share))
@@ -294,7 +294,7 @@ def measure_links(
     view: Curator,
     context: Features,
     own: Features,
-    counted: tuple[OneWay, Clipping],
+    counted: tuple[OneWay, RowCount],
     model: Node,
     price: Price,
     fit: FanoutFit,
@@ -308,12 +308,12 @@ def measure_links(
         view: Of the children, with all these columns.
         context: Columns of the context.
         own: Columns of the children.
-        counted: Released counts of the latter, as the view counts them, and what clipping does for joints of them.
+        counted: Released counts of the latter, as the view counts them, and the size of their table.
         model: Of the children: the parts of a root sum node are tied to the context too.
         price: Of everything here.
         fit: How to spend it.
     """
-    candidates, (one_way, clipping) = [(name, column) for name in context for column in own], counted
+    candidates, (one_way, size) = [(name, column) for name in context for column in own], counted
     if candidates and shortlist_size(view, len(candidates), one_way.total, price) == len(candidates):
         view.expect([Marginal(pair) for pair in candidates])
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
@@ -325,7 +325,7 @@ def measure_links(
         regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
         price = price.share(1 - fit.region_share)
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
-    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price, ordered, clipping)[0]}
+    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price, ordered, size)[0]}
 
 
 def _region_tables(

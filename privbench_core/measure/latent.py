@@ -143,7 +143,7 @@ class LatentFit:
             ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,)), "pair_tables"
         )
         network = counted.fit()
-        of_children = counted.one_way, child.size.clipping
+        of_children = counted.one_way, child.size
         links = measure_links(view, context, children.features, of_children, network, of_links, spending)
         most = 0 if order is None else order.most
         return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)
@@ -178,7 +178,7 @@ class LatentFit:
             session.view(spec, "pair_tables"),
             context,
             children.features,
-            (children.counted, child.size.clipping),
+            (children.counted, child.size),
             plain,
             rest.share(self.typed),
             spending,

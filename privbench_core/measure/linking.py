@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -26,6 +26,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.segmentation import ABSOLUTE
+from privbench_core.measure.clipped import measure_rows, worth_clipping
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
@@ -162,6 +163,7 @@ def measure_cross_marginals(
     candidates = list(_candidates(pairs, features, reference, plan.cells))
     coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
     view = session.view(ViewSpec(table, coarse, (most,)), "links")
+    clipped = worth_clipping(replace(reference.size, rows_per_unit=most), view, price)
     weights = reference.weights(most)
     per_round = math.ceil(planned / fit.rounds)
     found: list[CrossMarginal] = []
@@ -178,12 +180,11 @@ def measure_cross_marginals(
             break
         significant = False
         for candidate, expected in chosen:
-            noisy = view.measure(
-                " x ".join(candidate.names), [Marginal(candidate.names)], price.share(share * (1 - fit.select))
-            )
-            off = float(np.abs(noisy.values[0] - expected).sum()) / 2
+            names, for_answer = candidate.names, price.share(share * (1 - fit.select))
+            noisy = measure_rows(view, " x ".join(names), Marginal(names), for_answer, clipped)
+            off = float(np.abs(noisy.counts - expected).sum()) / 2
             significant = significant or off > 2 * ABSOLUTE * noisy.sigma * expected.size
-            found.append(_cross_marginal(candidate, noisy.values[0], noisy.sigma, expected))
+            found.append(_cross_marginal(candidate, noisy.counts, noisy.sigma, expected))
             candidates.remove(candidate)
             known |= candidate.pairs
         unspent -= share * len(chosen)

@@ -132,7 +132,7 @@ def _to_public(
     """`fit_lookup` along a key to a public table: the targets are its attributes, and its rows."""
     share = fit.public_share if own else 1.0
     looks = row_popularity(session, key, child.size, parent.place, price.share(share))
-    popularity, none = looks.popularity()
+    popularity, none = looks.popularity
     targets = parent.targets(popularity.counts, optional=key.optional)
     pair_tables: dict[tuple[str, str], Array] = {}
     if own:
@@ -140,7 +140,7 @@ def _to_public(
         view = session.view(ViewSpec(key.child, dict(features), (child.size.rows_per_unit,)), "lookup")
         clean = {n: p * child.one_way.total for n, p in marginals_of(targets, popularity.counts, none).items()}
         pair_tables, left = _pair_tables(view, features, clean, child, fit, price.share(1 - share))
-        popularity, none = looks.again(left).popularity()
+        popularity, none = looks.again(left).popularity
     return Lookup(targets, marginals_of(targets, popularity.counts, none), pair_tables, popularity, key.optional)
 
 
@@ -173,4 +173,4 @@ def _pair_tables(
         known |= {name: onto_simplex(n, child.one_way.total) for name, n in zip(above, margins.values, strict=True)}
     candidates = [(target, column) for target in targets for column in followed]
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
-    return fit.pairs.fit_pairs(view, known, candidates, price.share(1 - share), ordered, child.size.clipping)
+    return fit.pairs.fit_pairs(view, known, candidates, price.share(1 - share), ordered, child.size)

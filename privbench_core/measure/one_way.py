@@ -12,7 +12,7 @@ import numpy as np
 from privbench_core.estimate.fitting import combine
 from privbench_core.models.measured import Counted
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.row_count import Clipping
+from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
@@ -98,8 +98,8 @@ class Marginals(Protocol):
         ...
 
     @property
-    def clipping(self) -> Clipping:
-        """What clipping units in L2 norm is expected to do for joints."""
+    def size(self) -> RowCount | None:
+        """Of the table, where a unit may have several rows."""
         ...
 
     def counted_with(self, gain: float) -> Counted | None:
@@ -142,9 +142,9 @@ class MarginalsOfView:
         return self.one_way
 
     @property
-    def clipping(self) -> Clipping:
-        """See `Marginals`."""
-        return Clipping()
+    def size(self) -> RowCount | None:
+        """See `Marginals`: all rows are counted alike."""
+        return None
 
     def counted_with(self, gain: float) -> Counted | None:
         """See `Marginals`."""

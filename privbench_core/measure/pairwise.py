@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.estimate.segmentation import ABSOLUTE
+from privbench_core.measure.clipped import measure_rows, worth_clipping
 from privbench_core.measure.glance import Glance, glance
 from privbench_core.measure.one_way import Marginals, MarginalsOfView, least_noise, remeasure
 from privbench_core.measure.scores import clear_scores, largest_noise, pair_scores
@@ -29,8 +30,8 @@ from privbench_core.measure.signs import cuts_of, determined_by_signs, gain_of_s
 from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.row_count import Clipping
-from privbench_core.privacy.budget import Measure, Price, zero
+from privbench_core.models.row_count import RowCount
+from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
 from privbench_core.schema.identity import Identity
@@ -46,7 +47,6 @@ _STRONG = 0.3  # of all rows: the score of two columns that determine each other
 _CLEAR = 0.2  # of all rows: largest noise of scores that is no reason to pay more for them
 _MORE_FOR_SCORES = (1.0, 2.0, 3.0)  # times the usual share, where scores would say little for less
 _NUMBERS = 24  # of pairs that share a price are tried
-_WORTH = 1.05  # times as many rows that count: less is not worth the time that clipping units takes
 _SHARES = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # of what a leaf has left, for joints rather than marginals
 
 
@@ -142,12 +142,15 @@ class PairwiseFit:
             return without_tables(price)
         scores = clear_scores(curator, one_way, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
-        candidates, clipping = Candidates.of(pairs, scores, clean, ordered), _useful(marginals.clipping, curator, price)
+        candidates, clipped = (
+            Candidates.of(pairs, scores, clean, ordered),
+            worth_clipping(marginals.size, curator, price),
+        )
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
             gain = (
-                self.choose(curator, candidates.useful, candidates.cells, rest.share(share), clipping).gain
+                self.choose(curator, candidates.useful, candidates.cells, rest.share(share), clipped).gain
                 if share > 0
                 else 0.0
             )
@@ -156,12 +159,12 @@ class PairwiseFit:
         share = min(_SHARES, key=promise)
         if share == 0:
             return without_tables(rest)
-        chosen = self.choose(curator, candidates.useful, candidates.cells, rest.share(share), clipping)
+        chosen = self.choose(curator, candidates.useful, candidates.cells, rest.share(share), clipped)
         tables = chosen.tables(candidates)
         if not tables:
             return without_tables(rest)
         better = marginals.improve(rest.share(1 - share))
-        found, gain = self.measure(curator, tables, rest.share(share), clipping)
+        found, gain = self.measure(curator, tables, rest.share(share), clipped)
         return MeasuredLeaf(better, found, signs if known else None, counted=marginals.counted_with(gain))
 
     def promising(
@@ -249,7 +252,7 @@ class PairwiseFit:
         pairs: Sequence[Pair],
         price: Price,
         ordered: Mapping[str, int],
-        clipping: Clipping,
+        size: RowCount,
     ) -> tuple[dict[Pair, Array], Price]:
         """Joint probabilities of the pairs that the budget supports, and what is left of the price if it supports none.
 
@@ -262,7 +265,7 @@ class PairwiseFit:
             pairs: Pairs of columns.
             price: Of scores and joints together.
             ordered: As in `find`.
-            clipping: What it is expected to do for joints.
+            size: Of the table.
         """
         pairs = _informative(clean, pairs)
         for_scores = self._score_share(curator, len(pairs), _total(clean), price) if pairs else None
@@ -271,9 +274,9 @@ class PairwiseFit:
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
-        useful = _useful(clipping, curator, price)
-        tables = self.choose(curator, candidates.useful, candidates.cells, rest, useful).tables(candidates)
-        return (self.joints(curator, tables, clean, rest, useful), zero(rest.measure)) if tables else ({}, rest)
+        clipped = worth_clipping(size, curator, price)
+        tables = self.choose(curator, candidates.useful, candidates.cells, rest, clipped).tables(candidates)
+        return (self.joints(curator, tables, clean, rest, clipped), zero(rest.measure)) if tables else ({}, rest)
 
     def tells(self, curator: Curator, pairs: int, total: float, price: Price) -> bool:
         """Whether `fit_pairs` would look at so many pairs for this price: strong dependences stand out of noise."""
@@ -284,7 +287,7 @@ class PairwiseFit:
         return largest_noise(curator, candidates, price) > _STRONG * total
 
     def choose(
-        self, curator: Curator, useful: Array, cells: Array, price: Price, clipping: Clipping | None = None
+        self, curator: Curator, useful: Array, cells: Array, price: Price, clipped: RowCount | None = None
     ) -> PairSelection:
         """The largest gain in L1 error that measuring some candidates for ``price`` promises, and how.
 
@@ -293,13 +296,13 @@ class PairwiseFit:
             useful: Error that measuring a candidate in some way takes away, but for noise; shape (candidates, ways).
             cells: How many cells' noise it is left with, same shape.
             price: Of all measurements together.
-            clipping: What it does, where units are clipped.
+            clipped: Size of the table, where units are clipped.
         """
         best = PairSelection(0.0, ())
         telling = np.flatnonzero(useful.max(axis=1, initial=0.0) > 0)
         useful, cells = useful[telling], cells[telling]
         most = min(self.max_pairs, len(telling))
-        noisier = curator.noise_of_clipping / clipping.gain if clipping else 1.0
+        noisier = curator.noise_of_clipping / clipped.gain() if clipped else 1.0
         for number in np.unique(np.geomspace(1, most, _NUMBERS).astype(int)).tolist() if most else ():
             sigma = curator.sigma([Marginal(())], price.share(1 / number)) * noisier
             gains = useful - self.noise_factor * sigma * cells
@@ -317,15 +320,15 @@ class PairwiseFit:
         tables: Sequence[PairTable],
         clean: Mapping[str, Array],
         price: Price,
-        clipping: Clipping | None = None,
+        clipped: RowCount | None = None,
     ) -> dict[Pair, Array]:
         """Measure joints of pairs, and return their probabilities: denoised, fitted to the marginals, never zero."""
         total = _total(clean)
-        measured, _ = self.measure(curator, tables, price, clipping)
+        measured, _ = self.measure(curator, tables, price, clipped)
         return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
 
     def measure(
-        self, curator: Curator, tables: Sequence[PairTable], price: Price, clipping: Clipping | None = None
+        self, curator: Curator, tables: Sequence[PairTable], price: Price, clipped: RowCount | None = None
     ) -> tuple[dict[Pair, NoisyTable], float]:
         """Measure the joints of some pairs, for ``price`` in all: the noisier ones get more of it.
 
@@ -340,12 +343,9 @@ class PairwiseFit:
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
             a, b = table.pair
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
-            asked = Marginal((a, b), groups, clipped=clipping is not None)
-            noisy = curator.measure(f"{a} x {b}", [asked], price.share(share))
-            rows = float(noisy.values[0].sum())
-            gain = 1.0 if clipping is None else min(max(rows / clipping.rows, 1.0), clipping.most)
-            measured[a, b] = NoisyTable(noisy.values[0] / gain, noisy.sigma / gain, groups, table.ordered)
-            gains.append(gain)
+            found = measure_rows(curator, f"{a} x {b}", Marginal((a, b), groups), price.share(share), clipped)
+            measured[a, b] = NoisyTable(found.counts, found.sigma, groups, table.ordered)
+            gains.append(found.gain)
         return measured, float(np.mean(gains)) if gains else 1.0
 
 
@@ -364,13 +364,6 @@ class PairSelection:
     def tables(self, candidates: Candidates) -> list[PairTable]:
         """What is to be measured, of these candidates."""
         return [candidates.table(pair, way) for pair, way in self.ways]
-
-
-def _useful(clipping: Clipping, curator: Curator, price: Price) -> Clipping | None:
-    """What clipping does for joints in a view, if it does more than its noise undoes."""
-    if price.measure is Measure.PURE or clipping.gain < _WORTH * curator.noise_of_clipping:
-        return None
-    return clipping
 
 
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:

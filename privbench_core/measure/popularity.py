@@ -9,8 +9,9 @@ with two where that tells more: units with many rows may refer to others than th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
+Noisy = tuple[Array, float]
+"""Noisy numbers, and the standard deviation of the noise of each."""
 _NOTHING = 1e-300
 _RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
 _GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
@@ -84,7 +87,7 @@ class ParentLooks:
         ends: Of the blocks of ranks.
         group_of: Group of each parent.
         of_ranks: How ranks and groups are looked at.
-        of_single: How single parents are looked at: one look, or one and a closer one.
+        of_single: How single parents are looked at: one look, or one and closer ones.
         found: Noisy references to blocks of ranks, to groups and to single parents, each with the standard deviation of
             its noise, in the units of the look's view.
     """
@@ -95,7 +98,7 @@ class ParentLooks:
     group_of: Numbers
     of_ranks: _Look
     of_single: tuple[_Look, ...]
-    found: tuple[tuple[Array, float], ...]
+    found: tuple[Noisy, ...]
 
     def again(self, price: Price) -> ParentLooks:
         """The same at less noise, for ``price``: all is asked once more, and averaged.
@@ -107,13 +110,12 @@ class ParentLooks:
             return self
         ranks = self.of_ranks.ask("ranks again", RankSums(tuple(self.ends.tolist())), price.share(_RANKS_SHARE))
         groups = self.of_ranks.ask("groups of parents again", ParentCounts(self.group_of), price.share(_GROUPS_SHARE))
-        more = (
-            ranks,
-            groups,
-            *_single(self.of_single, len(self.group_of), price.share(1 - _RANKS_SHARE - _GROUPS_SHARE), "again"),
-        )
-        return replace(self, found=tuple(_averaged(one, other) for one, other in zip(self.found, more, strict=True)))
+        single = _single(self.of_single, len(self.group_of), price.share(1 - _RANKS_SHARE - _GROUPS_SHARE), " again")
+        more = ranks, groups, *single
+        better = [_averaged(one, other) for one, other in zip(self.found, more, strict=False)]
+        return replace(self, found=(*better, *self.found[len(more) :]))
 
+    @cached_property
     def popularity(self) -> tuple[ByRow, float]:
         """How often each row is referred to, and the share of rows that refer to none."""
         parents, (ranks, groups, fine, *closer) = len(self.group_of), self.found
@@ -132,7 +134,7 @@ class ParentLooks:
             (groups[0][:-1] * of_groups, groups[1] * of_groups),
             (rank_sums(noisy, self.ends, sigma, references, parents) / sizes, sizes),
             references,
-            _closer(closer[0][0][:-1], closer[0][1], self.of_single[1]) if closer else None,
+            [_closer(noisy[:-1], sigma, look) for (noisy, sigma), look in zip(closer, self.of_single[1:], strict=True)],
         )
         return ByRow(counts), none / max(none + float(counts.sum()), 1.0) if self.optional else 0.0
 
@@ -166,43 +168,50 @@ def row_popularity(
         """Of all references, what is wrong by noise: all of a parent that it hides."""
         return float(sizes @ np.where(likely > _TOLD * stands_out(parents) * noise, ABSOLUTE * noise, likely))
 
-    plain = min(_error(look, single, _OTHERWISE, hidden) for look in looks)
+    plain, early = min(_error(look, single, _OTHERWISE, hidden) for look in looks), None
     if price.measure is Measure.ZCDP and len(looks) > 1 and plain > _WELL_KNOWN:
-        looks = _clipped(looks, parents, single.share(_EARLY))
+        looks, early = _clipped(looks, parents, float(sizes @ likely**2), single.share(_EARLY))
         single = single.share(1 - _EARLY)
     look, closer = _best(looks, single, _WHOLLY, hidden), _best(looks, single, _OTHERWISE, hidden)
     # One look tells as much, unless the closer one has half the noise.
-    of_single = (look, closer) if closer.noise(single) < look.noise(single) / 2 else (closer,)
+    several = closer.noise(single) < look.noise(single) / 2
+    of_single = [replace(look, share=1 - _CLOSER), replace(closer, share=_CLOSER)] if several else [closer]
     groups = min(parents, _MOST_GROUPS)
     noise = of_ranks.sigma(price.share(_GROUPS_SHARE))
     groups = max(1, min(groups, int(size.rows / (_CLEAR * noise))))
     group_of = place * groups // parents
     coarse = of_ranks.ask("groups of parents", ParentCounts(group_of), price.share(_GROUPS_SHARE))
-    found = (ranks, coarse, *_single(of_single, parents, single, ""))
-    return ParentLooks(size, key.optional, ends, group_of, of_ranks, of_single, found)
+    found = _single(of_single, parents, single, "")
+    if early is not None and of_single[-1].most == looks[0].most:
+        found[-1] = _averaged(found[-1], early)
+    elif early is not None:
+        of_single, found = [*of_single, replace(looks[0], share=0.0)], [*found, early]
+    return ParentLooks(size, key.optional, ends, group_of, of_ranks, tuple(of_single), (ranks, coarse, *found))
 
 
-def _clipped(looks: list[_Look], parents: int, price: Price) -> list[_Look]:
-    """The same looks at single parents with units clipped in L2 norm, and how many rows of them count then.
+def _clipped(looks: list[_Look], parents: int, alike: float, price: Price) -> tuple[list[_Look], Noisy]:
+    """The same looks at single parents with units clipped in L2 norm, and what the first one, for ``price``, counts.
 
     What T = 1 counts says how often a unit refers to the same parent, and has the least noise; where that hides it, it
-    is taken to be more often.
+    is taken to be more often. It is no less often than two rows of any units do, which is how ``alike`` these are.
     """
-    every = ParentCounts(np.arange(parents), clipped=True)
-    noisy, sigma = replace(looks[0], clipped=True).ask("parents, early", every, price)
-    together = looks[0].size.together(looks[0].most, float(noisy.sum()) - sigma * math.sqrt(len(noisy)))
-    return [replace(look, together=together, clipped=True) for look in looks]
+    noisy, sigma = looks[0].ask("parents, early", ParentCounts(np.arange(parents), clipped=True), price)
+    collisions = looks[0].size.collisions(looks[0].most, float(noisy.sum()) - sigma * math.sqrt(len(noisy)))
+    collisions = min(max(collisions, alike), 1.0)
+    return [replace(look, collisions=collisions) for look in looks], (noisy, sigma)
 
 
-def _single(looks: tuple[_Look, ...], parents: int, price: Price, name: str) -> list[tuple[Array, float]]:
-    """References to single parents, by one look or two."""
-    each = ParentCounts(np.arange(parents), clipped=looks[0].clipped)
-    shares = (1.0,) if len(looks) == 1 else (1 - _CLOSER, _CLOSER)
-    names = (f"parents {name}".strip(), f"parents {name}, closer".replace(" ,", ","))
-    return [look.ask(label, each, price.share(share)) for look, label, share in zip(looks, names, shares, strict=False)]
+def _single(looks: Sequence[_Look], parents: int, price: Price, name: str) -> list[Noisy]:
+    """References to single parents, by each look that has a share of the price: all but an early one, the last."""
+    each = ParentCounts(np.arange(parents), clipped=looks[0].collisions is not None)
+    return [
+        look.ask(f"parents{name}{', closer' * place}", each, price.share(look.share))
+        for place, look in enumerate(looks)
+        if look.share
+    ]
 
 
-def _averaged(one: tuple[Array, float], other: tuple[Array, float]) -> tuple[Array, float]:
+def _averaged(one: Noisy, other: Noisy) -> Noisy:
     """The same noisy numbers by two looks, by inverse variance."""
     values, sigmas = combine(*one, *other)
     return values, float(sigmas[0])
@@ -217,23 +226,27 @@ class _Look:
         most: T.
         size: Of the table that has the key.
         rows: Of all units.
-        together: How likely two rows of a unit refer to the same parent, where units are clipped in L2 norm
-            (`RowCount.counted`).
-        clipped: Whether they are.
+        collisions: How likely two rows of a unit refer to the same parent, where units are clipped in L2 norm.
+        share: Of what is paid for looks at single parents.
     """
 
     view: Curator
     most: int
     size: RowCount
     rows: float
-    together: float = 1.0
-    clipped: bool = False
+    collisions: float | None = None
+    share: float = 1.0
+
+    @property
+    def by_class(self) -> Array:
+        """Number of rows of each class of sizes that count."""
+        return self.size.counted(self.most, 1.0 if self.collisions is None else self.collisions)
 
     @property
     def counted(self) -> float:
         """Number of rows that count, at least one."""
         whole = max(float(self.size.rows_of.sum()), _NOTHING)
-        return max(1.0, self.size.rows * float(self.size.counted(self.most, self.together).sum()) / whole)
+        return max(1.0, self.size.rows * float(self.by_class.sum()) / whole)
 
     @property
     def lost(self) -> float:
@@ -253,7 +266,7 @@ class _Look:
         """The same, as a share of all references."""
         return self.sigma(price) / self.rows
 
-    def ask(self, name: str, query: ParentCounts | RankSums, price: Price) -> tuple[Array, float]:
+    def ask(self, name: str, query: ParentCounts | RankSums, price: Price) -> Noisy:
         """Noisy answers, unscaled, and the standard deviation of their noise."""
         noisy = self.view.measure(name, [query], price)
         return noisy.values[0], noisy.sigma
@@ -293,8 +306,7 @@ def _for_shapes(looks: list[_Look], price: Price) -> _Look:
 
 def _closer(noisy: Array, sigma: float, look: _Look) -> CloserLook:
     """What was counted with T, in rows; of units with more rows, the share that counts is that of all of them."""
-    size = look.size
-    counted = size.counted(look.most, look.together)
+    size, counted = look.size, look.by_class
     larger = counted < size.rows_of
     least = float(counted[larger].sum()) / max(float(size.rows_of[larger].sum()), _NOTHING) if larger.any() else 1.0
     least = float(np.clip(least, 1 / size.classes[-1], 1.0))

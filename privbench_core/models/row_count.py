@@ -22,21 +22,6 @@ _HALVINGS = 30
 
 
 @dataclass(frozen=True)
-class Clipping:
-    """What clipping units in L2 norm is expected to do.
-
-    Attributes:
-        rows: Number of rows that count where units are not clipped.
-        gain: How many times as many count where they are.
-        most: How many times as many there are.
-    """
-
-    rows: float = 1.0
-    gain: float = 1.0
-    most: float = 1.0
-
-
-@dataclass(frozen=True)
 class RowCount:
     """Released: the size of a table.
 
@@ -51,7 +36,7 @@ class RowCount:
         units: Noisy number of units by class of their number of rows up to the declared bound, all powers of two, shape
             (powers,); none where no unit has more than one row.
         noise: Standard deviation of these.
-        pairs_together: How likely two rows of a unit have the same codes in two columns (`counted`): as a rule.
+        collisions_of_pairs: How likely two rows of a unit have the same codes in two columns, as a rule (`counted`).
     """
 
     rows: float
@@ -63,67 +48,63 @@ class RowCount:
     bound: int = 1
     units: Array | None = None
     noise: float = 0.0
-    pairs_together: float = 1.0
+    collisions_of_pairs: float = 1.0
 
-    def counted(self, most: int, together: float = 1.0) -> Array:
-        """Number of rows of each class where those of units with more than ``most`` count as so many.
+    def counted(self, most: int, collisions: float = 1.0) -> Array:
+        """Number of rows of each class that count if units with more than ``most`` of them count as so many.
 
-        In the class that ``most`` is in, a number of rows x is taken to be as likely as 1/x.
+        Numbers of rows of a class are taken to be spread evenly below their mean, and above it, up to the ends of the
+        class: only as many as its largest count all of its rows.
 
         Args:
             most: T.
-            together: Where units are clipped in L2 norm: how likely two rows of a unit are in the same cell. A unit of
-                s rows then has a vector of counts as long as √(s + s(s - 1) times that), its mean; 1 where they are
-                not clipped.
+            collisions: Where units are clipped in L2 norm: how likely two rows of a unit are in the same cell, so that
+                the vector of counts of a unit of s rows is √(s + s(s - 1) times that) long; 1 where they are not
+                clipped, and all that matters is s.
         """
         last, first = np.array(self.classes, dtype=float), np.append(1.0, self.classes[:-1])
         mean = np.clip(self.rows_of / np.maximum(self.units_of, _NOTHING), first, last)
-        most_of = most / np.sqrt(together + (1 - together) / mean)  # T itself, to the last bit, for 1
-        inside = np.clip(most_of, first, last)
-        part = (inside - first + inside * np.log(last / inside)) / np.maximum(last - first, _NOTHING)
-        beyond = np.minimum(self.rows_of, most_of * self.units_of)
-        partly = np.where(first >= most_of, beyond, np.minimum(part, 1) * self.rows_of)
-        return np.where(last <= most_of, self.rows_of, partly)
+        above = (mean - first) / np.maximum(last - first, _NOTHING)  # share of units
+        in_full = most / np.sqrt(collisions + (1 - collisions) / mean)  # rows of a unit whose vector is as long as T
+        of_unit = (1 - above) * _mean_up_to(in_full, first, mean) + above * _mean_up_to(in_full, mean, last)
+        return np.asarray(self.rows_of * np.minimum(of_unit / mean, 1.0))
 
-    def together(self, most: int, rows: float) -> float:
-        """How likely two rows of a unit are in the same cell, as `counted` has it, if so many rows were counted.
+    def collisions(self, most: int, rows: float) -> float:
+        """How likely two rows of a unit are in the same cell if ``rows`` rows were counted: the inverse of `counted`.
 
-        Args:
-            most: T, of a look in which no unit's vector of counts was longer.
-            rows: Number of rows that it counted.
+        It is the largest that is possible, so that no more rows are taken to count than do.
         """
         least, largest = 0.0, 1.0
         for _ in range(_HALVINGS):
             middle = (least + largest) / 2
-            if float(self.counted(most, middle).sum()) > rows:
-                least = middle
-            else:
-                largest = middle
+            least, largest = (middle, largest) if self.counted(most, middle).sum() > rows else (least, middle)
         return largest
 
     @property
-    def clipping(self) -> Clipping:
-        """What clipping units in L2 norm is expected to do for joints."""
-        most, every = self.rows_per_unit, float(self.rows_of.sum())
-        plain = max(float(self.counted(most).sum()), _NOTHING)
-        return Clipping(plain, float(self.counted(most, self.pairs_together).sum()) / plain, every / plain)
-
-    @property
     def for_half(self) -> int:
-        """The largest T with which at most half of the rows count: it tells what is gained where units are clipped."""
-        possible = counts_up_to(self.classes[-1])
-        half = float(self.rows_of.sum()) / 2
+        """The largest T with which at most half of the rows count where units are not clipped.
+
+        It tells the collisions of units that are clipped later: a smaller T tells those of small units, too.
+        """
+        possible, half = counts_up_to(self.classes[-1]), float(self.rows_of.sum()) / 2
         return max((most for most in possible if float(self.counted(most).sum()) <= half), default=possible[0])
 
-    def left_out(self, shape: Array, most: int, together: float = 1.0) -> Array:
+    def gain(self, rows: float | None = None) -> float:
+        """How many times as many rows joints count if units are clipped in L2 norm: if so many, else as expected."""
+        plain, every = max(float(self.counted(self.rows_per_unit).sum()), _NOTHING), float(self.rows_of.sum())
+        if rows is None:
+            rows = float(self.counted(self.rows_per_unit, self.collisions_of_pairs).sum())
+        return min(max(rows, plain), every) / plain
+
+    def left_out(self, shape: Array, most: int, collisions: float = 1.0) -> Array:
         """The distribution of a column over all rows, less that over those that `counted` counts; shape (codes,).
 
         Args:
             shape: Distributions in each class, shape (classes, codes).
             most: T.
-            together: As in `counted`.
+            collisions: As in `counted`.
         """
-        every, counted = self.rows_of, self.counted(most, together)
+        every, counted = self.rows_of, self.counted(most, collisions)
         return np.asarray((every / max(every.sum(), _NOTHING) - counted / max(counted.sum(), _NOTHING)) @ shape)
 
     @property
@@ -139,6 +120,12 @@ class RowCount:
     def from_dict(cls, stored: Mapping[str, Any]) -> RowCount:
         """The inverse of `to_dict`."""
         return cls(**{**stored, "classes": tuple(stored["classes"])})
+
+
+def _mean_up_to(most: Array, least: Array, largest: Array) -> Array:
+    """Mean of the smaller one of ``most`` and a number that is anywhere between ``least`` and ``largest``."""
+    beyond = np.clip(most - least, 0.0, largest - least)
+    return np.asarray(np.minimum(most, largest) - beyond**2 / np.maximum(2 * (largest - least), _NOTHING))
 
 
 def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArray[np.int64]:

@@ -12,7 +12,8 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
-from privbench_core.privacy.views import Engine, ViewSpec, build_references, build_values, build_view, distinct_weights
+from privbench_core.privacy.view_building import build_references, build_values, build_view, distinct_weights
+from privbench_core.privacy.views import Engine, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 
 

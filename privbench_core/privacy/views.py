@@ -1,9 +1,7 @@
 """Coded views of private rows: the only form in which a synthesizer's queries meet them.
 
 A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from
-and by which released `Discretizer` it becomes a code. Each of these sources is a function of rows that come and go with
-the row, so a view has the stability of its table; only what a key that becomes NULL refers to can change while the row
-stays, and a view that looks along one moves more (`relations.reference_moves`).
+and by which released `Discretizer` it becomes a code. What builds them is in `privacy.view_building`.
 """
 
 from __future__ import annotations
@@ -23,29 +21,14 @@ from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
 from privbench_core.errors import InternalError
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import (
-    Along,
-    CoMember,
     Feature,
-    MemberPlace,
-    OwnerFanout,
-    OwnerType,
-    OwnFanout,
-    OwnType,
-    feature_size,
 )
-from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE, Groups, tuple_counts
-from privbench_core.privacy.relations import WEIGHT_SCALE, lost_references, reference_moves, stability
+from privbench_core.privacy.permutations import Groups, tuple_counts
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
-_SMALL = 1 << 10  # rounding shares of up to so many rows to whole weights changes them by a thousandth at most
-_ROWS_PER_UNIT = (
-    *range(1, _SMALL),
-    *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
-)
 Groupings = tuple[NDArray[np.int64], ...]
 """Of each column the group of each code, dense from 0, shape (size,); none: every code by itself."""
-_OF_GROUPS = (OwnerFanout, OwnerType, MemberPlace)  # of the rows of one owner: along owner keys only
 
 
 @dataclass(frozen=True)
@@ -321,102 +304,3 @@ class CodedView:
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
         """Weighted counts over ``columns`` (none: the total), shape (size, ...), at most `LARGEST`: private."""
         return self.data.counts(columns)
-
-
-def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
-    """Encode the kept rows of a table as ``spec`` says.
-
-    Raises:
-        InternalError: A column that is about other rows, or counts children along a key that is not their owner key; a
-            number of rows per unit that weights cannot stand for exactly; co-members along another key.
-    """
-    schema = engine.schema
-    along = [feature for feature, _ in spec.features.values() if isinstance(feature, Along)]
-    for feature in along:
-        if not _of_its_rows(spec.table, feature):
-            raise InternalError(f"{feature.key.name}: not what a view of {spec.table} can look along")
-    owned = len(schema.ownership_path(spec.table)) > 0
-    possible = _ROWS_PER_UNIT[: None if owned else 1]
-    most = [possible.index(most) if type(most) is int and most in possible else -1 for most in spec.rows_per_unit]
-    if not most or most[0] < 0 or most != sorted(set(most)):
-        raise InternalError(f"{spec.table}: no view can count {spec.rows_per_unit!r} rows per unit")
-    co_members = [feature for feature in along if isinstance(feature, CoMember)]
-    owner = schema.table(spec.table).owner_key
-    if any(co_member.key != owner or not 0 < co_member.member < MOST_MEMBERS for co_member in co_members):
-        raise InternalError(f"{spec.table}: co-members along its owner key only, of members 1 to {MOST_MEMBERS - 1}")
-    sizes = {name: feature_size(*how) for name, how in spec.features.items()}
-    whole = PERMUTATION_SCALE if co_members else WEIGHT_SCALE if owned else 1
-    looked_along = dict.fromkeys(feature.key for feature in along)
-    of_children = (table for feature in along for table in _children_seen(feature))
-    here = stability(schema, spec.table, *of_children)
-    moved = here + sum(reference_moves(schema, key, spec.rows_per_unit[0]) for key in looked_along)
-    changed = here + sum(reference_moves(schema, key) for key in looked_along)
-    touched = int(schema.max_rows_per_unit(spec.table) * changed)
-    unit = whole // spec.rows_per_unit[-1]
-    clipped = 0 if co_members or len(most) > 1 else int(np.ceil(changed * whole))
-    bound = int(np.ceil(moved * whole))
-    return CodedView(engine.coded(spec), sizes, unit, bound, touched, own=whole, clipped=clipped)
-
-
-def build_references(engine: Engine, key: ForeignKey, most: int) -> CodedView:
-    """The kept rows of the referring table, and which parent each refers to; a unit of up to ``most`` counts in full.
-
-    A row of a unit of s weighs min(1/most, 1/s). The view has the stability of the table and what the key moves:
-    other units change in no more places than in a view of the table that looks along the key, by at most 2 each.
-    """
-    if most < 1:
-        raise InternalError(f"{key.name}: rows of a unit count in full up to at least 1, not {most}")
-    schema = engine.schema
-    here = stability(schema, key.child)
-    moved = here + reference_moves(schema, key, most)
-    touched = int(schema.max_rows_per_unit(key.child) * (here + reference_moves(schema, key)))
-    bound = int(np.ceil(moved * WEIGHT_SCALE))
-    lost = lost_references(schema, key, most) * WEIGHT_SCALE
-    public = schema.table(key.parent).public
-    clipped = int(np.ceil(here * WEIGHT_SCALE)) if public and most in _ROWS_PER_UNIT else 0
-    view = CodedView(engine.references(key, most), {}, WEIGHT_SCALE, bound, touched, own=WEIGHT_SCALE, lost=lost)
-    return replace(view, clipped=clipped)
-
-
-def _of_its_rows(table: str, feature: Along) -> bool:
-    """Whether a column is what the stability of a view of ``table`` was worked out for."""
-    if isinstance(feature, OwnFanout | OwnType):
-        return feature.key.owner and feature.key.parent == table
-    return feature.key.child == table and (feature.key.owner or not isinstance(feature, _OF_GROUPS))
-
-
-def _children_seen(feature: Along) -> tuple[str, ...]:
-    """The tables whose kept rows decide the values of a column, where these are children: see `relations.stability`."""
-    if isinstance(feature, OwnFanout):
-        return (feature.key.child,)
-    if isinstance(feature, OwnType | OwnerType):
-        below = (of for of, _, _ in feature.types.columns if isinstance(of, OwnType))
-        return (feature.key.child, *(table for of in below for table in _children_seen(of)))
-    return ()
-
-
-def build_values(engine: Engine, table: str, column: str, named: tuple[str, ...], most: int) -> CodedView:
-    """The kept rows of a table, and which of the values of a column that are not ``named`` each has; -1 for none.
-
-    Which value a row has, and whether it is named, is a function of the row alone, and no row changes its value: the
-    view has the stability of the table (``docs/privacy.md``, section 5, mechanism 9).
-    """
-    view = build_view(engine, ViewSpec(table, {}, (most,)))
-    return replace(view, data=engine.values(table, column, named, most), clipped=0)
-
-
-def distinct_weights(
-    engine: Engine, table: str, column: str, named: tuple[str, ...]
-) -> tuple[dict[str, int], CodedView]:
-    """Total weight of every distinct text in a column that is not ``named``, and the empty view that has the stability.
-
-    A unit with k such texts in its kept rows weighs 1/√k in each of them, so that the squares of its weights add up to
-    at most 1; how many rows have the text does not matter (``docs/privacy.md``, section 5, mechanism 6).
-    """
-    view = build_view(engine, ViewSpec(table, {}))
-    units = engine.texts(table, column, named)
-    exact = {
-        text: sum(number * math.isqrt(view.weight_scale**2 // k) for k, number in by_k.items())
-        for text, by_k in units.items()
-    }
-    return exact, view

@@ -22,7 +22,7 @@ from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import open_ledger
-from privbench_core.privacy.views import build_view
+from privbench_core.privacy.view_building import build_view
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.engine import with_engine

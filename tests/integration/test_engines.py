@@ -33,7 +33,8 @@ from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import Workspace, open_ledger
-from privbench_core.privacy.views import ViewSpec, build_view
+from privbench_core.privacy.view_building import build_view
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Table
 from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec

@@ -34,7 +34,8 @@ from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import Own
-from privbench_core.privacy.views import ViewSpec, build_view
+from privbench_core.privacy.view_building import build_view
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.engine import engine_in_words, with_engine

@@ -414,7 +414,7 @@ SENSITIVITY = [
         "values-unweighted",
         "sensitivity",
         "a unit counts 1 for each of its values",
-        "privacy/views.py",
+        "privacy/view_building.py",
         "number * math.isqrt(view.weight_scale**2 // k) for k",
         "number * view.weight_scale for k",
         ("tests/property/test_privacy_popularity.py::test_no_unit_moves_the_weights_of_values_beyond_the_stability",),

@@ -38,12 +38,13 @@ from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import OfParent, Own, OwnFanout, ParentRow, UnitRows
-from privbench_core.privacy.views import ViewSpec, build_references, build_values, build_view
+from privbench_core.privacy.view_building import build_references, build_values, build_view
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
-from tests.helpers.databases import SECRET, Database, adversaries, database_from, forum, shop, till, town
+from tests.helpers.databases import SECRET, Database, adversaries, database_from, fleet, forum, shop, till, town
 from tests.helpers.engines import Cluster, Place, RowsInMemory, engine_of, in_postgres, opened
 from tests.helpers.networks import network, random_view
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
@@ -532,6 +533,7 @@ PLANS = {
     "forum, splits of rows": (forum, Budget(60.0), {"beta": 12, "alpha": 0.05}),
     "till, pairwise": (till, Budget(100.0, 1e-6), {}),
     "shop, linked": (shop, Budget(3000.0, 1e-6), {"tables": "independent"}),
+    "fleet, linked": (fleet, Budget(8.0, 1e-6), {"tables": "independent"}),
     "town, groups": (town, Budget(3000.0, 1e-6), {"usefulness": 0.1}),
     "shop, latents": (shop, Budget(3000.0, 1e-6), {"latents": 2, "usefulness": 0.01, "iterations": 2}),
 }

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from privbench_core.privacy.features import CoMember
 from privbench_core.privacy.queries import Marginal, Query, RankSums
-from privbench_core.privacy.views import CodedView, build_references, build_view
+from privbench_core.privacy.view_building import build_references, build_view
+from privbench_core.privacy.views import CodedView
 from privbench_core.spec.rules_of_keys import find_key_problems
 from tests.helpers.key_graphs import without
 from tests.helpers.networks import network, random_view, units_of

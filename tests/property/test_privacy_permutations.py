@@ -24,7 +24,8 @@ from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups, tuple
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import stability
 from privbench_core.privacy.split_rules import ByValue
-from privbench_core.privacy.views import CodedView, ViewSpec, build_view
+from privbench_core.privacy.view_building import build_view
+from privbench_core.privacy.views import CodedView, ViewSpec
 from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.noise import SeededNoise
 

@@ -17,7 +17,7 @@ from privbench_core.privacy.noise import NoiseSource
 from privbench_core.privacy.queries import ParentCounts, RankSums
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import build_references, build_values, distinct_weights
+from privbench_core.privacy.view_building import build_references, build_values, distinct_weights
 from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.key_graphs import diamond, mixed, without
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
@@ -99,7 +99,7 @@ def test_public_parents_counted_with_two_numbers_of_rows_cost_what_they_should(p
         account = PrivacyFilter(price + price, lambda label, _: labels.append(label))
         session = PrivateSession(of.private(), account, noise, "link")
         looks = row_popularity(session, key, size, np.arange(5), price).again(price)
-        popularity, none = looks.popularity()
+        popularity, none = looks.popularity
         return np.append(popularity.counts, none).tobytes(), labels
 
     recorded = RecordingNoise(SeededNoise(1))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import ParentRow
 from privbench_core.privacy.relations import WEIGHT_SCALE, moved_rows, reference_moves, stability
-from privbench_core.privacy.views import ViewSpec, build_view
+from privbench_core.privacy.view_building import build_view
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench

@@ -21,7 +21,8 @@ from privbench_core.privacy.relations import (
     reference_moves,
     stability,
 )
-from privbench_core.privacy.views import ViewSpec, build_view, distinct_weights
+from privbench_core.privacy.view_building import build_view, distinct_weights
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema

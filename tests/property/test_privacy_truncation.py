@@ -16,7 +16,8 @@ from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import OwnFanout
 from privbench_core.privacy.relations import WEIGHT_SCALE, stability
-from privbench_core.privacy.views import ViewSpec, build_view
+from privbench_core.privacy.view_building import build_view
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table

@@ -11,7 +11,8 @@ import pytest
 from privbench_core.columns.places import place_codes
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.privacy.features import GroupTypes, MemberPlace, Own, OwnerType, OwnType
-from privbench_core.privacy.views import ViewSpec, build_view
+from privbench_core.privacy.view_building import build_view
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from tests.helpers.databases import Database
 from tests.helpers.networks import PLACE, TYPE, X, network, random_types

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import isqrt
 
 import numpy as np
@@ -14,7 +13,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
 from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.models.row_count import Clipping, RowCount
+from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.curator import Curator
@@ -24,7 +23,8 @@ from privbench_core.privacy.queries import Marginal, ParentCounts, Query
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.split_rules import ByValue
-from privbench_core.privacy.views import CodedView, HeldRows, ViewSpec, build_references, build_view
+from privbench_core.privacy.view_building import build_references, build_view
+from privbench_core.privacy.views import CodedView, HeldRows, ViewSpec
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Row, database_from, shop, town
@@ -108,13 +108,13 @@ def test_how_many_rows_count_says_how_long_vectors_are() -> None:
     classes, rows = (1, 4, 16, 64), np.array([100.0, 400.0, 1600.0, 6400.0])
     size = RowCount(8500.0, 0.0, 1, classes, rows, rows / np.array([1, 3, 12, 50]), 64)
     np.testing.assert_allclose(size.counted(3, 1.0), size.counted(3))
-    totals = [float(size.counted(3, together).sum()) for together in (0.0, 0.1, 0.5, 1.0)]
+    totals = [float(size.counted(3, collisions).sum()) for collisions in (0.0, 0.1, 0.5, 1.0)]
     assert totals == sorted(totals, reverse=True)
     assert totals[0] > 1.5 * totals[-1]
-    for together in (0.05, 0.3, 0.9):
-        assert size.together(3, float(size.counted(3, together).sum())) == pytest.approx(together, abs=1e-6)
-    assert size.together(3, 1e9) == pytest.approx(0, abs=1e-6)
-    assert size.together(3, 0.0) == 1
+    for collisions in (0.05, 0.3, 0.9):
+        assert size.collisions(3, float(size.counted(3, collisions).sum())) == pytest.approx(collisions, abs=1e-6)
+    assert size.collisions(3, 1e9) == pytest.approx(0, abs=1e-6)
+    assert size.collisions(3, 0.0) == 1
 
 
 def test_without_clipping_classes_count_in_full_or_as_t_rows_a_unit() -> None:
@@ -125,8 +125,27 @@ def test_without_clipping_classes_count_in_full_or_as_t_rows_a_unit() -> None:
         size = RowCount(float(rows.sum()), 0.0, 1, classes, rows, units, 16)
         for place, most in enumerate(classes):
             counted = size.counted(most)
-            np.testing.assert_array_equal(counted[: place + 1], rows[: place + 1])
-            np.testing.assert_array_equal(counted[place + 1 :], np.minimum(rows, most * units)[place + 1 :])
+            np.testing.assert_allclose(counted[: place + 1], rows[: place + 1], rtol=1e-12)
+            np.testing.assert_allclose(counted[place + 1 :], most * units[place + 1 :], rtol=1e-12)
+
+
+def test_rows_that_count_grow_with_t_and_with_rows_in_cells_of_their_own_and_never_jump() -> None:
+    rng, classes = np.random.default_rng(0), (1, 2, 4, 8, 16)
+    numbers = np.minimum(rng.zipf(1.7, 3000), 16).astype(float)
+    place = np.searchsorted(classes, numbers)
+    rows, units = np.bincount(place, numbers, 5), np.bincount(place, minlength=5).astype(float)
+    size = RowCount(float(rows.sum()), 0.0, 1, classes, rows, units, 16)
+    likely = np.linspace(0, 1, 2001)
+    every = [size.counted(most).sum() / rows.sum() for most in (12, 15, 16)]
+    assert every[0] < every[1] < 1 - 1e-4 < every[2]  # units may have as many rows as their class allows
+    for most in (1, 2, 3, 4, 6, 8, 12):
+        drops = -np.diff([size.counted(most, collisions).sum() for collisions in likely])
+        assert drops.min() >= 0
+        assert drops.max() < 0.01 * rows.sum()
+        for collisions in (0.0, 0.1, 0.5, 1.0):
+            vectors = np.sqrt(numbers + numbers * (numbers - 1) * collisions)
+            expected = (numbers * np.minimum(1, most / vectors)).sum()
+            assert size.counted(most, collisions).sum() == pytest.approx(expected, rel=0.02)
 
 
 def test_joints_are_chosen_by_the_noise_that_they_have_where_units_are_clipped() -> None:
@@ -134,10 +153,14 @@ def test_joints_are_chosen_by_the_noise_that_they_have_where_units_are_clipped()
     curator = Curator(view, PrivacyFilter(PRICE, lambda _label, _price: None), SeededNoise(0), "joints")
     useful, cells = np.array([[10.0]]), np.array([[2.0]])
     plain = PairwiseFit().choose(curator, useful, cells, PRICE).gain
-    as_noisy = Clipping(1.0, curator.noise_of_clipping, 100.0)
     assert curator.noise_of_clipping == pytest.approx(13**0.5)
-    assert PairwiseFit().choose(curator, useful, cells, PRICE, as_noisy).gain == pytest.approx(plain)
-    assert PairwiseFit().choose(curator, useful, cells, PRICE, replace(as_noisy, gain=99.0)).gain > plain
+    of_thirteen, of_sixteen = (
+        RowCount(100.0 * n, 0.0, 1, (1, n), np.array([0, 100.0 * n]), np.array([0, 100.0]), n, collisions_of_pairs=0)
+        for n in (13, 16)
+    )
+    assert of_thirteen.gain() == pytest.approx(13**0.5)
+    assert PairwiseFit().choose(curator, useful, cells, PRICE, of_thirteen).gain == pytest.approx(plain)
+    assert PairwiseFit().choose(curator, useful, cells, PRICE, of_sixteen).gain > plain
 
 
 def _moves_as_claimed(asked: Query, one: CodedView, other: CodedView) -> tuple[float, float]:

@@ -18,7 +18,8 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.privacy.features import OfParent, Own
 from privbench_core.privacy.relations import WEIGHT_SCALE, reference_moves, stability
-from privbench_core.privacy.views import ViewSpec, build_view, distinct_weights
+from privbench_core.privacy.view_building import build_view, distinct_weights
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table

@@ -8,7 +8,8 @@ import pytest
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.measure.by_size import doubts
+from privbench_core.estimate.random_walk import Drift
+from privbench_core.measure.by_size import RowLooks, doubts
 from privbench_core.measure.columns import Columns
 from privbench_core.measure.fanout_classes import FanoutClasses, best_counted_by_class, counted_by_class
 from privbench_core.models.fanout import Fanout
@@ -52,6 +53,15 @@ def test_latent_attributes_are_learned_from_rows_as_they_are_counted() -> None:
     np.testing.assert_allclose(columns.counted.counts["x"], profile.counted.counts["x"])
     np.testing.assert_allclose(columns.counted.moved(columns.left_out).counts["x"], columns.one_way.counts["x"])
     assert abs(columns.counted.counts["x"] - columns.one_way.counts["x"]).max() > 1
+
+
+def test_rows_of_a_unit_are_in_one_cell_no_less_often_than_rows_of_any_units() -> None:
+    """More rows counted than there are, by noise: as if each row of a unit had a code of its own, of two codes."""
+    drift = Drift.of(SIZES.rows_of[:, None] * SHAPES, np.full(3, 0.01), SIZES.rows_of)
+    looks = RowLooks(SIZES, {"x": drift}).clipped(1, {"x": np.array([1000.0, 1000.0])}, 0.01)
+    assert looks.collisions["x"] == pytest.approx((20**2 + 90**2) / 110**2, abs=0.01)
+    fewest = RowLooks(SIZES, {"x": drift}).clipped(1, {"x": np.array([20.0, 20.0])}, 0.01)
+    assert fewest.collisions["x"] == pytest.approx(1, abs=0.01)
 
 
 def test_doubt_falls_with_what_is_counted() -> None:

@@ -185,7 +185,7 @@ def _to_public(
 ) -> LinkedLookup:
     """Return how often public parents are referred to, by row."""
     parent = PublicParent(table, rows)
-    popularity, none = row_popularity(session, key, child.size, parent.place, price).popularity()
+    popularity, none = row_popularity(session, key, child.size, parent.place, price).popularity
     targets = parent.targets(popularity.counts, optional=key.optional)
     marginals = marginals_of(targets, popularity.counts, none)
     return LinkedLookup(targets, marginals, {}, popularity, key.optional)
