@@ -12,7 +12,7 @@ from privbench_core.measure.fanout import FanoutFit, fit_sizes
 from privbench_core.measure.linking import Features, LinkingFit, Reference, measure_cross_marginals
 from privbench_core.measure.lookup import LookupFit, fit_lookup
 from privbench_core.measure.popularity import row_popularity
-from privbench_core.measure.public_parents import PublicParent
+from privbench_core.measure.public_parents import PublicParent, fitted_to_attributes
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.linked_lookup import LinkedLookup
 from privbench_core.models.lookup import TARGET, marginals_of
@@ -28,6 +28,8 @@ from privbench_core.synthesizers.contract import Key, Step, StepContext
 from privbench_core.synthesizers.steps.drawing import fanout_key
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.reference import References
+
+_ATTRIBUTES = 0.3  # of the price of degrees, where parents are public: for their attributes; chosen by hand
 
 
 @dataclass(frozen=True)
@@ -183,10 +185,11 @@ def _to_private(
 def _to_public(
     session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price
 ) -> LinkedLookup:
-    """Return how often public parents are referred to, by row."""
+    """Return how often public parents are referred to, by row and by their attributes, which are known better."""
     parent = PublicParent(table, rows)
-    popularity, none = row_popularity(session, key, child.size, parent.place, price).popularity
-    targets = parent.targets(popularity.counts, optional=key.optional)
+    single, none = row_popularity(session, key, child.size, parent.place, price.share(1 - _ATTRIBUTES)).popularity
+    targets = parent.targets(single.counts, optional=key.optional)
+    popularity = fitted_to_attributes(session, key, child, targets, (single, none), price.share(_ATTRIBUTES))
     marginals = marginals_of(targets, popularity.counts, none)
     return LinkedLookup(targets, marginals, {}, popularity, key.optional)
 
