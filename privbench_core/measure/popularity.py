@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +33,6 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.constraints import ForeignKey
-
-if TYPE_CHECKING:
-    pass
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]

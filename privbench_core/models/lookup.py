@@ -264,7 +264,9 @@ class Lookup:
         """
         shape = len(self.marginals[name]), len(self.marginals[other])
         of_parents = np.ravel_multi_index([parents[target.removeprefix(TARGET)] for target in (name, other)], shape)
-        often = self.popularity.counts if isinstance(self.popularity, ByRow) else None
+        often = None
+        if isinstance(self.popularity, ByRow) and self.popularity.counts.any():  # else a range has places of none
+            often = self.popularity.counts
         joint = np.bincount(of_parents, often, minlength=shape[0] * shape[1]).reshape(shape)
         if self.optional:
             joint[-1, -1] = joint.sum()

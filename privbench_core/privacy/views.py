@@ -20,9 +20,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
 from privbench_core.errors import InternalError
 from privbench_core.privacy.clipping import UnitsOfRows
-from privbench_core.privacy.features import (
-    Feature,
-)
+from privbench_core.privacy.features import Feature
 from privbench_core.privacy.permutations import Groups, tuple_counts
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema

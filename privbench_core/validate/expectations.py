@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from threading import Lock, RLock, Thread
@@ -281,18 +281,27 @@ def run_suite(
 
 
 def prepare_ahead() -> None:
-    """Import Great Expectations in a thread, for suites that will be built; nothing may use PySpark meanwhile."""
+    """Import Great Expectations in a thread, for suites that will be built; nothing may use PySpark meanwhile.
+
+    What goes wrong there is left to who builds a suite; if the process ends before, nothing may be imported any more.
+    """
     Thread(target=_prepare, name="great expectations").start()
 
 
 def _prepare() -> None:
-    with _PREPARING:
+    with suppress(Exception):
         _frames()
 
 
-@cache
 def _frames() -> BatchDefinition[Any]:
-    """Where Great Expectations takes frames from: once for all, as a context takes longer to make than most checks."""
+    """Where Great Expectations takes frames from; one thread at a time: a second context would replace the first."""
+    with _PREPARING:
+        return _lasting_frames()
+
+
+@cache
+def _lasting_frames() -> BatchDefinition[Any]:
+    """`_frames`, once for all: a context takes longer to make than most checks."""
     context = _great_expectations().get_context(mode="ephemeral")
     context.enable_analytics(False)
     context.variables.progress_bars = _great_expectations().data_context.types.base.ProgressBarsConfig(globally=False)

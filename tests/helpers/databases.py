@@ -324,6 +324,61 @@ def fleet(seed: int, planes: int = 80, alone: int = 700) -> Database:
     )
 
 
+def harbour(seed: int, ships: int = 150, alone: int = 20) -> Database:
+    """Calls of ships at public ports, of pilots of other ships: whom and where a ship calls follows from its kind.
+
+    Nothing follows from a call's own columns. Some calls have no ship; one ship has many more than are kept, one none.
+    """
+    rng, most = np.random.default_rng(seed), 8
+    port = Table(
+        "port",
+        (
+            Column("id", INTEGER),
+            Column("region", ColumnType.CATEGORY, Values(tuple("abcdef")), nullable=True),
+            Column("depth", INTEGER, nullable=True),
+        ),
+        ("id",),
+        public=True,
+    )
+    ship = Table("ship", (Column("id", INTEGER), Column("kind", INTEGER, Values((0, 1)), nullable=True)), ("id",))
+    pilot_columns = (Column("id", INTEGER), Column("ship_id", INTEGER), Column("rank", INTEGER, Values((0, 1))))
+    pilot = Table("pilot", pilot_columns, ("id",), (_owner("pilot", "ship_id", "ship", 1),))
+    call = Table(
+        "call",
+        (
+            Column("id", INTEGER),
+            Column("ship_id", INTEGER, nullable=True),
+            Column("port_id", INTEGER),
+            Column("pilot_id", INTEGER, nullable=True),
+            *(Column(name, INTEGER, Values(tuple(range(7)))) for name in ("cargo", "crew")),
+        ),
+        ("id",),
+        (
+            replace(_owner("call", "ship_id", "ship", most), optional=True),
+            ForeignKey("call", ("port_id",), "port", ("id",)),
+            ForeignKey("call", ("pilot_id",), "pilot", ("id",), 3, optional=True),
+        ),
+    )
+    numbers = [4 * most, 0, *rng.integers(most // 2, most + 2, ships - 2).tolist()]
+    of_ship = [*(s for s, number in enumerate(numbers) for _ in range(number)), *[None] * alone]
+    free = {rank: list(np.repeat(np.arange(rank, ships, 2), 3)) for rank in (0, 1)}  # three calls of each at most
+    calls: list[Row] = []
+    for s in of_ship:
+        kind = 0 if s is None else s % 2
+        likely = free[kind if rng.random() < 0.95 else 1 - kind]
+        pilot_id = int(likely.pop(int(rng.integers(len(likely))))) if likely and rng.random() < 0.3 else None
+        port_id = int(rng.integers(15)) * 2 + (kind if rng.random() < 0.95 else 1 - kind)
+        calls.append((len(calls), s, port_id, pilot_id, *rng.integers(0, 7, 2).tolist()))
+    regions = ["a", "b", "c", "d", "e", None]
+    rows: dict[str, list[Row]] = {
+        "port": [(p, regions[p % 6], None if p % 7 == 0 else p % 4) for p in range(30)],
+        "ship": [(s, None if s % 50 == 2 else s % 2) for s in range(ships)],
+        "pilot": [(p, (p + 3) % ships, p % 2) for p in range(ships)],
+        "call": calls,
+    }
+    return database_from(Schema("harbour", (port, ship, pilot, call), "ship"), rows)
+
+
 def site(seed: int, units: int = 50, *, cascades: bool = False) -> Database:
     """Users with three kinds of rows, as many of one as of the others; comments refer to posts of other users.
 

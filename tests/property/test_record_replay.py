@@ -28,7 +28,20 @@ from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
-from tests.helpers.databases import Database, adversaries, club, fleet, forum, poll, shop, site, till, town, ward
+from tests.helpers.databases import (
+    Database,
+    adversaries,
+    club,
+    fleet,
+    forum,
+    harbour,
+    poll,
+    shop,
+    site,
+    till,
+    town,
+    ward,
+)
 from tests.helpers.key_graphs import without
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
@@ -71,6 +84,9 @@ CASES = {
     "site, pairwise, pure": (site, Budget(3000.0), SPLITTING),
     "site, cascading, zCDP": (partial(site, cascades=True), PLENTY, SPLITTING),
     "site, groups": (site, PLENTY, GROUPS),
+    "harbour, pairwise, pure": (harbour, PURE, SPLITTING),
+    "harbour, linked": (harbour, PLENTY, LINKED),
+    "harbour, groups": (harbour, PLENTY, GROUPS),
     "ward, pairwise, zCDP": (ward, ZCDP, SPLITTING),
     "ward, pairwise, pure": (ward, CLOSE, SPLITTING),
     "ward, groups": (ward, PLENTY, GROUPS),
@@ -102,6 +118,7 @@ LONG = {
     "shop, latents",
     "site, pairwise, pure",
     "site, groups",
+    "harbour, groups",
     "ward, pairwise, pure",
     "ward, groups",
 }
@@ -213,6 +230,29 @@ def test_looks_over_rows_cost_rows_without_an_owner_no_more_either(
             assert losses[step.key] <= step.price.amount * (1 + 1e-9), (step.key, table, gone)
             assert first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes(), (step.key, table)
         assert noise.moved > 0
+
+
+def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Joints of an optional owner's column with attributes of public rows, clipped, and along a key that lets go."""
+    clipped: list[Marginal] = []
+    monkeypatch.setattr(Marginal, "evaluate", _noting_clipped(Marginal.evaluate, clipped))
+    database = harbour(0)
+    plan = plan_with(database.schema, ZCDP, SPLITTING)
+    recorded, first = record(plan, database, 1)
+    sites = {call.head[1] for call in recorded.tape}
+    assert {f"fanout/call.port_id/lookup/target.{name} x parent.kind" for name in ("region", "depth", "#row")} <= sites
+    assert "fanout/call.pilot_id/lookup/target.rank x parent.kind" in sites
+    assert ("target.region", "parent.kind") in {query.columns for query in clipped}
+    alone = np.flatnonzero(database.tables["call"].column("ship_id").is_null().to_numpy())
+    for table, gone in [*(("ship", number) for number in (0, 1, 2, 40)), *(("call", int(n)) for n in alone[:2])]:
+        noise = ReplayNoise(recorded.tape)
+        second, losses = replay(plan, without(database, table, gone), noise)
+        for step in computing_steps(plan):
+            assert losses[step.key] <= step.price.amount * (1 + 1e-9), (step.key, table, gone)
+            assert first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes(), (step.key, table)
+        assert losses["fanout", "call.port_id"] > 0 or gone == 1
 
 
 @pytest.mark.parametrize("case", ["town, pairwise, zCDP", "shop, histograms, pure", "forum, pairwise, zCDP"])

@@ -404,6 +404,34 @@ def test_suites_are_built_while_what_they_need_is_prepared() -> None:
     assert not done.stderr
 
 
+def test_two_threads_that_need_frames_make_one_context() -> None:
+    code = (
+        "import time; from privbench_core.validate import expectations as e; gx = e._great_expectations();"
+        "make, made = gx.get_context, [];"
+        "gx.get_context = lambda **how: (made.append(how), time.sleep(1), make(**how))[2];"
+        "e.prepare_ahead(); time.sleep(0.3); e._frames(); print(len(made))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1"]
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["process ends", "import fails"])
+def test_what_goes_wrong_ahead_is_not_said_by_a_thread(broken: bool, tmp_path: Path) -> None:
+    """A run that ends before validation has its own error, or none."""
+    package = tmp_path / "great_expectations"
+    if broken:
+        package.mkdir()
+        (package / "__init__.py").write_text("raise ImportError('not installed')", encoding="utf-8")
+    code = "from privbench_core.validate import expectations as e; e.prepare_ahead()"
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=True
+    )
+    assert not done.stdout
+    assert not done.stderr
+
+
 @pytest.mark.parametrize(
     ("values", "alike"),
     [

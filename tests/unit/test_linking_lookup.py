@@ -8,7 +8,8 @@ from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.lookup import LookupFit, fit_lookup
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent
-from privbench_core.models.lookup import ROW, Lookup
+from privbench_core.models.lookup import ROW, Lookup, marginals_of
+from privbench_core.models.popularity import ByRow
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Budget, Measure, Price
@@ -111,6 +112,26 @@ def test_references_follow_the_owner_where_a_row_has_no_attributes():
     made = draw_exactly(Schema("visits", (UNIT, place, visit), "unit"), tables)
     owners = codes_of(made["unit"].table.column("a"))[made["visit"].parents["visit.unit_id"]]
     assert (kind[made["visit"].parents["visit.place_id"]] == (owners == 2)).mean() > 0.97
+
+
+@pytest.mark.parametrize("optional", [True, False], ids=["optional", "required"])
+def test_a_range_without_places_draws_references_all_the_same(optional: bool):
+    """Rows that follow several attributes of public parents, in a range that none of their places were left for."""
+    table = Table("place", (integer("id"), category("kind", 2)), ("id",), public=True)
+    rows = rows_of(table, id=np.arange(10), kind=texts(np.arange(10) % 2))
+    targets = PublicParent(table, rows).targets(np.ones(10), optional=optional)
+    marginals = marginals_of(targets, np.ones(10), 0.5 if optional else 0.0)
+    tables = {}
+    for name, marginal in marginals.items():
+        joint = np.outer(marginal, [0.5, 0.5])
+        joint[:2] *= [[1.8, 0.2], [0.2, 1.8]]
+        tables[name, "a"] = joint
+    link = Lookup(targets, marginals, tables, ByRow(np.ones(10)), optional).with_places(np.zeros(10, dtype=np.int64))
+    drawn = Rows(1000)
+    drawn.add("a", 2, np.arange(1000) % 2)
+    found = link.draw(drawn, {}, 10, np.random.default_rng(0))
+    assert (found < 0).mean() == pytest.approx(0.5 * optional, abs=0.1)
+    assert np.bincount(found[found >= 0], minlength=10).min() > 0
 
 
 def test_codes_of_public_rows_hold_about_as_many_references_each():
