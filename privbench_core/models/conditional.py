@@ -25,6 +25,7 @@ _ROUNDS = 15  # of iterative proportional fitting
 _LAST_ROUNDS = 4  # of them for the most informative table alone: two constraints that agree converge fast
 _MAX_CONTEXT = 6  # columns
 _MAX_CELLS = 500_000  # contexts of the rows, times codes of the target
+_MOST_DIFFUSED = 5_000  # contexts of the rows, for time
 _SAMPLE = 10_000  # rows from which the information shared by two columns is estimated
 
 
@@ -36,7 +37,14 @@ class PairMarginal:
     joint: Array
 
 
-def draw_column(rows: Rows, marginal: Array, pair_tables: Sequence[PairMarginal], rng: np.random.Generator) -> Codes:
+def draw_column(
+    rows: Rows,
+    marginal: Array,
+    pair_tables: Sequence[PairMarginal],
+    rng: np.random.Generator,
+    *,
+    diffused: bool = False,
+) -> Codes:
     """Draw the codes of a column for all rows, shape (n,).
 
     Args:
@@ -44,6 +52,7 @@ def draw_column(rows: Rows, marginal: Array, pair_tables: Sequence[PairMarginal]
         marginal: Released probabilities of the target's codes.
         pair_tables: Released joints with drawn columns; the most informative ones, within the limits, are used.
         rng: Sampling only.
+        diffused: See `draw_grouped`; where there are too many contexts, codes are as even within each alone.
     """
     chosen, context = _chosen(len(marginal), pair_tables, rows)
     if not chosen or not rows.n:
@@ -70,7 +79,7 @@ def draw_column(rows: Rows, marginal: Array, pair_tables: Sequence[PairMarginal]
         whole = joint.sum(axis=1)
         joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > EMPTY)[:, None]
     joint[joint.sum(axis=1) <= 0] = marginal
-    return draw_grouped(joint, context, rng)
+    return draw_grouped(joint, context, rng, diffused=diffused and len(joint) <= _MOST_DIFFUSED)
 
 
 def _raked(joint: Array, marginal: Array, column: Array) -> Array:

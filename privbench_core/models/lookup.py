@@ -71,14 +71,15 @@ class Lookup:
 
     @property
     def _informative(self) -> list[str]:
-        """What rows ask of their parents, the most informative first."""
+        """What rows ask of their parents, the most informative first; which row it is comes last, as it says all."""
         if _ANY in self.targets:
             return []
         information = {
             name: sum(mutual_information(j) for (t, _), j in self.pair_tables.items() if t == name)
             for name in self.targets
         }
-        return sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
+        found = sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
+        return sorted(found, key=lambda name: name == ROW)
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
@@ -285,7 +286,7 @@ class Lookup:
             if target == name and column in rows.codes
         ]
         pair_tables += together
-        return draw_column(rows, self.marginals[name], pair_tables, rng)
+        return draw_column(rows, self.marginals[name], pair_tables, rng, diffused=ROW in self.targets)
 
 
 def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Array:

@@ -4,10 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.columns.systematic import diffused_counts
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.lookup import LookupFit, fit_lookup
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent
+from privbench_core.models.draw import draw_grouped
 from privbench_core.models.lookup import ROW, Lookup, marginals_of
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.row_count import RowCount
@@ -132,6 +134,27 @@ def test_a_range_without_places_draws_references_all_the_same(optional: bool):
     found = link.draw(drawn, {}, 10, np.random.default_rng(0))
     assert (found < 0).mean() == pytest.approx(0.5 * optional, abs=0.1)
     assert np.bincount(found[found >= 0], minlength=10).min() > 0
+
+
+def test_references_are_as_popular_as_released_however_many_contexts_rows_have():
+    """Rounded within each context, 3,000 contexts of a row or two each left popularity to chance."""
+    rng = np.random.default_rng(6)
+    codes, popular = rng.integers(0, 3000, 5000), np.array([0.5, 0.3, 0.15, 0.05])
+    drawn = draw_grouped(np.tile(popular, (3000, 1)), codes, rng, diffused=True)
+    assert np.bincount(drawn) == pytest.approx(5000 * popular, abs=2)
+
+
+def test_numbers_are_diffused_without_leaving_what_is_possible():
+    rng = np.random.default_rng(7)
+    counts = rng.integers(1, 6, 400)
+    shares = rng.dirichlet(np.full(9, 0.2), 400) * (rng.random((400, 9)) < 0.7)
+    shares[:, 0] += 1e-3
+    expected = shares / shares.sum(axis=1, keepdims=True) * counts[:, None]
+    found = diffused_counts(expected, counts)
+    assert found.min() >= 0
+    assert (found.sum(axis=1) == counts).all()
+    assert found[expected == 0].max(initial=0) == 0
+    assert np.abs(found.sum(axis=0) - expected.sum(axis=0)).max() < 5
 
 
 def test_codes_of_public_rows_hold_about_as_many_references_each():
