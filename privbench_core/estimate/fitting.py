@@ -37,6 +37,12 @@ def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], 
     return fitted
 
 
+def relative_entropy(found: Array, expected: Array) -> float:
+    """Return the relative entropy of one distribution to another that is positive where it is, in nats."""
+    seen = found > 0
+    return float(max(0.0, (found[seen] * np.log(found[seen] / np.maximum(expected[seen], EMPTY))).sum()))
+
+
 def mutual_information(joint: Array) -> float:
     """Return the mutual information of a two-way table of probabilities, in nats."""
     joint = joint / joint.sum()

@@ -10,7 +10,7 @@ more popular than others (`models.popularity`); references to each row of a publ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -45,6 +45,8 @@ class Lookup:
         pair_tables: (target column, child's column) -> joint.
         popularity: How often parents are referred to, None where a row can refer to one alone.
         optional: Whether the key may be NULL.
+        telling: Target -> how far those that are referred to differ from all parents, as relative entropy in nats; those
+            that do not differ are left out.
     """
 
     targets: Mapping[str, Discretizer]
@@ -52,6 +54,7 @@ class Lookup:
     pair_tables: Mapping[tuple[str, str], Array]
     popularity: Popularity | None = None
     optional: bool = False
+    telling: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def context(self) -> frozenset[str]:
@@ -75,7 +78,8 @@ class Lookup:
         if _ANY in self.targets:
             return []
         information = {
-            name: sum(mutual_information(j) for (t, _), j in self.pair_tables.items() if t == name)
+            name: self.telling.get(name, 0.0)
+            + sum(mutual_information(j) for (t, _), j in self.pair_tables.items() if t == name)
             for name in self.targets
         }
         found = sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
@@ -89,6 +93,7 @@ class Lookup:
             "pair_tables": [[target, column, joint] for (target, column), joint in self.pair_tables.items()],
             "popularity": None if self.popularity is None else self.popularity.to_dict(),
             "optional": self.optional,
+            "telling": dict(self.telling),
         }
 
     @classmethod
@@ -103,6 +108,7 @@ class Lookup:
             pair_tables,
             None if popularity is None else popularity_from_dict(popularity),
             stored["optional"],
+            stored["telling"],
         )
 
     def at_scale(self, scale: float) -> Self:

@@ -42,8 +42,9 @@ from privbench_core.privacy.queries import (
     RankSums,
     SignProducts,
 )
+from privbench_core.privacy.relations import lets_go
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
-from privbench_core.privacy.views import ViewSpec
+from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
@@ -132,7 +133,18 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
             the view's stability covers none of these.
     """
     features = {name: _admitted(schema, spec.table, name, *how) for name, how in spec.features.items()}
-    return ViewSpec(spec.table, features, tuple(spec.rows_per_unit))
+    bounded = None if spec.bounded is None else admit_bounded(schema, spec.bounded)
+    return ViewSpec(spec.table, features, tuple(spec.rows_per_unit), bounded)
+
+
+def admit_bounded(schema: Schema, bounded: BoundedReferences) -> BoundedReferences:
+    """Return ``bounded`` with the schema's own key, one along which references can be bounded, or raise InternalError."""
+    if type(bounded) is not BoundedReferences or type(bounded.most) is not int or bounded.most < 1:
+        raise InternalError("references are bounded by a whole number from 1")
+    key = admit_key(schema, bounded.key)
+    if not lets_go(schema, key):
+        raise InternalError(f"{key.name}: references are bounded along keys that become NULL where another unit goes")
+    return replace(bounded, key=key)
 
 
 def admit_key(schema: Schema, key: ForeignKey) -> ForeignKey:

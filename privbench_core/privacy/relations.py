@@ -66,9 +66,7 @@ def lost_references(schema: Schema, key: ForeignKey, rows_per_unit: int) -> floa
 
     Arguments as in `reference_moves`. In one of two neighbouring databases they refer to a row, in the other to none.
     """
-    if key.cascades or key.same_unit or schema.table(key.parent).public:
-        return 0.0
-    return referring_rows(schema, key) / rows_per_unit
+    return referring_rows(schema, key) / rows_per_unit if lets_go(schema, key) else 0.0
 
 
 def referring_rows(schema: Schema, key: ForeignKey) -> int:
@@ -81,6 +79,28 @@ def referring_rows(schema: Schema, key: ForeignKey) -> int:
     if key.max_children_per_unit is None:
         return by_row
     return min(by_row, (1 + _other_units(schema, key.parent)) * key.max_children_per_unit)
+
+
+def lets_go(schema: Schema, key: ForeignKey) -> bool:
+    """Whether rows stay, and lose what they refer to along ``key``, when another unit goes."""
+    return not (key.cascades or key.same_unit or schema.table(key.parent).public)
+
+
+def bounded_moves(schema: Schema, key: ForeignKey, to_unit: float, rows: float) -> tuple[float, float]:
+    """What cells lose and gain in total, at most, in a view of bounded references along ``key``, when a unit goes.
+
+    References to the removed unit are lost, those to units that change in the parent are exchanged; and what the rows
+    of the table lose or gain themselves, others that refer to the same unit may gain or lose. See ``docs/privacy.md``,
+    "Bounded references".
+
+    Args:
+        schema: The database.
+        key: The key, see `lets_go`.
+        to_unit: Most weight of the rows that refer to rows of one unit.
+        rows: What one unit moves in a view of the same rows that does not look along the key.
+    """
+    others = _other_units(schema, key.parent)
+    return rows + (1 + others) * to_unit, rows + others * to_unit
 
 
 def deciding_tables(schema: Schema, *tables: str) -> tuple[str, ...]:

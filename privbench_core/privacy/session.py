@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 
 from privbench_core.errors import InternalError, UnsupportedBudgetError
-from privbench_core.privacy.admission import admit_discovery, admit_key, admit_price, admit_view
+from privbench_core.privacy.admission import admit_bounded, admit_discovery, admit_key, admit_price, admit_view
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
 from privbench_core.privacy.view_building import build_references, build_values, build_view, distinct_weights
-from privbench_core.privacy.views import Engine, ViewSpec
+from privbench_core.privacy.views import BoundedReferences, Engine, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 
 
@@ -48,18 +48,21 @@ class PrivateSession:
         admitted = admit_view(self._engine.schema, spec)
         return Curator(build_view(self._engine, admitted), self._filter, self._noise, f"{self._label}/{name}")
 
-    def references(self, key: ForeignKey, most: int, name: str) -> Curator:
+    def references(self, key: ForeignKey, most: int, name: str, bounded: int | None = None) -> Curator:
         """Return a curator of the rows that refer to parents along ``key``, for `ParentCounts` and `RankSums`. Free.
 
         Args:
             key: One of the schema's own.
             most: Rows of a unit that count in full; a unit with more counts as much as one with ``most``.
             name: For the ledger.
+            bounded: How many rows that refer to rows of one unit count, see `BoundedReferences`; None where all do.
         """
         declared = admit_key(self._engine.schema, key)
         if type(most) is not int or most < 1:
             raise InternalError(f"{declared.name}: the rows of a unit that count in full are a whole number from 1")
-        view = build_references(self._engine, declared, most)
+        if bounded is not None:
+            admit_bounded(self._engine.schema, BoundedReferences(declared, bounded))
+        view = build_references(self._engine, declared, most, bounded)
         return Curator(view, self._filter, self._noise, f"{self._label}/{name}")
 
     def unnamed(self, table: str, column: str, named: tuple[str, ...], most: int) -> Curator:

@@ -24,8 +24,14 @@ from privbench_core.privacy.features import (
     feature_size,
 )
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE
-from privbench_core.privacy.relations import WEIGHT_SCALE, lost_references, reference_moves, stability
-from privbench_core.privacy.views import CodedView, Engine, ViewSpec
+from privbench_core.privacy.relations import (
+    WEIGHT_SCALE,
+    bounded_moves,
+    lost_references,
+    reference_moves,
+    stability,
+)
+from privbench_core.privacy.views import CodedRows, CodedView, Engine, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 
 _SMALL = 1 << 10  # rounding shares of up to so many rows to whole weights changes them by a thousandth at most
@@ -57,30 +63,50 @@ def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
     owner = schema.table(spec.table).owner_key
     if any(co_member.key != owner or not 0 < co_member.member < MOST_MEMBERS for co_member in co_members):
         raise InternalError(f"{spec.table}: co-members along its owner key only, of members 1 to {MOST_MEMBERS - 1}")
+    if spec.bounded is not None and (co_members or len(most) > 1 or spec.bounded.key.child != spec.table):
+        raise InternalError(f"{spec.table}: references of its own rows are bounded, with one number of rows per unit")
     sizes = {name: feature_size(*how) for name, how in spec.features.items()}
     whole = PERMUTATION_SCALE if co_members else WEIGHT_SCALE if owned else 1
-    looked_along = dict.fromkeys(feature.key for feature in along)
+    bounded = None if spec.bounded is None else spec.bounded.key
+    looked_along = dict.fromkeys(feature.key for feature in along if feature.key != bounded)
     of_children = (table for feature in along for table in _children_seen(feature))
     here = stability(schema, spec.table, *of_children)
     moved = here + sum(reference_moves(schema, key, spec.rows_per_unit[0]) for key in looked_along)
     changed = here + sum(reference_moves(schema, key) for key in looked_along)
     touched = int(schema.max_rows_per_unit(spec.table) * changed)
     unit = whole // spec.rows_per_unit[-1]
+    if spec.bounded is not None:
+        lost, gained = bounded_moves(schema, spec.bounded.key, spec.bounded.most / spec.rows_per_unit[0], moved)
+        return _of_shifts(engine.coded(spec), sizes, unit, whole, touched, lost, gained)
     clipped = 0 if co_members or len(most) > 1 else int(np.ceil(changed * whole))
     bound = int(np.ceil(moved * whole))
     return CodedView(engine.coded(spec), sizes, unit, bound, touched, own=whole, clipped=clipped)
 
 
-def build_references(engine: Engine, key: ForeignKey, most: int) -> CodedView:
+def _of_shifts(
+    data: CodedRows, sizes: dict[str, int], unit: int, whole: int, touched: int, lost: float, gained: float
+) -> CodedView:
+    """A view in which cells lose and gain so many times what a unit weighs in total."""
+    bounds = [int(np.ceil(each * whole)) for each in (lost, gained)]
+    return CodedView(data, sizes, unit, sum(bounds), touched, own=bounds[0] - bounds[1])
+
+
+def build_references(engine: Engine, key: ForeignKey, most: int, bounded: int | None = None) -> CodedView:
     """The kept rows of the referring table, and which parent each refers to; a unit of up to ``most`` counts in full.
 
     A row of a unit of s weighs min(1/most, 1/s). The view has the stability of the table and what the key moves:
     other units change in no more places than in a view of the table that looks along the key, by at most 2 each.
+    Where references are bounded, see `relations.bounded_moves`.
     """
     if most < 1:
         raise InternalError(f"{key.name}: rows of a unit count in full up to at least 1, not {most}")
     schema = engine.schema
     here = stability(schema, key.child)
+    if bounded is not None:
+        lost, gained = bounded_moves(schema, key, bounded / most, here)
+        touched = int(schema.max_rows_per_unit(key.child) * (lost + gained))
+        data = engine.references(key, most, bounded)
+        return _of_shifts(data, {}, WEIGHT_SCALE, WEIGHT_SCALE, touched, lost, gained)
     moved = here + reference_moves(schema, key, most)
     touched = int(schema.max_rows_per_unit(key.child) * (here + reference_moves(schema, key)))
     bound = int(np.ceil(moved * WEIGHT_SCALE))

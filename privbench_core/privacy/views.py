@@ -30,6 +30,21 @@ Groupings = tuple[NDArray[np.int64], ...]
 
 
 @dataclass(frozen=True)
+class BoundedReferences:
+    """Which rows of a view count: those that refer to a row along a key, and to the rows of one unit only so many.
+
+    Attributes:
+        key: Refers to a private table, becomes NULL where a unit goes, and may leave the unit of the referring row.
+        most: Released: how many rows that weigh 1/T count in full, T as in `ViewSpec`. In the order of the keyed hash of
+            their own keys, rows that refer to rows of one unit count until their weights are that of so many; the row
+            that goes beyond counts in part.
+    """
+
+    key: ForeignKey
+    most: int
+
+
+@dataclass(frozen=True)
 class ViewSpec:
     """A public description of a view.
 
@@ -41,11 +56,13 @@ class ViewSpec:
             several, a row counts as often as its unit's own T, the first that is at least the number of the unit's
             rows, goes into the last one, so that units with few rows have little noise. A table without owner has one
             row per unit.
+        bounded: Where only rows count that refer to others along a key; then there is one T.
     """
 
     table: str
     features: dict[str, tuple[Feature, Discretizer]]
     rows_per_unit: tuple[int, ...] = (1,)
+    bounded: BoundedReferences | None = None
 
 
 @dataclass(frozen=True)
@@ -123,8 +140,11 @@ class Engine(Protocol):
         """The kept rows of a table, coded as ``spec`` says, weighted where the table has an owner."""
         ...
 
-    def references(self, key: ForeignKey, most: int) -> CodedRows:
-        """The kept rows of the key's child, and which parent each refers to; weighted by units of up to ``most``."""
+    def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> CodedRows:
+        """The kept rows of the key's child, and which parent each refers to; weighted by units of up to ``most``.
+
+        Where references to the rows of one unit are ``bounded``, as in `BoundedReferences`.
+        """
         ...
 
     def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> CodedRows:

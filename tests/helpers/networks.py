@@ -25,7 +25,8 @@ from privbench_core.privacy.features import (
     ParentRow,
     UnitRows,
 )
-from privbench_core.privacy.views import ViewSpec
+from privbench_core.privacy.relations import lets_go
+from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
@@ -119,7 +120,16 @@ def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
     features = {f"f{number}": possible[number] for number in chosen}
     owned = here.owner_key is not None
     per_unit = [(1,), (2,), (8,), (1, 4), (1, 2, 16)][int(rng.integers(5))] if owned else (1,)
-    return ViewSpec(here.name, features, per_unit)
+    bounded = random_bound(rng, schema, here) if len(per_unit) == 1 and rng.random() < 0.5 else None
+    if bounded and any(isinstance(feature, CoMember) for feature, _ in features.values()):
+        bounded = None
+    return ViewSpec(here.name, features, per_unit, bounded)
+
+
+def random_bound(rng: np.random.Generator, schema: Schema, here: Table) -> BoundedReferences | None:
+    """Bounded references along one of the table's keys, if it has one that lets go."""
+    keys = [key for key in here.foreign_keys if lets_go(schema, key)]
+    return BoundedReferences(keys[int(rng.integers(len(keys)))], int(rng.integers(1, 4))) if keys else None
 
 
 def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tuple[Feature, Any]]:

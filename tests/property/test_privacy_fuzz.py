@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privbench_core.privacy.features import CoMember
 from privbench_core.privacy.queries import Marginal, Query, RankSums
+from privbench_core.privacy.relations import lets_go
 from privbench_core.privacy.view_building import build_references, build_view
 from privbench_core.privacy.views import CodedView
 from privbench_core.spec.rules_of_keys import find_key_problems
@@ -79,6 +80,7 @@ def _compare(number: int, found: Tightness) -> None:
             share = _share(asked, one, other, (number, gone, spec, names))
             tuples = any(isinstance(feature, CoMember) for feature, _ in spec.features.values())
             kind = _kind(one, one.weight_scale * spec.rows_per_unit[-1])
+            kind = "bounded" if spec.bounded else kind
             found.note(f"{kind}, tuples" if tuples else kind, share)
             if one.clipped:
                 groups = tuple(_groups(rng, one.sizes[name]) for name in asked.columns) if rng.random() < 0.5 else ()
@@ -89,6 +91,10 @@ def _compare(number: int, found: Tightness) -> None:
             one, other = build_references(private, key, most), build_references(smaller, key, most)
             ranks = RankSums((1, 2, 3, 5, 100))
             found.note("ranks", _share(ranks, one, other, (number, gone, key, most)))
+            if lets_go(schema, key):
+                bound = int(rng.integers(1, 4))
+                one, other = (build_references(each, key, most, bound) for each in (private, smaller))
+                found.note("ranks, bounded", _share(ranks, one, other, (number, gone, key, most, bound)))
 
 
 @pytest.mark.parametrize("databases", [FEW // _NEIGHBOURS, pytest.param(MANY // _NEIGHBOURS, marks=pytest.mark.slow)])
@@ -104,5 +110,7 @@ def test_no_unit_moves_a_view_beyond_its_stability(databases: int, record_proper
     assert found.largest["stability 1, tuples"] > 0.999
     assert found.largest["stability above 1"] > 0.3
     assert found.largest["ranks"] > 0.999
+    assert found.largest["bounded"] > 0.4
+    assert found.largest["ranks, bounded"] > 0.3
     assert found.largest["stability 1, clipped"] > 0.999
     assert found.largest["stability above 1, clipped"] > 0.3

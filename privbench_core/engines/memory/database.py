@@ -32,6 +32,7 @@ from privbench_core.privacy.features import (
 )
 from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
+from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.views import HeldRows, References, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 
@@ -45,6 +46,8 @@ class PrivateDatabase(Relations):
     def coded(self, spec: ViewSpec) -> HeldRows:
         """See `Engine.coded`."""
         kept = self.kept(spec.table)
+        if spec.bounded is not None:  # rows that refer to none weigh nothing
+            kept = kept & (self.kept_parent_rows(spec.bounded.key) >= 0)
         rows: Index = slice(None) if kept.all() else np.flatnonzero(kept)
         members = {name: of.member for name, (of, _) in spec.features.items() if isinstance(of, CoMember)}
         groups = None
@@ -54,19 +57,32 @@ class PrivateDatabase(Relations):
         sizes = {name: feature_size(*how) for name, how in spec.features.items()}
         weights: NDArray[np.integer[Any]] | None
         if groups is None:
-            owned = len(self.schema.ownership_path(spec.table)) > 0
-            weights = self.weights(spec.table, spec.rows_per_unit)[rows] if owned else None
+            weights = self._weights(spec, rows)
         else:
             weights = groups.weights(1)
         units = cache(partial(self._units_of, spec.table, rows, spec.rows_per_unit[0]))
         return HeldRows(codes, sizes, weights, int(kept.sum()), members, groups, units=units)
 
-    def references(self, key: ForeignKey, most: int) -> HeldRows:
+    def _weights(self, spec: ViewSpec, rows: Index) -> NDArray[np.integer[Any]] | None:
+        """Weights of some rows of a view, None where every row is a unit that counts."""
+        owned = len(self.schema.ownership_path(spec.table)) > 0
+        if spec.bounded is None:
+            return self.weights(spec.table, spec.rows_per_unit)[rows] if owned else None
+        if not owned:
+            alone = self.kept(spec.table).astype(np.int32)
+            return self.bounded_weights(spec.bounded.key, alone, spec.bounded.most)[rows]
+        return self._bounded(spec.bounded.key, spec.bounded.most, spec.rows_per_unit[0])[rows]
+
+    def _bounded(self, key: ForeignKey, most: int, rows_per_unit: int) -> NDArray[np.int32]:
+        return self.bounded_weights(key, self.weights(key.child, (rows_per_unit,)), most * (WEIGHT_SCALE // rows_per_unit))
+
+    def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> HeldRows:
         """See `Engine.references`."""
         rows = np.flatnonzero(self.kept(key.child))
         parents = self.rows(key.parent) if self.schema.table(key.parent).public else None
         references = References(self.kept_parent_rows(key)[rows], parents)
-        weights, units = self.weights(key.child, (most,))[rows], cache(partial(self._units_of, key.child, rows, most))
+        weights = self.weights(key.child, (most,)) if bounded is None else self._bounded(key, bounded, most)
+        weights, units = weights[rows], cache(partial(self._units_of, key.child, rows, most))
         return HeldRows({}, {}, weights, len(rows), references=references, units=units)
 
     def _units_of(self, table: str, rows: Index, most: int) -> UnitsOfRows:

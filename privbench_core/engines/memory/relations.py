@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.differences import modelled_values
+from privbench_core.columns.exact_sums import weighted_sums
 from privbench_core.engines.keyed_order import keyed_order
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.privacy.relations import carries
@@ -128,6 +129,29 @@ class Relations:
         weights = unit_weights(self.unit_rows(table), rows_per_unit)
         weights[~self.kept(table)] = 0
         return weights
+
+    def bounded_weights(self, key: ForeignKey, weights: NDArray[np.int32], most: int) -> NDArray[np.int32]:
+        """Weight of each row where those count that refer to others along ``key``, see `BoundedReferences`.
+
+        Args:
+            key: See `relations.lets_go`.
+            weights: Where all rows count, 0 for dropped rows; shape (rows,).
+            most: Of the rows that refer to rows of one unit, together.
+        """
+        parents = self.kept_parent_rows(key)
+        bounded = np.where(parents >= 0, weights, 0).astype(np.int32)
+        rows = np.flatnonzero(bounded)
+        _, units = np.unique(self.unit_of(key.parent)[parents[rows]], return_inverse=True)
+        totals = weighted_sums(units, bounded[rows], int(units.max(initial=-1)) + 1)
+        crowded = totals[units] > most
+        rows, units = rows[crowded], units[crowded]
+        order = np.lexsort((self._keyed_order(key.child, rows), units))
+        rows, units = rows[order], units[order]
+        before = np.cumsum(bounded[rows], dtype=np.int64) - bounded[rows]
+        starts = np.flatnonzero(np.r_[True, units[1:] != units[:-1]][: len(units)])
+        before -= np.repeat(before[starts], np.diff(np.append(starts, len(units))))
+        bounded[rows] = np.clip(most - before, 0, bounded[rows])
+        return bounded
 
     def divisors(self, table: str, rows_per_unit: tuple[int, ...]) -> NDArray[np.int64]:
         """By what the weight of a unit is divided for each of its rows: T, or the number of its rows; shape (rows,)."""

@@ -131,8 +131,10 @@ class SqlEngine:
         """See `Engine.coded`: nothing is looked at until something is asked."""
         return SqlRows(self, spec)
 
-    def references(self, key: ForeignKey, most: int) -> SummedRows:
+    def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> SummedRows:
         """See `Engine.references`."""
+        if bounded is not None:
+            return SummedRows(self._database, self._views.references(key, most, bounded), None)
         public = self.schema.table(key.parent).public
         clipped = self._views.clipped_references(key, most)
         parents = self._public_rows[key.parent] if public else None
@@ -203,7 +205,7 @@ class SqlRows:
         self._spec = spec
         self._sizes = {name: feature_size(*how) for name, how in spec.features.items()}
         self._members = {name: of.member for name, (of, _) in spec.features.items() if isinstance(of, CoMember)}
-        self._weighted = bool(engine.schema.ownership_path(spec.table))
+        self._weighted = bool(engine.schema.ownership_path(spec.table)) or spec.bounded is not None
         self._counted: dict[frozenset[str], tuple[tuple[str, ...], NDArray[np.int64]]] = {}
         self._within: dict[frozenset[str], frozenset[str]] = {}  # columns -> counted ones that they are among
         self._held: HeldRows | None = None
@@ -283,7 +285,7 @@ class SqlRows:
         return columns
 
     def _total(self) -> int:
-        query, _ = self._engine._views.coded(ViewSpec(self._spec.table, {}, self._spec.rows_per_unit))
+        query, _ = self._engine._views.coded(replace(self._spec, features={}))
         inner = query if self._weighted else query.select(exp.alias_(exp.Literal.number(1), WEIGHT))
         summed = exp.cast(exp.Sum(this=column(WEIGHT)), exp.DataType.Type.BIGINT)
         return self._engine._number(exp.select(exp.alias_(summed, "total")).from_(inner.subquery("coded")))
@@ -339,7 +341,7 @@ class SqlRows:
         for batch in self._engine._database.batches(coded, _BATCH):
             codes = {name: batch.column(called[name]).to_numpy() for name in names}
             weights = batch.column(WEIGHT).to_numpy() if self._weighted else None
-            if weights is not None and self._table is None:
+            if weights is not None and self._table is None and self._spec.bounded is None:
                 weights = unit_weights(weights, self._spec.rows_per_unit)
             for columns in marginals:
                 cells[columns] += contingency(codes, sizes, columns, weights)

@@ -96,6 +96,10 @@ class Views:
             kind = next((kind for kind, most in _SMALL if feature_size(feature, discretizer) <= most), "int")
             of_column = exp.alias_(exp.cast(code, kind, copy=False), called[name], copy=False)
             found = found.select(of_column, copy=False)  # each copy would be of all columns so far
+        if spec.bounded is not None:
+            most = spec.bounded.most * self._of_row(spec.table, spec.rows_per_unit[0])
+            found, bounded = self._bounded(found, spec.bounded.key, self._weight(spec), most, joined)
+            return found.select(exp.alias_(bounded, WEIGHT)), called
         if self._schema.ownership_path(spec.table):
             shown = weight(spec.rows_per_unit) if weighed else column("s", "r")
             found = found.select(exp.alias_(shown, WEIGHT))
@@ -144,11 +148,38 @@ class Views:
         shown = (exp.alias_(column("n", "owner"), "owner"), column("g", "r"), column("s", "r"))
         return found.select(*shown), called
 
-    def references(self, key: ForeignKey, most: int) -> exp.Select:
+    def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> exp.Select:
         """Return a query for the weight of the rows that refer to each parent; NULL for those that refer to none."""
-        found = exp.select().from_(exp.to_table(self._names.kept(key.child), alias="r"))
-        found, parent = self._join(found, key, _Joined())
-        return self._sums(found, column("n", parent), weight((most,)))
+        found, joined = exp.select().from_(exp.to_table(self._names.kept(key.child), alias="r")), _Joined()
+        found, parent = self._join(found, key, joined)
+        of_row: Expr = weight((most,))
+        if bounded is not None:
+            found, of_row = self._bounded(found, key, of_row, bounded * (WEIGHT_SCALE // most), joined)
+        return self._sums(found, column("n", parent), of_row)
+
+    def _bounded(
+        self, found: exp.Select, key: ForeignKey, of_row: Expr, most: int, joined: _Joined
+    ) -> tuple[exp.Select, Expr]:
+        """Return the query of rows that refer to others, and what they weigh, see `Relations.bounded_weights`."""
+        found, parent = self._join(found, key, joined)
+        found = found.where(exp.Not(this=is_null(column("n", parent))))
+        here = self._schema.table(key.child)
+        hashed = exp.DPipe(this=text(order_key(self._secret)), expression=key_text(self._names, self._database, here, "r"))
+        order = exp.Order(expressions=[self._database.digest(hashed)])
+        frame = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
+        summed = exp.Sum(this=exp.cast(of_row.copy(), exp.DataType.Type.BIGINT))
+        so_far = exp.Window(this=summed, partition_by=[column("u", parent)], order=order, spec=frame)
+        left = exp.Sub(this=exp.Add(this=number(most), expression=of_row.copy()), expression=_whole(so_far))
+        capped = exp.Least(this=left, expressions=[of_row.copy()])
+        bounded = exp.Greatest(this=number(0), expressions=[capped], ignore_nulls=True)
+        return found, exp.cast(bounded, exp.DataType.Type.INT)
+
+    def _weight(self, spec: ViewSpec) -> Expr:
+        return weight(spec.rows_per_unit) if self._schema.ownership_path(spec.table) else number(1)
+
+    def _of_row(self, table: str, most: int) -> int:
+        """What a row of a unit that counts in full weighs."""
+        return WEIGHT_SCALE // most if self._schema.ownership_path(table) else 1
 
     def clipped_references(self, key: ForeignKey, most: int) -> exp.Select:
         """Return the same query where each unit's counts of references are clipped in L2 norm."""
@@ -232,9 +263,10 @@ class Views:
         alias = joined.aliases.setdefault(key, f"p{len(joined.aliases)}")
         on = matches(self._names, key, "r", alias)
         stored = ["n", *dict.fromkeys(self._names.columns(key.parent, key.parent_columns))]
+        if not self._schema.table(key.parent).public:
+            stored.append("u")
         if key.same_unit and not self._schema.table(key.parent).public:
             on = both(on, equal(column("u", alias), column("u", "r")))
-            stored.append("u")
         codes = (exp.alias_(code, name) for name, code in joined.codes.get(key, {}).items())
         parent = exp.select(*(column(name, "q") for name in stored), *codes)
         parent = parent.from_(exp.to_table(self._names.kept(key.parent), alias="q"))

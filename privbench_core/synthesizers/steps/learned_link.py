@@ -178,7 +178,7 @@ def _to_private(
     session: PrivateSession, key: ForeignKey, child: Profile, parent: Profile, price: Price, fit: LinkFit
 ) -> LinkedLookup:
     """Return how often private parents are referred to, by rank and by their attributes."""
-    found = fit_lookup(session, key, replace(child, discretizers={}), parent.discretizers, price, fit.references)
+    found = fit_lookup(session, key, replace(child, discretizers={}), parent, price, fit.references)
     return LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional)
 
 

@@ -12,7 +12,7 @@ from privbench_core.models.fanout import Fanout, parent_column
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OfParent
-from privbench_core.privacy.relations import deciding_tables, reference_moves, stability
+from privbench_core.privacy.relations import deciding_tables, lets_go, reference_moves, referring_rows, stability
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity, key_identity
 from privbench_core.schema.tables import Schema
@@ -82,18 +82,19 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
 
     def run(context: StepContext) -> Artifact:
         profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
-        parent: Mapping[str, Discretizer] | PublicParent | None
+        parent: Profile | PublicParent | None
         if schema.table(key.parent).public:
             parent = PublicParent(schema.table(key.parent), context.public[key.parent])
         elif determined(schema, key):
             parent = None
         else:
-            parent = Profile.from_dict(context.inputs["profile", key.parent].data["profile"]).discretizers
+            parent = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
         above: Features = {}
+        referring = referring_rows(schema, key) if lets_go(schema, key) else None
         if owner is not None:
             found = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"]).discretizers
             above = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in found.items()}
-        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit, above)
+        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit, above, referring)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     if owner is None:

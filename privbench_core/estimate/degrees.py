@@ -1,0 +1,65 @@
+"""How often parents are referred to, from totals in which no parent counts more than some bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.estimate.popularity import references_to_none
+
+Array = NDArray[np.float64]
+_LEAST = 1e-9  # above zero
+_USUAL = 0.6  # of what a bound adds, as a rule, the next one adds, which is four times as large
+
+
+def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: float) -> Array:
+    """Return the totals with each bound, shape (bounds,), from noisy ones with the first of them.
+
+    From one bound to the next, fewer parents are left that have so many references: what is added per reference
+    decreases. Where noise hides how, it is taken to go on as between the last two bounds.
+
+    Args:
+        noisy: Totals with the first bounds, shape (k,).
+        sigmas: Standard deviations of their noise, shape (k,).
+        bounds: Ascending.
+        most: Total that cannot be exceeded.
+    """
+    totals, variance = [references_to_none(float(noisy[0]), float(sigmas[0]), most)], float(sigmas[0]) ** 2
+    added, width, ratio = totals[0], bounds[0], _USUAL
+    for place in range(1, len(bounds)):
+        wider = bounds[place] - bounds[place - 1]
+        largest = min(added * wider / width, most - totals[-1])
+        step = likely = min(added * ratio, largest)
+        if place < len(noisy):
+            prior, noise = max(likely, _LEAST) ** 2, float(sigmas[place]) ** 2
+            seen = float(noisy[place]) - totals[-1]
+            step = (seen * prior + likely * (noise + variance)) / (prior + noise + variance)
+            step = float(np.clip(step, 0.0, largest))
+            variance = 1 / (1 / max(noise, _LEAST) + 1 / (variance + prior))
+            ratio = (min(step / max(added, _LEAST), 1.0) + _USUAL) / 2
+        totals.append(totals[-1] + step)
+        added, width = step, wider
+    return np.array(totals)
+
+
+def ranked(bounds: Sequence[int], totals: Array, ends: NDArray[np.int64]) -> Array:
+    """Return the references to parents in blocks of ranks, shape (blocks,), the most popular first.
+
+    Args:
+        bounds: Ascending.
+        totals: Of references, where no parent counts more than each bound; shape (bounds,).
+        ends: One past the last rank of each block.
+    """
+    lower = np.append(0, bounds[:-1]).astype(np.float64)
+    upper = np.asarray(bounds, dtype=np.float64)
+    parents = np.diff(totals, prepend=0.0) / (upper - lower)  # that have so many references, on average in each step
+    parents = np.minimum.accumulate(parents)
+    degree = np.sqrt(np.maximum(lower, 1.0) * upper)
+    ranks = np.arange(1, int(ends[-1]) + 1, dtype=np.float64)
+    falling = np.log(np.maximum(parents, _LEAST))[::-1]
+    degrees = np.exp(np.interp(np.log(ranks - 0.5), falling, np.log(degree)[::-1]))
+    degrees[ranks > np.ceil(parents[0])] = 0.0
+    degrees *= totals[-1] / max(float(degrees.sum()), _LEAST)
+    return np.add.reduceat(degrees, np.append(0, ends[:-1]))

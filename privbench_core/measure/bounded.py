@@ -1,0 +1,134 @@
+"""Measuring along keys that let go: how many rows refer to others, and to how many of those that refer to one unit.
+
+What is counted of the references to the rows of one unit is bounded (`privacy.views.BoundedReferences`), so that noise
+follows from the bound, and not from how often the most popular unit may be referred to.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.estimate.degrees import extrapolated, ranked
+from privbench_core.estimate.popularity import rank_ends
+from privbench_core.estimate.segmentation import ABSOLUTE
+from privbench_core.models.popularity import ByRank
+from privbench_core.models.row_count import RowCount
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Marginal, RankSums
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.constraints import ForeignKey
+
+Array = NDArray[np.float64]
+_STEP = 4  # from one bound to the next
+OTHERWISE, WHOLLY = 0.3, 1.0  # how far references that do not count differ from those that do, as a rule, and at worst
+_NUMBERS = 25  # that a distribution comes down to
+_ROUNDING = 0.5  # standard deviation of ranks that follow from totals
+_MOST_PARENTS = 1 << 20  # ranks that are looked at
+_CLEAR = 0.05  # of all references: noise of ranks that tells more than how many references there are with each bound
+
+
+@dataclass(frozen=True)
+class BoundedCounts:
+    """Released: how many rows refer to others along a key that lets go, with several bounds.
+
+    Attributes:
+        session: Open for the step.
+        key: The key.
+        size: Released, of the table that has the key.
+        bounds: Numbers of rows that refer to one unit, ascending; as many as any unit has are the last.
+        totals: Estimated number of references with each bound, shape (bounds,).
+    """
+
+    session: PrivateSession
+    key: ForeignKey
+    size: RowCount
+    bounds: tuple[int, ...]
+    totals: Array
+
+    @property
+    def rows(self) -> float:
+        """Estimated number of rows that refer to another, at least one."""
+        return max(1.0, float(self.totals[-1]))
+
+    def counted(self, most: int) -> float:
+        """Estimated number of rows that one of the bounds counts, at least one."""
+        return max(1.0, float(self.totals[self.bounds.index(most)]))
+
+    def in_view(self, most: int) -> float:
+        """The same in a view of rows (`ViewSpec`), where units beyond T count as T rows."""
+        return self.counted(most) / _rows_of_count(self.size) * self.size.rows_per_unit
+
+    def best(self, price: Price, numbers: float = _NUMBERS, otherwise: float = OTHERWISE) -> int:
+        """The bound with the least expected error of a distribution that is measured for ``price``.
+
+        Args:
+            price: Of the measurement.
+            numbers: That it consists of.
+            otherwise: How far references that do not count are taken to differ from those that do.
+        """
+
+        def error(most: int) -> float:
+            lost = 1 - self.counted(most) / self.rows
+            return otherwise * lost + min(numbers * self._noise(most, price), 1.0)
+
+        return min(self.bounds, key=error)
+
+    def popularity(self, price: Price) -> tuple[ByRank, Price]:
+        """References to the most popular row of the parent, the next, and so on, and what is left of ``price``.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+        """
+        ends = rank_ends(min(math.ceil(self.rows), _MOST_PARENTS))
+        most = self.bounds[-1]
+        if _NUMBERS * self._noise(most, price) > _CLEAR:
+            return ByRank(ends, ranked(self.bounds, self.totals, ends), _ROUNDING, self.rows), price
+        view = bounded_references(self.session, self.key, self.size, most)
+        noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price)
+        scale = self.rows / self.counted(most) * _rows_of_count(self.size)
+        return ByRank(ends, noisy.values[0] * scale, noisy.sigma * scale, self.rows), price.share(0.0)
+
+    def _noise(self, most: int, price: Price) -> float:
+        """Expected error of a number by noise, as a share of all that are counted."""
+        view = bounded_references(self.session, self.key, self.size, most)
+        return ABSOLUTE * view.sigma([Marginal(())], price) * _rows_of_count(self.size) / self.counted(most)
+
+
+def measure_bounded(
+    session: PrivateSession, key: ForeignKey, size: RowCount, most: int, price: Price
+) -> tuple[BoundedCounts, Price]:
+    """Count the rows that refer to others with several bounds, up to ``most``; return what is left of ``price``, too.
+
+    Bounds with which noise would hide everything are not asked for: what totals are there follows from smaller ones.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+    """
+    bounds = [1]
+    while bounds[-1] < min(most, math.ceil(size.rows)):
+        bounds.append(bounds[-1] * _STEP)
+    each, scale, noisy, sigmas = price.share(1 / len(bounds)), _rows_of_count(size), list[float](), list[float]()
+    for bound in bounds:
+        view = bounded_references(session, key, size, bound)
+        sigma = view.sigma([Marginal(())], each) * scale
+        if noisy and sigma > max(noisy[-1], 0.0):
+            break
+        noisy.append(float(view.measure("references", [Marginal(())], each).values[0]) * scale)
+        sigmas.append(sigma)
+    totals = extrapolated(np.array(noisy), np.array(sigmas), tuple(bounds), size.rows)
+    return BoundedCounts(session, key, size, tuple(bounds), totals), price.share(1 - len(noisy) / len(bounds))
+
+
+def bounded_references(session: PrivateSession, key: ForeignKey, size: RowCount, most: int) -> Curator:
+    """A view of references of which those to one unit are bounded; a unit of its rows counts in full as elsewhere."""
+    return session.references(key, size.rows_per_unit, f"at most {most:,} references to a unit", most)
+
+
+def _rows_of_count(size: RowCount) -> float:
+    """How many rows a count of a view of references stands for: units beyond T are taken to refer as others do."""
+    return size.rows_per_unit * size.rows / max(float(size.counted(size.rows_per_unit).sum()), 1.0)
