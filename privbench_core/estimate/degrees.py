@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.popularity import references_to_none
+from privbench_core.estimate.popularity import some_of_all
 
 Array = NDArray[np.float64]
 _LEAST = 1e-9  # above zero
@@ -26,7 +26,7 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: float
         bounds: Ascending.
         most: Total that cannot be exceeded.
     """
-    totals, variance = [references_to_none(float(noisy[0]), float(sigmas[0]), most)], float(sigmas[0]) ** 2
+    totals, variance = [some_of_all(float(noisy[0]), float(sigmas[0]), most)], float(sigmas[0]) ** 2
     added, width, ratio = totals[0], bounds[0], _USUAL
     for place in range(1, len(bounds)):
         wider = bounds[place] - bounds[place - 1]
@@ -44,18 +44,19 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: float
     return np.array(totals)
 
 
-def ranked(bounds: Sequence[int], totals: Array, ends: NDArray[np.int64]) -> Array:
+def ranked(bounds: Sequence[int], totals: Array, ends: NDArray[np.int64], alike: float) -> Array:
     """Return the references to parents in blocks of ranks, shape (blocks,), the most popular first.
 
     Args:
         bounds: Ascending.
-        totals: Of references, where no parent counts more than each bound; shape (bounds,).
+        totals: Of references, where none of the groups of parents counts more than each bound; shape (bounds,).
         ends: One past the last rank of each block.
+        alike: Parents of each group.
     """
     lower = np.append(0, bounds[:-1]).astype(np.float64)
     upper = np.asarray(bounds, dtype=np.float64)
     parents = np.diff(totals, prepend=0.0) / (upper - lower)  # that have so many references, on average in each step
-    parents = np.minimum.accumulate(parents)
+    parents = np.minimum.accumulate(parents) * alike
     degree = np.sqrt(np.maximum(lower, 1.0) * upper)
     ranks = np.arange(1, int(ends[-1]) + 1, dtype=np.float64)
     falling = np.log(np.maximum(parents, _LEAST))[::-1]

@@ -199,7 +199,7 @@ def stands_out(parents: int) -> float:
     return math.sqrt(2 * math.log(max(parents, 2))) + 1
 
 
-def references_to_none(noisy: float, sigma: float, rows: float) -> float:
+def some_of_all(noisy: float, sigma: float, rows: float) -> float:
     """Return how many of ``rows`` refer to none: about half of them, as far as noise hides it, and seldom all or none.
 
     The mean under a uniform prior; noisy numbers cut at zero and at all rows would leave either nobody or one parent.

@@ -7,6 +7,7 @@ follows from the bound, and not from how often the most popular unit may be refe
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,18 +38,22 @@ class BoundedCounts:
     """Released: how many rows refer to others along a key that lets go, with several bounds.
 
     Attributes:
-        session: Open for the step.
-        key: The key.
+        views: References with bounds, the numbers of rows that refer to one unit and count, ascending; the last is as
+            many as are declared for any unit.
         size: Released, of the table that has the key.
-        bounds: Numbers of rows that refer to one unit, ascending; as many as any unit has are the last.
+        alike: Rows of a unit that references to it are taken to be spread over.
         totals: Estimated number of references with each bound, shape (bounds,).
     """
 
-    session: PrivateSession
-    key: ForeignKey
+    views: Mapping[int, Curator]
     size: RowCount
-    bounds: tuple[int, ...]
+    alike: float
     totals: Array
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """The bounds."""
+        return tuple(self.views)
 
     @property
     def rows(self) -> float:
@@ -87,20 +92,18 @@ class BoundedCounts:
         ends = rank_ends(min(math.ceil(self.rows), _MOST_PARENTS))
         most = self.bounds[-1]
         if _NUMBERS * self._noise(most, price) > _CLEAR:
-            return ByRank(ends, ranked(self.bounds, self.totals, ends), _ROUNDING, self.rows), price
-        view = bounded_references(self.session, self.key, self.size, most)
-        noisy = view.measure("ranks", [RankSums(tuple(ends.tolist()))], price)
+            return ByRank(ends, ranked(self.bounds, self.totals, ends, self.alike), _ROUNDING, self.rows), price
+        noisy = self.views[most].measure("ranks", [RankSums(tuple(ends.tolist()))], price)
         scale = self.rows / self.counted(most) * _rows_of_count(self.size)
         return ByRank(ends, noisy.values[0] * scale, noisy.sigma * scale, self.rows), price.share(0.0)
 
     def _noise(self, most: int, price: Price) -> float:
         """Expected error of a number by noise, as a share of all that are counted."""
-        view = bounded_references(self.session, self.key, self.size, most)
-        return ABSOLUTE * view.sigma([Marginal(())], price) * _rows_of_count(self.size) / self.counted(most)
+        return ABSOLUTE * self.views[most].sigma([Marginal(())], price) * _rows_of_count(self.size) / self.counted(most)
 
 
 def measure_bounded(
-    session: PrivateSession, key: ForeignKey, size: RowCount, most: int, price: Price
+    session: PrivateSession, key: ForeignKey, size: RowCount, parents: RowCount, most: int, price: Price
 ) -> tuple[BoundedCounts, Price]:
     """Count the rows that refer to others with several bounds, up to ``most``; return what is left of ``price``, too.
 
@@ -108,25 +111,30 @@ def measure_bounded(
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+
+    Args:
+        session: Open for the step.
+        key: Lets go.
+        size: Released, of the table that has the key.
+        parents: Released, of the table that it refers to.
+        most: Rows that refer to rows of one unit, as declared: larger bounds are of no use.
+        price: Of everything here.
     """
     bounds = [1]
     while bounds[-1] < min(most, math.ceil(size.rows)):
         bounds.append(bounds[-1] * _STEP)
     each, scale, noisy, sigmas = price.share(1 / len(bounds)), _rows_of_count(size), list[float](), list[float]()
-    for bound in bounds:
-        view = bounded_references(session, key, size, bound)
+    name = "at most {:,} references to a unit"
+    views = {bound: session.references(key, size.rows_per_unit, name.format(bound), bound) for bound in bounds}
+    for view in views.values():
         sigma = view.sigma([Marginal(())], each) * scale
         if noisy and sigma > max(noisy[-1], 0.0):
             break
         noisy.append(float(view.measure("references", [Marginal(())], each).values[0]) * scale)
         sigmas.append(sigma)
     totals = extrapolated(np.array(noisy), np.array(sigmas), tuple(bounds), size.rows)
-    return BoundedCounts(session, key, size, tuple(bounds), totals), price.share(1 - len(noisy) / len(bounds))
-
-
-def bounded_references(session: PrivateSession, key: ForeignKey, size: RowCount, most: int) -> Curator:
-    """A view of references of which those to one unit are bounded; a unit of its rows counts in full as elsewhere."""
-    return session.references(key, size.rows_per_unit, f"at most {most:,} references to a unit", most)
+    alike = max(1.0, parents.rows / max(float(np.sum(parents.units_of)), 1.0)) if parents.bound > 1 else 1.0
+    return BoundedCounts(views, size, alike, totals), price.share(1 - len(noisy) / len(bounds))
 
 
 def _rows_of_count(size: RowCount) -> float:

@@ -21,8 +21,8 @@ from privbench_core.estimate.popularity import (
     CloserLook,
     rank_ends,
     rank_sums,
-    references_to_none,
     row_counts,
+    some_of_all,
     stands_out,
 )
 from privbench_core.estimate.segmentation import ABSOLUTE
@@ -120,7 +120,7 @@ class ParentLooks:
         single, coarse = (fine[1] * scale) ** 2, (groups[1] * of_groups) ** 2
         weight = single / (single + coarse)
         found = float(weight * groups[0][-1] * of_groups + (1 - weight) * fine[0][-1] * scale)
-        none = references_to_none(found, math.sqrt(weight * coarse), self.size.rows)
+        none = some_of_all(found, math.sqrt(weight * coarse), self.size.rows)
         references = max(1.0, self.size.rows - none if self.optional else self.size.rows)
         noisy, sigma = ranks[0] * self.of_ranks.scale, ranks[1] * self.of_ranks.scale
         counts = row_counts(

@@ -173,4 +173,6 @@ def lookup_from_dict(stored: Mapping[str, Any]) -> Lookup:
     if "cross_marginals" not in stored:
         return plain
     cross_marginals = tuple(map(CrossMarginal.from_dict, stored["cross_marginals"]))
-    return LinkedLookup(plain.targets, plain.marginals, {}, plain.popularity, plain.optional, cross_marginals)
+    return LinkedLookup(
+        plain.targets, plain.marginals, {}, plain.popularity, plain.optional, cross_marginals=cross_marginals
+    )

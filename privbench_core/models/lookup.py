@@ -27,7 +27,7 @@ from privbench_core.models.rows import Rows
 Array = NDArray[np.float64]
 TARGET = "target."
 ROW = f"{TARGET}#row"
-_ANY = "target.#any"  # code 0: refers to some row, 1: to none
+ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_TARGETS = 3  # attributes that choose a parent together; chosen by hand
 _REFITS = 4  # draws of references that must differ
 _MOST_REFIT = 2.0  # by which one of them may raise what is wanted
@@ -45,8 +45,8 @@ class Lookup:
         pair_tables: (target column, child's column) -> joint.
         popularity: How often parents are referred to, None where a row can refer to one alone.
         optional: Whether the key may be NULL.
-        telling: Target -> how far those that are referred to differ from all parents, as relative entropy in nats; those
-            that do not differ are left out.
+        telling: Target -> how far rows that are referred to differ from all parents, as relative entropy in nats;
+            those that do not differ are left out.
     """
 
     targets: Mapping[str, Discretizer]
@@ -75,7 +75,7 @@ class Lookup:
     @property
     def _informative(self) -> list[str]:
         """What rows ask of their parents, the most informative first; which row it is comes last, as it says all."""
-        if _ANY in self.targets:
+        if ANY in self.targets:
             return []
         information = {
             name: self.telling.get(name, 0.0)
@@ -179,8 +179,8 @@ class Lookup:
     ) -> NDArray[np.int64]:
         """`draw`, with codes of the parents."""
         wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
-        if _ANY in self.targets:
-            wanting = self._draw_target(_ANY, rows, rng) == 0
+        if ANY in self.targets:
+            wanting = self._draw_target(ANY, rows, rng) == 0
         elif self.targets:
             wanting, preferences = self._preferences(rows, parents, rng)
         choice = replace(choice, weights=self._weights(preferences, wanting, choice, drawn, rng))
@@ -212,7 +212,7 @@ class Lookup:
         result: dict[str, Codes] = {}
         for name, marginal in self.marginals.items():
             last = len(marginal) - 1  # none, where the key may be NULL
-            if name == _ANY:
+            if name == ANY:
                 result[name] = (places < 0).astype(np.uint8)
             else:
                 codes = parents[name.removeprefix(TARGET)]

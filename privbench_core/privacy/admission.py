@@ -138,7 +138,7 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
 
 
 def admit_bounded(schema: Schema, bounded: BoundedReferences) -> BoundedReferences:
-    """Return ``bounded`` with the schema's own key, one along which references can be bounded, or raise InternalError."""
+    """Return ``bounded`` with the schema's own key, which must let go, or raise InternalError."""
     if type(bounded) is not BoundedReferences or type(bounded.most) is not int or bounded.most < 1:
         raise InternalError("references are bounded by a whole number from 1")
     key = admit_key(schema, bounded.key)

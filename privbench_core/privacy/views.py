@@ -35,9 +35,9 @@ class BoundedReferences:
 
     Attributes:
         key: Refers to a private table, becomes NULL where a unit goes, and may leave the unit of the referring row.
-        most: Released: how many rows that weigh 1/T count in full, T as in `ViewSpec`. In the order of the keyed hash of
-            their own keys, rows that refer to rows of one unit count until their weights are that of so many; the row
-            that goes beyond counts in part.
+        most: Released: how many rows that weigh 1/T count in full, T as in `ViewSpec`. In the order of the keyed hash
+            of their own keys, rows that refer to rows of one unit count until they weigh as much; the row that goes
+            beyond that counts in part.
     """
 
     key: ForeignKey

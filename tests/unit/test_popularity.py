@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError
-from privbench_core.estimate.popularity import CloserLook, rank_ends, rank_sums, references_to_none, row_counts
+from privbench_core.estimate.popularity import CloserLook, rank_ends, rank_sums, row_counts, some_of_all
 from privbench_core.measure.public_parents import order_of_alike
 from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRank, ByRow, _move_large, allocated_degrees, popularity_from_dict
@@ -132,18 +132,18 @@ def test_a_junction_keeps_the_degrees_of_its_other_side_and_its_pairs():
     assert np.abs(np.sort(found) - np.sort(there)).sum() < 0.03 * there.sum()
 
 
-def test_noise_does_not_send_all_references_to_none_or_to_one_parent():
+def test_noise_does_not_send_all_some_of_all_or_to_one_parent():
     """59 rows under a noise of 2,400: a noisy number cut at all rows left one reference, so one parent had them all."""
     rng = np.random.default_rng(0)
-    hidden = [references_to_none(20 + 2400 * rng.normal(), 2400.0, 59.0) for _ in range(50)]
+    hidden = [some_of_all(20 + 2400 * rng.normal(), 2400.0, 59.0) for _ in range(50)]
     assert min(hidden) > 20
     assert max(hidden) < 40
-    assert references_to_none(20.0, 0.1, 59.0) == pytest.approx(20, abs=0.01)
-    assert references_to_none(-3.0, 1.0, 59.0) == pytest.approx(0.28, abs=0.01)  # there may be a few
-    assert references_to_none(-30.0, 1.0, 59.0) == 0.0
-    assert references_to_none(59.0, 0.0, 59.0) == 59.0
+    assert some_of_all(20.0, 0.1, 59.0) == pytest.approx(20, abs=0.01)
+    assert some_of_all(-3.0, 1.0, 59.0) == pytest.approx(0.28, abs=0.01)  # there may be a few
+    assert some_of_all(-30.0, 1.0, 59.0) == 0.0
+    assert some_of_all(59.0, 0.0, 59.0) == 59.0
     # Twice the noise beyond all rows is no reason to believe that no row refers to any parent.
-    assert references_to_none(8000.0, 2000.0, 4000.0) < 0.9 * 4000
+    assert some_of_all(8000.0, 2000.0, 4000.0) < 0.9 * 4000
 
 
 def test_only_public_parents_are_counted_row_by_row():

@@ -55,11 +55,7 @@ class PrivateDatabase(Relations):
             rows, groups = _groups(self, spec, np.flatnonzero(kept))
         codes = {name: _feature(self, spec.table, rows, *how) for name, how in spec.features.items()}
         sizes = {name: feature_size(*how) for name, how in spec.features.items()}
-        weights: NDArray[np.integer[Any]] | None
-        if groups is None:
-            weights = self._weights(spec, rows)
-        else:
-            weights = groups.weights(1)
+        weights = self._weights(spec, rows) if groups is None else groups.weights(1)
         units = cache(partial(self._units_of, spec.table, rows, spec.rows_per_unit[0]))
         return HeldRows(codes, sizes, weights, int(kept.sum()), members, groups, units=units)
 
@@ -74,7 +70,9 @@ class PrivateDatabase(Relations):
         return self._bounded(spec.bounded.key, spec.bounded.most, spec.rows_per_unit[0])[rows]
 
     def _bounded(self, key: ForeignKey, most: int, rows_per_unit: int) -> NDArray[np.int32]:
-        return self.bounded_weights(key, self.weights(key.child, (rows_per_unit,)), most * (WEIGHT_SCALE // rows_per_unit))
+        return self.bounded_weights(
+            key, self.weights(key.child, (rows_per_unit,)), most * (WEIGHT_SCALE // rows_per_unit)
+        )
 
     def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> HeldRows:
         """See `Engine.references`."""

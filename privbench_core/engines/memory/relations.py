@@ -13,7 +13,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.differences import modelled_values
-from privbench_core.columns.exact_sums import weighted_sums
 from privbench_core.engines.keyed_order import keyed_order
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.privacy.relations import carries
@@ -47,6 +46,7 @@ class Relations:
         self._units: dict[str, Rows] = {}
         self._sizes: dict[str, NDArray[np.int64]] = {}
         self._unit_rows: dict[str, NDArray[np.int32]] = {}
+        self._references: dict[str, tuple[Rows, NDArray[np.int64]]] = {}
 
     def rows(self, table: str) -> int:
         """Exact number of rows: private."""
@@ -138,20 +138,24 @@ class Relations:
             weights: Where all rows count, 0 for dropped rows; shape (rows,).
             most: Of the rows that refer to rows of one unit, together.
         """
-        parents = self.kept_parent_rows(key)
-        bounded = np.where(parents >= 0, weights, 0).astype(np.int32)
-        rows = np.flatnonzero(bounded)
-        _, units = np.unique(self.unit_of(key.parent)[parents[rows]], return_inverse=True)
-        totals = weighted_sums(units, bounded[rows], int(units.max(initial=-1)) + 1)
-        crowded = totals[units] > most
-        rows, units = rows[crowded], units[crowded]
-        order = np.lexsort((self._keyed_order(key.child, rows), units))
-        rows, units = rows[order], units[order]
+        bounded = np.where(self.kept_parent_rows(key) >= 0, weights, 0).astype(np.int32)
+        rows, starts = self._referring(key)
         before = np.cumsum(bounded[rows], dtype=np.int64) - bounded[rows]
-        starts = np.flatnonzero(np.r_[True, units[1:] != units[:-1]][: len(units)])
-        before -= np.repeat(before[starts], np.diff(np.append(starts, len(units))))
+        before -= np.repeat(before[starts], np.diff(np.append(starts, len(rows))))
         bounded[rows] = np.clip(most - before, 0, bounded[rows])
         return bounded
+
+    def _referring(self, key: ForeignKey) -> tuple[Rows, NDArray[np.int64]]:
+        """Kept rows that refer to others along ``key``, unit by unit, in their keyed order, and where units start."""
+        if key.name not in self._references:
+            parents = self.kept_parent_rows(key)
+            rows = np.flatnonzero(self.kept(key.child) & (parents >= 0))
+            units = self.unit_of(key.parent)[parents[rows]]
+            order = np.lexsort((self._keyed_order(key.child, rows), units))
+            rows, units = rows[order], units[order]
+            starts = np.flatnonzero(np.r_[True, units[1:] != units[:-1]][: len(units)])
+            self._references[key.name] = rows, starts
+        return self._references[key.name]
 
     def divisors(self, table: str, rows_per_unit: tuple[int, ...]) -> NDArray[np.int64]:
         """By what the weight of a unit is divided for each of its rows: T, or the number of its rows; shape (rows,)."""

@@ -164,7 +164,9 @@ class Views:
         found, parent = self._join(found, key, joined)
         found = found.where(exp.Not(this=is_null(column("n", parent))))
         here = self._schema.table(key.child)
-        hashed = exp.DPipe(this=text(order_key(self._secret)), expression=key_text(self._names, self._database, here, "r"))
+        hashed = exp.DPipe(
+            this=text(order_key(self._secret)), expression=key_text(self._names, self._database, here, "r")
+        )
         order = exp.Order(expressions=[self._database.digest(hashed)])
         frame = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
         summed = exp.Sum(this=exp.cast(of_row.copy(), exp.DataType.Type.BIGINT))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
-from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.lookup import Features, LookupFit, fit_lookup
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.models.fanout import Fanout, parent_column

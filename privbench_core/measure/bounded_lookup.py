@@ -1,0 +1,216 @@
+"""Measuring a key that lets go: only rows that refer to others are looked at, and few of those that refer to one unit.
+
+How many rows refer to others is counted with several bounds first (`measure.bounded`). With which bound attributes of
+parents are measured, and joints with attributes of the rows, follows from that: more rows count with a larger one, and
+noise is larger. What is said of rows that refer to none is what is left of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.estimate.fitting import combine, shrunk
+from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounded
+from privbench_core.measure.presence import present_or_not
+from privbench_core.measure.targets import clean_target, targets_of, telling, usual_shares
+from privbench_core.models.lookup import ANY, Lookup
+from privbench_core.models.profile import Profile
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import Feature, ParentRow
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import BoundedReferences, ViewSpec
+from privbench_core.schema.constraints import ForeignKey
+
+if TYPE_CHECKING:
+    from privbench_core.measure.lookup import LookupFit
+
+Array = NDArray[np.float64]
+Features = Mapping[str, tuple[Feature, Discretizer]]
+_TOTALS, _RANKS = 0.25, 0.2  # of the price, for the number of references and for how they are spread; chosen by hand
+_NOTHING = 1e-300
+_ALIKE = 1e-6  # of all rows that count
+
+
+def fit_bounded(
+    session: PrivateSession,
+    key: ForeignKey,
+    child: Profile,
+    parent: Profile,
+    own: Features,
+    price: Price,
+    fit: LookupFit,
+    referring: int,
+) -> Lookup:
+    """Measure the link along a key that lets go, for at most ``price``: arguments as of `measure.lookup.fit_lookup`.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 4, "Bounded references", and section 5, mechanisms 1, 2, 4, 7 and 9.
+    """
+    counts, left = measure_bounded(session, key, child.size, parent.size, referring, price.share(_TOTALS))
+    popularity, unspent = counts.popularity(price.share(_RANKS))
+    rest = price.share(1 - _TOTALS - _RANKS) + left + unspent
+    targets = targets_of(key, parent)
+    looks = _Looks(session, key, child, counts, targets, own)
+    joints = looks.measure(parent, fit, rest)
+    present = min(counts.rows / max(child.size.rows, 1.0), 1.0)
+    marginals = {name: np.append(shares * present, 1 - present) for name, shares in joints.targets.items()}
+    coders = {name: discretizer for name, (_, discretizer) in looks.targets_or_any.items()}
+    pair_tables = {pair: _with_none(joint, child, pair[1], present) for pair, joint in joints.tables().items()}
+    return Lookup(coders, marginals, pair_tables, popularity, key.optional, telling(marginals, parent))
+
+
+@dataclass(frozen=True)
+class _Joints:
+    """Released, of the rows that refer to others.
+
+    Attributes:
+        targets: Target -> distribution.
+        context: Column -> distribution, of those that differ from all rows.
+        measured: (target, column) -> joint distribution; targets have a last code, of no row.
+    """
+
+    targets: dict[str, Array]
+    context: dict[str, Array]
+    measured: Mapping[tuple[str, str], Array]
+
+    def tables(self) -> dict[tuple[str, str], Array]:
+        """Joints with the targets' distributions; a column that none was measured with tells at least who refers."""
+        followed = [target for target, _ in self.measured]
+        first = max(self.targets, key=followed.count)
+        found = {(target, column): self._fitted(target, joint) for (target, column), joint in self.measured.items()}
+        known = {column for _, column in found}
+        for column, shares in self.context.items():
+            if column not in known:
+                found[first, column] = np.outer(np.append(self.targets[first], 0.0), shares)
+        return found
+
+    def _fitted(self, target: str, joint: Array) -> Array:
+        wanted, held = np.append(self.targets[target], 0.0), joint.sum(axis=1)
+        scale = np.divide(wanted, held, out=np.zeros(len(wanted)), where=held > 0)
+        return np.asarray(joint * scale[:, np.newaxis])
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """Noisy counts of targets; none where the parent has no attributes.
+
+    Attributes:
+        counts: Target -> counts of the codes of its column.
+        sigma: Standard deviation of their noise.
+        most: The bound that they were measured with.
+        counted: Number of rows that count with it.
+    """
+
+    counts: Mapping[str, Array] = field(default_factory=dict)
+    sigma: float = 0.0
+    most: int = 1
+    counted: float = 1.0
+
+    def shares(self, parent: Profile) -> dict[str, Array]:
+        """Clean distributions."""
+        if not self.counts:
+            return {ANY: np.ones(1)}
+        return {
+            name: clean_target(self.counts[name], self.sigma, usual, self.counted) / self.counted
+            for name, usual in usual_shares(parent).items()
+        }
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """What is looked at of the rows that refer to others along a key.
+
+    Attributes:
+        session: Open for the step.
+        key: The key.
+        child: Profile of its table.
+        counts: How many rows refer to others.
+        targets: Attributes of the parent.
+        own: Columns that references may follow.
+    """
+
+    session: PrivateSession
+    key: ForeignKey
+    child: Profile
+    counts: BoundedCounts
+    targets: Features
+    own: Features
+
+    @property
+    def targets_or_any(self) -> Features:
+        """The targets; where the parent has no attributes, whether a row refers to any."""
+        return self.targets or {ANY: (ParentRow(self.key), present_or_not(ANY))}
+
+    def measure(self, parent: Profile, fit: LookupFit, price: Price) -> _Joints:
+        """Measure targets, and joints with columns where these pay, for ``price``."""
+        for_targets, for_joints = price.share(fit.margin_share), price.share(1 - fit.margin_share)
+        if not self.targets:
+            for_targets, for_joints = price.share(0.0), price
+        most = self.counts.best(for_joints)
+        view, counted = self._view({**self.targets_or_any, **self.own}, most), self.counts.in_view(most)
+        pairs, rest = len(self.targets_or_any) * len(self.own), for_joints.share(1 - fit.context_share)
+        if not fit.pairs.tells(view, pairs, counted, rest):
+            return _Joints(self._targets(price).shares(parent), {}, {})
+        targets = self._targets(for_targets)
+        usual = {name: onto_simplex(found, counted) for name, found in self.child.one_way.clean().items()}
+        usual |= {name: shares * counted for name, shares in targets.shares(parent).items()}
+        asked = [*self.own, *self.targets]
+        noisy = view.measure("context", [Marginal((name,)) for name in asked], for_joints.share(fit.context_share))
+        known = {} if self.targets else {ANY: np.array([counted, 0.0])}
+        for name, found in zip(asked, noisy.values, strict=True):
+            proper = found[:-1] if name in self.targets else found  # of a target the last code is that of no row
+            near = shrunk(proper, noisy.sigma, usual[name]) if name in usual else proper
+            known[name] = np.append(onto_simplex(near, counted), np.zeros(len(found) - len(proper)))
+        context = {
+            name: known[name] / counted
+            for name in self.child.discretizers
+            if float(np.abs(known[name] - usual[name]).sum()) > _ALIKE * counted
+        }
+        candidates = [(target, column) for target in self.targets for column in self.own]
+        ordered = ordered_codes({name: coder for name, (_, coder) in {**self.targets, **self.own}.items()})
+        measured, left = fit.pairs.fit_pairs(view, known, candidates, rest, ordered, self.child.size)
+        return _Joints(self._targets(left, targets).shares(parent), context, measured)
+
+    def _targets(self, price: Price, before: _Targets | None = None) -> _Targets:
+        """One-way marginals of the targets, for ``price``, averaged with those that were measured before."""
+        if not self.targets or price.amount <= 0:
+            return before or _Targets()
+        codes = float(np.mean([discretizer.size for _, discretizer in self.targets.values()]))
+        most = before.most if before else self.counts.best(price.share(1 / len(self.targets)), codes, WHOLLY)
+        again = " again" if before else ""
+        asked = [Marginal((name,)) for name in self.targets]
+        noisy = self._view(self.targets, most).measure(f"targets{again}", asked, price)
+        found = {name: counts[:-1] for name, counts in zip(self.targets, noisy.values, strict=True)}
+        sigma = noisy.sigma
+        if before:
+            both = {name: combine(before.counts[name], before.sigma, counts, sigma) for name, counts in found.items()}
+            found = {name: counts for name, (counts, _) in both.items()}
+            sigma = 1 / float(np.hypot(1 / before.sigma, 1 / sigma))
+        return _Targets(found, sigma, most, self.counts.in_view(most))
+
+    def _view(self, columns: Features, most: int) -> Curator:
+        spec = ViewSpec(
+            self.key.child, dict(columns), (self.child.size.rows_per_unit,), BoundedReferences(self.key, most)
+        )
+        return self.session.view(spec, f"lookup of at most {most:,}")
+
+
+def _with_none(joint: Array, child: Profile, column: str, present: float) -> Array:
+    """The joint distribution over all rows: those that refer to none have what the others leave of the column."""
+    joint = joint * (present / max(float(joint.sum()), _NOTHING))
+    of_present = joint.sum(axis=0)
+    left = of_present
+    if column in child.one_way.counts:
+        every = child.one_way.clean()[column]
+        left = np.maximum(every / every.sum() - of_present, 0.0)
+    joint[-1] = left * ((1 - present) / max(float(left.sum()), _NOTHING))
+    return np.asarray(joint)
