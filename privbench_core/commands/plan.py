@@ -26,6 +26,7 @@ from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step
+from privbench_core.synthesizers.steps.link import bounds_references
 
 
 @dataclass(frozen=True)
@@ -152,12 +153,14 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
 def _tell_links(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
     """Print what the noise means along keys off the ownership path, and which of them will be nothing else."""
     keys = [key for table in spec.schema.private_tables for key in table.foreign_keys if not key.owner]
-    prices = {(plan.budget.epsilon, step.key): step.price for plan in plans for step in plan.steps if step.reads}
+    paid = {(plan.budget.epsilon, step.key): step for plan in plans for step in plan.steps if step.reads}
     noises = {
-        (key.name, plan.budget.epsilon): link_noise(spec.schema, key, price, released.get(key.child))
+        (key.name, plan.budget.epsilon): link_noise(
+            spec.schema, key, step.price, released.get(key.child), bounded=bounds_references(step)
+        )
         for plan in plans
         for key in keys
-        if (price := prices.get((plan.budget.epsilon, ("fanout", key.name)))) is not None
+        if (step := paid.get((plan.budget.epsilon, ("fanout", key.name)))) is not None
     }
     if not noises:
         return

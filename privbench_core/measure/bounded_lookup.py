@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.estimate.fitting import combine, shrunk
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounded
+from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.targets import clean_target, targets_of, telling, usual_shares
 from privbench_core.models.lookup import ANY, Lookup
@@ -29,9 +29,6 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
-
-if TYPE_CHECKING:
-    from privbench_core.measure.lookup import LookupFit
 
 Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]

@@ -11,7 +11,7 @@ from privbench_core.measure.row_count import noise_of_rows
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import Sensitivity, noise_std
-from privbench_core.privacy.relations import reference_moves, stability
+from privbench_core.privacy.relations import bounded_moves, reference_moves, stability
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
@@ -83,7 +83,9 @@ class LinkNoise:
         return f"{what}: all noise at this ε ({found}± {self.links:,.0f})"
 
 
-def link_noise(schema: Schema, key: ForeignKey, price: Price, size: RowCount | None = None) -> LinkNoise:
+def link_noise(
+    schema: Schema, key: ForeignKey, price: Price, size: RowCount | None = None, *, bounded: bool = False
+) -> LinkNoise:
     """Return the noise of links along a key, from declared and released numbers alone.
 
     Args:
@@ -91,12 +93,17 @@ def link_noise(schema: Schema, key: ForeignKey, price: Price, size: RowCount | N
         key: Not on the ownership path.
         price: Of all that is measured along it.
         size: Released, of the table that has the key: units of up to so many rows count in full as is best.
+        bounded: Whether references to a unit are bounded, see `BoundedReferences`: by as many as a unit's own rows.
     """
     own, moves = stability(schema, key.child), reference_moves(schema, key)
 
     def noise(most: int) -> float:
         moved = own * most + moves
-        return _DEVIATIONS * noise_std(Sensitivity(moved, moved), price)
+        sensitivity = Sensitivity(moved, moved)
+        if bounded:
+            lost, gained = bounded_moves(schema, key, most, own * most)
+            sensitivity = Sensitivity(lost + gained, math.hypot(lost, gained))
+        return _DEVIATIONS * noise_std(sensitivity, price)
 
     if size is None or size.bound == 1:
         return LinkNoise(key, noise(1), None if size is None else size.rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded_lookup import fit_bounded
-from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.public_parents import PublicParent
@@ -25,40 +24,9 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
-
-
-@dataclass(frozen=True)
-class LookupFit:
-    """How a lookup step spends its price; public constants.
-
-    Attributes:
-        popularity_share: Part of the price for how often private parents are referred to.
-        public_share: The same of public ones, row by row, where there are columns to pair them with.
-        margin_share: Part of the rest for one-way marginals of a private parent, where there are columns to pair them
-            with.
-        context_share: Part of what pairs get for one-way marginals of the owner, where its attributes are among these.
-        pairs: How joints are chosen and measured.
-    """
-
-    popularity_share: float = 0.25
-    public_share: float = 0.6
-    margin_share: float = 0.3
-    context_share: float = 0.2
-    pairs: PairwiseFit = field(default_factory=PairwiseFit)
-
-    def identity(self) -> Identity:
-        """Return all that a release depends on."""
-        return {
-            "popularity_share": self.popularity_share,
-            "public_share": self.public_share,
-            "margin_share": self.margin_share,
-            "context_share": self.context_share,
-            "pairs": self.pairs.identity(),
-        }
 
 
 def fit_lookup(

@@ -15,6 +15,7 @@ from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.relations import stability
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
+from privbench_core.synthesizers.steps.link import bounds_references
 
 _MOST = 0.5  # share of what is left to pay that may be noise: a run of which most is still useful goes on
 
@@ -68,5 +69,5 @@ def _only_noise_along(schema: Schema, step: Step, profiles: Mapping[str, Profile
     key = next((key for key in schema.table(step.table).foreign_keys if step.key[1] == key.name), None)
     if own is None or key is None or key.owner:
         return None
-    noise = link_noise(schema, key, step.price, own.size)
+    noise = link_noise(schema, key, step.price, own.size, bounded=bounds_references(step))
     return str(noise) if noise.all_noise else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from privbench_core.privacy.relations import (
     keys_into_other_units,
+    lets_go,
     moved_rows,
     reference_moves,
     referring_rows,
@@ -54,6 +55,8 @@ def _along(schema: Schema, key: ForeignKey) -> Reach | None:
     why = (
         f"only what is measured along this key: up to {moves / 2:,.0f} rows of other units lose their reference ({how})"
     )
+    if lets_go(schema, key):
+        why += "; but for synthesizer relational, few references to a unit are counted, and noise follows from these"
     return Reach(key.name, stability(schema, key.child) + moves, why)
 
 

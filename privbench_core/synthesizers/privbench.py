@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from privbench_core.measure.fanout import FanoutFit, fit_fanout
 from privbench_core.measure.learned import lists_to_learn
-from privbench_core.measure.lookup import LookupFit
+from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.profile import Profile
 from privbench_core.models.spn import node_from_dict

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from privbench_core.columns.systematic import diffused_counts
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.measure.lookup import LookupFit, fit_lookup
+from privbench_core.measure.lookup import fit_lookup
+from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.models.draw import draw_grouped
@@ -243,7 +246,7 @@ def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bo
     child = profile_of(schema.table(key.child), tables[key.child])
     parent = schema.table(key.parent)
     rows = tables[key.parent]
-    of_parent = PublicParent(parent, rows) if public else profile_of(parent, rows).discretizers
+    of_parent = PublicParent(parent, rows) if public else profile_of(parent, rows)
     found = fit_lookup(session, key, child, of_parent, price, LookupFit())
     assert not found.pair_tables
     assert sum(cost for _, cost in spent) == pytest.approx(price.amount)
@@ -346,7 +349,8 @@ def test_a_lookup_comes_back_from_a_stored_artifact():
     schema, tables, _, _ = visits(optional=True)
     doctor, visit = schema.tables[1:]
     own = profile_of(visit, tables["visit"], rows_per_unit=4)
-    for parent in (coders_of(doctor), {}):
+    of_doctors = profile_of(doctor, tables["doctor"])
+    for parent in (of_doctors, replace(of_doctors, discretizers={})):
         lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY, LookupFit())
         stored = Artifact({"link": lookup.to_dict()}).to_bytes()
         back = Lookup.from_dict(Artifact.from_bytes(stored).data["link"])
@@ -359,7 +363,8 @@ def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
     schema, tables, _, _ = visits(optional=True, attributes=False)
     visit = schema.tables[2]
     own = profile_of(visit, tables["visit"], rows_per_unit=4)
-    lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, {}, PLENTY, LookupFit())
+    parent = profile_of(schema.tables[1], tables["doctor"])
+    lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY, LookupFit())
     (discretizer,) = lookup.targets.values()
     assert discretizer.size == 2
     assert discretizer.encode_numbers(np.array([-1, 0, 1, 2**40])).tolist() == [1, 0, 0, 0]

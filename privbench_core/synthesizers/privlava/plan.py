@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 from privbench_core.measure.latent import LatentFit
-from privbench_core.measure.lookup import LookupFit
+from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step

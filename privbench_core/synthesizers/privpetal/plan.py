@@ -12,7 +12,7 @@ from typing import Any
 
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
 from privbench_core.measure.groups import GroupFit
-from privbench_core.measure.lookup import LookupFit
+from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.profile import Profile

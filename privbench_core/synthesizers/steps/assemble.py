@@ -37,9 +37,9 @@ def whole_plan(name: str, schema: Schema, budget: Budget, measuring: Sequence[St
         steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))
     steps += [complete_step(schema, table, free) for table in private if deferred_of(schema, table)]
     steps += [validate_step(schema, table, free) for table in schema.sampling_order]
-    prices = {step.key: step.price for step in steps if step.reads}
-    off_path = [key for table in private for key in table.foreign_keys if not key.owner and fanout_key(key) in prices]
-    steps.append(publish_step(schema, free, {key: prices[fanout_key(key)] for key in off_path}))
+    paid = {step.key: step for step in steps if step.reads}
+    off_path = [key for table in private for key in table.foreign_keys if not key.owner and fanout_key(key) in paid]
+    steps.append(publish_step(schema, free, {key: paid[fanout_key(key)] for key in off_path}))
     return Plan(name, budget, tuple(steps))
 
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
 from privbench_core.measure.linking import Features, LinkingFit, Reference, measure_cross_marginals
-from privbench_core.measure.lookup import LookupFit, fit_lookup
+from privbench_core.measure.lookup import fit_lookup
+from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent, fitted_to_attributes
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
-from privbench_core.measure.lookup import Features, LookupFit, fit_lookup
+from privbench_core.measure.lookup import Features, fit_lookup
+from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.models.fanout import Fanout, parent_column
 from privbench_core.models.profile import Profile
@@ -19,6 +20,8 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.drawing import fanout_key
 from privbench_core.synthesizers.steps.sample import siblings_of
+
+_BOUNDED = "bounded"  # parameter of a step that counts bounded references alone
 
 
 class Spending(Protocol):
@@ -39,6 +42,7 @@ def link_step(
     looked_at: tuple[str, ...] = (),
     *,
     beside: bool = False,
+    bounded: bool = False,
 ) -> Step:
     """A step that measures the link along a foreign key.
 
@@ -51,6 +55,7 @@ def link_step(
         inputs: Of the work, beside the profiles.
         looked_at: Private tables whose rows the work looks at, beside those of the key.
         beside: Whether the work looks at the numbers of children along `siblings_of` the key, too.
+        bounded: Whether it counts bounded references alone (`BoundedReferences`), where the key lets go.
     """
     child, parent = schema.table(key.child), schema.table(key.parent)
     profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
@@ -59,9 +64,17 @@ def link_step(
     looked_at = (*looked_at, *(other.child for other in siblings))
     reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]), *looked_at)
     moves = [stability(schema, child.name), reference_moves(schema, key)]
-    parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
+    parameters: dict[str, Any] = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
+    if bounded and lets_go(schema, key):
+        parameters[_BOUNDED] = True
+    version = "17" if key.owner else "18"
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="17")
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
+
+
+def bounds_references(step: Step) -> bool:
+    """Whether a link step counts bounded references alone: see `BoundedReferences`."""
+    return _BOUNDED in step.parameters
 
 
 def released_siblings(schema: Schema, key: ForeignKey, context: StepContext) -> dict[ForeignKey, Fanout]:
@@ -96,9 +109,8 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
         lookup = fit_lookup(context.opened(), key, profile, parent, price, fit, above, referring)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
-    if owner is None:
-        return link_step(schema, key, price, run, fit)
-    return link_step(schema, key, price, run, fit, (("profile", owner.parent),), (owner.parent,))
+    above = () if owner is None else (owner.parent,)
+    return link_step(schema, key, price, run, fit, tuple(("profile", name) for name in above), above, bounded=True)
 
 
 def determined(schema: Schema, key: ForeignKey) -> bool:

@@ -20,6 +20,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.steps.link import bounds_references
 from privbench_core.synthesizers.steps.sample import sampled_key
 from privbench_core.synthesizers.steps.sampled import SampledTable
 
@@ -30,7 +31,7 @@ _RULE = (
 )
 
 
-def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Price]) -> Step:
+def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) -> Step:
     """The step that writes the bundle; a workload is re-bound to the synthetic rows.
 
     The executor does not run it after a validate step whose expectations do not hold.
@@ -38,7 +39,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Price])
     Args:
         schema: The database.
         free: The price.
-        links: What was paid for each key off the ownership path: so little that noise hides it is said.
+        links: The step of each key off the ownership path: where it paid so little that noise hides it, that is said.
     """
     inputs: list[Key] = [sampled_key(schema, table) for table in schema.tables]
     inputs += [("validate", table.name) for table in schema.tables]
@@ -50,7 +51,10 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Price])
         tables = _Rows(schema, context.inputs)
         validated = {table.name: context.inputs["validate", table.name].data for table in schema.private_tables}
         sizes = {name: Profile.from_dict(context.inputs["profile", name].data["profile"]).size for name in validated}
-        noises = [link_noise(schema, key, price, sizes[key.child]) for key, price in links.items()]
+        noises = [
+            link_noise(schema, key, step.price, sizes[key.child], bounded=bounds_references(step))
+            for key, step in links.items()
+        ]
         hidden = [str(noise) for noise in noises if noise.all_noise]
         if reasons := [*blocking(validated, context.fidelity), *(hidden if context.fidelity.block else ())]:
             raise ValidationError(f"nothing is published, because fidelity blocks: {'; '.join(reasons)}")
@@ -67,7 +71,12 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Price])
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
         return Artifact({"path": str(path), "rows": rows_of, "warnings": warnings, "summary": {"rows": rows_of}})
 
-    parameters = {"links": {key.name: [price.measure.value, price.amount] for key, price in links.items()}}
+    parameters = {
+        "links": {
+            key.name: [step.price.measure.value, step.price.amount, bounds_references(step)]
+            for key, step in links.items()
+        }
+    }
     return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="4")
 
 
