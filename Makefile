@@ -59,12 +59,16 @@ fmt: $(VENV)/.dev ## Format the code, and fix what can be fixed automatically.
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
+# A shell that starts `make ui &` makes it ignore interrupts, and Dagster gives SIGTERM the handler of interrupts. Without
+# either nothing ends it, so interrupts are heard again. `exec` passes SIGTERM on: it would end the shell of this line alone.
+DAGSTER := import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); runpy.run_module("dagster")
+
 .PHONY: ui
 ui: $(VENV)/.ui ## Open Dagster's user interface on http://127.0.0.1:3000 (another port: make ui PORT=3001).
 	@mkdir -p $(HOME_OF_DAGSTER)
 	@cp dagster.yaml $(HOME_OF_DAGSTER)/dagster.yaml
 	@DAGSTER_HOME=$(HOME_OF_DAGSTER) PATH="$(CURDIR)/$(BIN):$$PATH" \
-		$(BIN)/dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(or $(PORT),3000)
+		exec $(BIN)/python -c '$(DAGSTER)' dev --workspace workspace.yaml --host 127.0.0.1 --port $(or $(PORT),3000)
 
 .PHONY: bench
 bench: $(VENV)/.dev $(VENV)/.peers ## Run the benchmarks and rewrite the tables of benchmarks/README.md.
