@@ -89,8 +89,12 @@ def _own_key(table: FoundTable, elsewhere: frozenset[str]) -> tuple[str, ...]:
 
 def _names_of(table: FoundTable, end: str) -> list[str]:
     """Return what a column that refers to a table may be called, in lower case."""
-    stems = dict.fromkeys((singular(table.name), table.name.casefold()))
-    return [f"{stem}{sep}{end}".casefold() for stem in stems for sep in ("_", "")]
+    return [f"{stem}{sep}{end}".casefold() for stem in _called(table) for sep in ("_", "")]
+
+
+def _called(table: FoundTable) -> list[str]:
+    """Return the names of a table in lower case: ``patient`` and ``patients`` hold what its key ``id`` does."""
+    return list(dict.fromkeys((singular(table.name), table.name.casefold())))
 
 
 def _primary(
@@ -152,7 +156,7 @@ def _reference(table: FoundTable, parent: FoundTable) -> Iterator[tuple[FoundKey
     else:
         name = primary[0].name.casefold()
         alone = name in _ID_ALONE
-        plain = _names_of(parent, name) if alone else [name, *_names_of(parent, "id")]
+        plain = [*_names_of(parent, name), *_called(parent)] if alone else [name, *_names_of(parent, "id")]
         ends = tuple(
             f" {words_of(of)}" for of in [f"{singular(parent.name)}_id", *([] if alone else [primary[0].name])]
         )

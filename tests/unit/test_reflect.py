@@ -438,7 +438,8 @@ def test_names_that_tell_who_somebody_is() -> None:
     assert {what(name) for name in ("address", "ship_address2", "Street")} == {"addresses"}
     assert {what(name) for name in ("comment", "AboutMe", "body", "review_text")} == {"free text"}
     assert {what(name) for name in ("nameFirst", "nameLast")} == {"names of persons"}
-    assert what("name", "customers") == "names of persons"
+    assert {what(name, "customers") for name in ("name", "FIRST", "last")} == {"names of persons"}
+    assert {what(name, "lap") for name in ("FIRST", "last")} == {None}
     assert what("name", "category") == what("title") == what("Composer") == "values that few rows share"
     assert {what(name) for name in ("kind", "status", "country", "emailed", "headphone")} == {None}
     # Whole words, and the last ones: a number of a street is no street, and a flag of a channel no address.
@@ -507,6 +508,28 @@ def test_a_column_called_after_a_table_refers_to_it_in_a_role(tmp_path: Path) ->
         "votes": [("PostId", "posts", False), ("UserId", "users", True)],
         "household": [],
         "person": [("household_id", "household", False)],
+    }
+
+
+def test_a_column_called_like_a_table_refers_to_its_id(tmp_path: Path) -> None:
+    """Without the key, visits and drugs of patients would be proposed as public."""
+    folder = folder_of(
+        tmp_path,
+        {
+            "patients": "ID,BIRTHDATE",
+            "visits": "ID,PATIENT,CODE",
+            "drugs": "VISIT,PATIENT,CODE",
+            # A table with a key of its own name is referred to by that: this column may hold its name.
+            "wards": "ward_id,floor",
+            "beds": "bed_id,ward_id,ward",
+        },
+    )
+    assert keys_of(folder) == {
+        "patients": [],
+        "visits": [("PATIENT", "patients", False)],
+        "drugs": [("PATIENT", "patients", False), ("VISIT", "visits", True)],
+        "wards": [],
+        "beds": [("ward_id", "wards", False)],
     }
 
 
