@@ -21,7 +21,7 @@ _MONEY = (
     r"(value|amount|total)"
 )
 _TYPES = (
-    (rf"{_DATES}|dob|birthday|day", ColumnType.DATE),
+    (rf"({_DATES})( of [a-z]+)?|dob|birthday|day", ColumnType.DATE),
     (_TIMES, ColumnType.TIMESTAMP),
     (_COUNTS, ColumnType.INTEGER),
     (_MEASURES, ColumnType.FLOAT),
@@ -45,8 +45,8 @@ def type_by_name(name: str, beside: Iterable[str] = ()) -> ColumnType | None:
 
     >>> str(type_by_name("order_date")), str(type_by_name("unitPrice")), type_by_name("notes")
     ('date', 'float', None)
-    >>> str(type_by_name("DEATHDATE")), type_by_name("candidate"), str(type_by_name("totalcost"))
-    ('date', None, 'float')
+    >>> str(type_by_name("DEATHDATE")), str(type_by_name("date_of_birth")), type_by_name("candidate")
+    ('date', 'date', None)
     >>> str(type_by_name("birthDay")), str(type_by_name("birthDay", ["birthDay", "birthMonth"]))
     ('date', 'integer')
     """

@@ -46,7 +46,7 @@ _NAMES = (
     (r"ssn|social security( (number|no))?", _fake("social security numbers", "ssn")),
     (r"iban|bank account( (number|no))?", _fake("bank accounts", "iban")),
     (r"credit card|(card|cc) ?(number|no|nr)", _fake("card numbers", "credit_card_number")),
-    (r"(passport|tax id|national id|licen[cs]e|vat)( ?(number|no))?|mrn", Guess("numbers of persons", None)),
+    (r"(passport|tax ?id|national ?id|licen[cs]e|vat)( ?(number|no))?|mrn", Guess("numbers of persons", None)),
     (r"ip( ?addr(ess)?)?|ipv4", _fake("network addresses", "ipv4")),
     (r"mac( address)?", _fake("network addresses", "mac_address")),
     (r"user ?name|login|nick ?name|screen name|display name", _fake("user names", "user_name")),

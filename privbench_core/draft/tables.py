@@ -10,7 +10,7 @@ from privbench_core.draft.columns import draft_column, left_out, one_line
 from privbench_core.draft.owners import Role, Roles, is_optional
 from privbench_core.draft.related import propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
-from privbench_core.schema.checks import columns_of, parse_check
+from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
 from privbench_core.schema.columns import Generated
 from privbench_core.schema.constraints import Check
 from privbench_core.schema.implied_keys import without_implied
@@ -181,7 +181,9 @@ def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
         if missing:
             lines.append(f"      # left out: {flow_yaml(check.name)}, because of {', '.join(sorted(missing))}")
             continue
-        remark = " # kept in the DDL, not enforced while sampling" if parse_check(check.expression) is None else ""
+        remark = (
+            " # kept in the DDL, not enforced while sampling" if enforceable_check(check.expression) is None else ""
+        )
         lines.append(f"      - {{name: {flow_yaml(check.name)}, expression: {flow_yaml(check.expression)}}}{remark}")
     if any(line.startswith("      - ") for line in lines):
         yield "    checks:"
