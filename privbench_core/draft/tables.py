@@ -68,6 +68,7 @@ def draft_table(
         yield from (f"      {flow_yaml(column.name)}: {flow_yaml(dump_generated(column))}" for column in generated)
     yield "    columns:"
     in_keys = set(guess).union(*(key.columns for key in keys))
+    meaningful = _meaningful(table, guess, keys, catalogue)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     for column in table.columns:
         if column.type is None:
@@ -75,9 +76,20 @@ def draft_table(
         else:
             nullable = column.nullable and column.name not in guess
             sample = samples.get(column.name)
-            made = not public and column.name not in in_keys
+            made = not public and (column.name not in in_keys or column.name in meaningful)
             base = bases.get(column.name) if made else None
             yield draft_column(table, column, is_made=made, nullable=nullable, sample=sample, base=base)
+
+
+def _meaningful(
+    table: FoundTable, primary: tuple[str, ...], keys: list[FoundKey], catalogue: Catalogue
+) -> frozenset[str]:
+    """Return the columns of a primary key that are no numbers of rows: the times in a key of several columns."""
+    of_keys = {name for key in keys for name in key.columns}
+    for other in catalogue.tables:
+        of_keys |= {name for key in other.foreign_keys if key.parent == table.name for name in key.parent_columns}
+    times = {column.name for column in table.columns if column.type is not None and column.type.logical.calendar}
+    return frozenset(times.intersection(primary) - of_keys) if len(primary) > 1 else frozenset()
 
 
 def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iterator[str]:

@@ -102,6 +102,28 @@ CREATE TABLE refund (id BIGINT PRIMARY KEY, customer BIGINT NOT NULL REFERENCES 
     assert keys[("customer",)].same_unit
 
 
+def test_times_in_a_key_of_several_columns_are_modelled_not_numbered(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "pay.duckdb")) as connection:
+        connection.execute("""
+            CREATE TABLE employee (id BIGINT PRIMARY KEY);
+            CREATE TABLE salary (
+                employee BIGINT REFERENCES employee (id), from_date DATE, line INTEGER, amount INTEGER,
+                PRIMARY KEY (employee, from_date, line)
+            );
+            CREATE TABLE visit (id BIGINT, seen TIMESTAMP PRIMARY KEY, employee BIGINT REFERENCES employee (id));
+            CREATE TABLE term (employee BIGINT REFERENCES employee (id), starts DATE, PRIMARY KEY (employee, starts));
+            CREATE TABLE grade (
+                id BIGINT PRIMARY KEY, employee BIGINT, starts DATE,
+                FOREIGN KEY (employee, starts) REFERENCES term (employee, starts)
+            )""")
+    draft = reflect(str(tmp_path / "pay.duckdb"), decisions=Decisions(unit="employee", public=()))
+    (tmp_path / "spec.yaml").write_text(draft, encoding="utf-8")
+    schema = load_spec(tmp_path / "spec.yaml").schema
+    assert [c.name for c in schema.table("salary").attributes] == ["from_date", "amount"]
+    assert [c.name for c in schema.table("visit").attributes] == ["id"]
+    assert schema.table("term").attributes == ()  # grades refer to it
+
+
 def test_a_bound_that_nothing_enforces_is_never_guessed(tmp_path: Path) -> None:
     friends = """
 CREATE TABLE member (id BIGINT PRIMARY KEY, invited_by BIGINT REFERENCES member (id));
