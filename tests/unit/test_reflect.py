@@ -256,6 +256,19 @@ CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES acc
     assert "Look at district" not in draft
 
 
+def test_a_table_that_seems_to_refer_to_units_is_no_public_one_without_a_word(tmp_path: Path) -> None:
+    """Sources declare some keys and forget others."""
+    sql = """
+CREATE TABLE client (code BIGINT PRIMARY KEY, email VARCHAR);
+CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES client, ward BIGINT);
+CREATE TABLE claim (id BIGINT PRIMARY KEY, clientcode BIGINT, amount BIGINT);
+CREATE TABLE ward (id BIGINT PRIMARY KEY, clientname VARCHAR, floor INTEGER);
+"""
+    draft = draft_of(tmp_path, sql)
+    assert "# Look at claim: clientcode is called after the key of client; if it refers to it, these rows" in draft
+    assert "Look at ward" not in draft
+
+
 def test_money_in_floats_is_noticed(tmp_path: Path) -> None:
     sql = "CREATE TABLE client (id BIGINT PRIMARY KEY, payments DOUBLE NOT NULL, fee REAL NOT NULL, weight DOUBLE);"
     draft = draft_of(tmp_path, sql)
