@@ -25,7 +25,10 @@ def table(check: str, **domains: Domain) -> Table:
             "age is declared to be at least 0, and it asks for -6",
         ),
         (table("kind IN ('c', 'd')", kind=Values(("a", "b"))), "none of the declared values of kind is in its list"),
-        (table("kind = 'c' OR kind = 'd'", kind=Values(("a", "b"))), "none of the declared values of kind is in its list"),
+        (
+            table("kind = 'c' OR kind = 'd'", kind=Values(("a", "b"))),
+            "none of the declared values of kind is in its list",
+        ),
         (
             table("first <= last", first=Range(10, 20), last=Range(1, 5)),
             "first is declared to be at least 10, and",
