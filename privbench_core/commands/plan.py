@@ -21,7 +21,7 @@ from privbench_core.pipeline.plans import plan_for
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.reach import find_reaches
 from privbench_core.sampling.ranges import MOST_ROWS, can_be_cut
-from privbench_core.schema.checks import unparsed_checks
+from privbench_core.schema.checks import unenforced_checks
 from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
@@ -45,7 +45,7 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
     spec = replace(spec, engine=engine_of(spec))
     epsilons = (asked.epsilon,) if asked.epsilon is not None else spec.epsilons
     plans = [plan_for(spec, e, delta=asked.delta, synthesizer=asked.synthesizer) for e in epsilons]
-    account, unenforced = standing_of(spec), unparsed_checks(spec.schema)
+    account, unenforced = standing_of(spec), unenforced_checks(spec.schema)
     private = spec.schema.private_tables
     inside = [key.name for table in private for key in table.foreign_keys if key.same_unit]
     whole_tables = [table.name for table in private if not can_be_cut(spec.schema, table)]

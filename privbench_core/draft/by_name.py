@@ -9,18 +9,19 @@ from privbench_core.draft.words import words_of
 from privbench_core.schema.columns import ColumnType, Domain, Range
 
 # The last words of a name; the first match counts. A type that does not fit is refused before anything is paid for.
+_DATES = r"(?!update|outdate|backdate|candidate|mandate|validate)[a-z]*date"  # also without a blank, as ``orderdate``
 _TIMES = r"timestamp|date ?time|created|updated|([a-z]+ed|paid|sent|made) at"
 _COUNTS = r"age|year( id)?|month|quarter|count|cnt|qty|quantity|(number of|num) \w+|rank|size|minutes|hours|days"
 _MEASURES = (
-    r"price|amount|total|cost|rate|ratio|percent|pct|weight|height|width|length|distance|miles|km|score|salary|income|"
+    r"[a-z]*price|amount|total|[a-z]*cost|rate|ratio|percent|pct|weight|height|width|length|distance|miles|km|score|salary|income|"
     r"revenue|balance|tax|discount|fee|lat|latitude|lon|lng|longitude|temperature|temp|duration|value"
 )
 _MONEY = (
-    r"price|cost|fee|salary|income|revenue|balance|(payment|invoice|order|freight|shipping|paid|net|gross) "
+    r"[a-z]*price|[a-z]*cost|fee|salary|income|revenue|balance|(payment|invoice|order|freight|shipping|paid|net|gross) "
     r"(value|amount|total)"
 )
 _TYPES = (
-    (r"date|dob|birthday|birth ?date|day", ColumnType.DATE),
+    (rf"({_DATES})( of [a-z]+)?|dob|birthday|day", ColumnType.DATE),
     (_TIMES, ColumnType.TIMESTAMP),
     (_COUNTS, ColumnType.INTEGER),
     (_MEASURES, ColumnType.FLOAT),
@@ -44,6 +45,8 @@ def type_by_name(name: str, beside: Iterable[str] = ()) -> ColumnType | None:
 
     >>> str(type_by_name("order_date")), str(type_by_name("unitPrice")), type_by_name("notes")
     ('date', 'float', None)
+    >>> str(type_by_name("DEATHDATE")), str(type_by_name("date_of_birth")), type_by_name("candidate")
+    ('date', 'date', None)
     >>> str(type_by_name("birthDay")), str(type_by_name("birthDay", ["birthDay", "birthMonth"]))
     ('date', 'integer')
     """

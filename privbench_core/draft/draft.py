@@ -15,7 +15,7 @@ from privbench_core.backends.catalogue import Catalogue, FoundTable
 from privbench_core.backends.registry import read_catalogue
 from privbench_core.draft.columns import one_line
 from privbench_core.draft.identifying import describes_persons
-from privbench_core.draft.keys import propose_keys
+from privbench_core.draft.keys import propose_keys, undeclared_references
 from privbench_core.draft.owners import Roles, propose_roles
 from privbench_core.draft.samples import Samples, read_samples
 from privbench_core.draft.tables import draft_table, usable_keys
@@ -88,6 +88,13 @@ class Survey:
             beside = [other for other in referring if other in outside]
             if inside and beside:
                 yield name, inside, beside
+
+    def referring(self, unit: str) -> Iterator[tuple[str, str, str]]:
+        """Yield tables outside with a column called after the key of a table inside: table, column, table inside."""
+        inside = [table for table in self.catalogue.tables if table.name not in self.outside(unit)]
+        for name in self.outside(unit):
+            for column, parent in undeclared_references(self.catalogue.table(name), inside):
+                yield name, column, parent
 
     def promises(self, unit: str) -> dict[KeyPlace, int | None]:
         """Return the keys whose bound nothing enforces, so that the owner has to promise it, with a usual bound."""
@@ -233,6 +240,9 @@ def _public(found: Survey, unit: str, decided: Sequence[str] | None) -> Iterator
         linked = f"{', '.join(inside)} refers to it from {unit}, and {', '.join(beside)} from outside"
         todo = f"if these rows are about the same persons, draft again with --unit {name}, which protects them"
         yield one_line(f"  # Look at {name}: {linked}; {todo}.")
+    for name, column, parent in found.referring(unit):
+        todo = "if it refers to it, these rows belong to units: add the key to foreign_keys, instead of publishing them"
+        yield one_line(f"  # Look at {name}: {column} is called after the key of {parent}; {todo}.")
     yield f"  public: {UNDECIDED} # decide: copy the list; any other table needs a key that leads to the unit"
 
 

@@ -46,7 +46,7 @@ _NAMES = (
     (r"ssn|social security( (number|no))?", _fake("social security numbers", "ssn")),
     (r"iban|bank account( (number|no))?", _fake("bank accounts", "iban")),
     (r"credit card|(card|cc) ?(number|no|nr)", _fake("card numbers", "credit_card_number")),
-    (r"(passport|tax id|national id|licen[cs]e|vat)( ?(number|no))?|mrn", Guess("numbers of persons", None)),
+    (r"(passport|tax ?id|national ?id|licen[cs]e|vat)( ?(number|no))?|mrn", Guess("numbers of persons", None)),
     (r"ip( ?addr(ess)?)?|ipv4", _fake("network addresses", "ipv4")),
     (r"mac( address)?", _fake("network addresses", "mac_address")),
     (r"user ?name|login|nick ?name|screen name|display name", _fake("user names", "user_name")),
@@ -63,6 +63,11 @@ _NAMES = (
     ),
     (_NEARLY_UNIQUE, Guess("values that few rows share", None)),
 )
+# Words that are names in tables of persons only: the provider by the whole name of a column.
+_NAMES_OF_PERSONS = {
+    "name": "name", "first": "first_name", "given": "first_name", "middle": "first_name", "last": "last_name",
+    "maiden": "last_name", "family": "last_name",
+}  # fmt: skip
 _SHORT = 2  # characters: a flag, whatever its name; chosen by hand
 _TYPES = {"inet": "ipv4", "macaddr": "mac_address"}
 
@@ -90,8 +95,8 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
     if length is not None and length <= _SHORT:
         return None
     words = words_of(column.name)
-    if words == "name" and PERSONS.search(words_of(table)):
-        return _fake("names of persons", "name")
+    if words in _NAMES_OF_PERSONS and PERSONS.search(words_of(table)):
+        return _fake("names of persons", _NAMES_OF_PERSONS[words])
     for pattern, guess in _NAMES:
         if re.search(rf"(^| )({pattern})( \d+)?$", words):
             return guess

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
@@ -35,6 +35,14 @@ def propose_keys(catalogue: Catalogue) -> Catalogue:
     plain = [replace(table, name=stems[table.name]) for table in catalogue.tables]
     tables = tuple(_under(names, table) for table in _with_proposals(plain))
     return replace(catalogue, tables=tables, proposed=any(table.foreign_keys for table in tables))
+
+
+def undeclared_references(table: FoundTable, parents: Iterable[FoundTable]) -> Iterator[tuple[str, str]]:
+    """Yield columns of a table, and the tables after whose primary key they are called, although no key says so."""
+    known = {name for key in table.foreign_keys for name in key.columns}
+    for parent in parents:
+        keys = [key for key, is_plain in _reference(table, parent) if is_plain and known.isdisjoint(key.columns)]
+        yield from ((key.columns[0], parent.name) for key in keys if len(key.columns) == 1)
 
 
 def _stems(names: Sequence[str]) -> dict[str, str]:
@@ -89,8 +97,12 @@ def _own_key(table: FoundTable, elsewhere: frozenset[str]) -> tuple[str, ...]:
 
 def _names_of(table: FoundTable, end: str) -> list[str]:
     """Return what a column that refers to a table may be called, in lower case."""
-    stems = dict.fromkeys((singular(table.name), table.name.casefold()))
-    return [f"{stem}{sep}{end}".casefold() for stem in stems for sep in ("_", "")]
+    return [f"{stem}{sep}{end}".casefold() for stem in _called(table) for sep in ("_", "")]
+
+
+def _called(table: FoundTable) -> list[str]:
+    """Return the names of a table in lower case: ``patient`` and ``patients`` hold what its key ``id`` does."""
+    return list(dict.fromkeys((singular(table.name), table.name.casefold())))
 
 
 def _primary(
@@ -152,7 +164,7 @@ def _reference(table: FoundTable, parent: FoundTable) -> Iterator[tuple[FoundKey
     else:
         name = primary[0].name.casefold()
         alone = name in _ID_ALONE
-        plain = _names_of(parent, name) if alone else [name, *_names_of(parent, "id")]
+        plain = [*_names_of(parent, name), *(_called(parent) if alone else [name, *_names_of(parent, "id")])]
         ends = tuple(
             f" {words_of(of)}" for of in [f"{singular(parent.name)}_id", *([] if alone else [primary[0].name])]
         )

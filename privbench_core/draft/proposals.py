@@ -44,6 +44,9 @@ def propose_domain(column: str, kind: ColumnType, checks: Iterable[Check]) -> Pr
     >>> checks = [Check("stars", "rating >= 1 AND rating < 6")]
     >>> propose_domain("rating", ColumnType.INTEGER, checks).domain
     Range(low=1, high=5, cells=None, step=None)
+    >>> checks = [Check("kinds", "kind = 'a' OR kind IN ('b', 'c') OR kind IS NULL")]
+    >>> propose_domain("kind", ColumnType.CATEGORY, checks).domain
+    Values(values=('a', 'b', 'c'))
     """
     lows: list[Scalar] = []
     highs: list[Scalar] = []
@@ -54,7 +57,7 @@ def propose_domain(column: str, kind: ColumnType, checks: Iterable[Check]) -> Pr
         for part in _conjuncts(tree) if tree is not None else ():
             if columns_of(part) != {column}:
                 continue
-            below, above, listed = _bounds(part, kind)
+            below, above, listed = _implied(part, kind)
             lows += [] if below is None else [below]
             highs += [] if above is None else [above]
             values = values or listed
@@ -78,13 +81,37 @@ def _conjuncts(tree: Expr) -> Iterator[Expr]:
         yield bare
 
 
+def _implied(part: Expr, kind: ColumnType) -> tuple[Scalar | None, Scalar | None, tuple[Scalar, ...]]:
+    """Return the lowest value, highest value and list of values of a condition, which may allow NULL besides."""
+    from sqlglot import exp
+
+    cases = [case for case in _disjuncts(part) if not (isinstance(case, exp.Is) and isinstance(case.right, exp.Null))]
+    if len(cases) == 1:
+        return _bounds(cases[0], kind)
+    listed = [_bounds(case, kind)[2] for case in cases]
+    return None, None, tuple(dict.fromkeys(value for values in listed for value in values)) if all(listed) else ()
+
+
+def _disjuncts(tree: Expr) -> Iterator[Expr]:
+    from sqlglot import exp
+
+    bare = tree.unnest()
+    if isinstance(bare, exp.Or):
+        yield from _disjuncts(bare.left)
+        yield from _disjuncts(bare.right)
+    else:
+        yield bare
+
+
 def _bounds(part: Expr, kind: ColumnType) -> tuple[Scalar | None, Scalar | None, tuple[Scalar, ...]]:
     """Return the lowest value, highest value and list of values that one comparison of a bare column gives."""
     from sqlglot import exp
 
     left = part.this.unnest() if isinstance(part, exp.Binary | exp.Between | exp.In) else None
     if isinstance(part, exp.In) and isinstance(left, exp.Column):
-        return None, None, _listed(part, kind) if kind.logical.listable else ()
+        return None, None, _listed(part.expressions, kind) if kind.logical.listable else ()
+    if isinstance(part, exp.EQ) and isinstance(left, exp.Column):
+        return None, None, _listed([part.expression], kind) if kind.logical.listable else ()
     if not kind.ordered:
         return None, None, ()
     if isinstance(part, exp.Between) and isinstance(left, exp.Column):
@@ -104,8 +131,8 @@ def _bounds(part: Expr, kind: ColumnType) -> tuple[Scalar | None, Scalar | None,
     return (value, None, ()) if operator in {exp.GT, exp.GTE} else (None, value, ())
 
 
-def _listed(part: Expr, kind: ColumnType) -> tuple[Scalar, ...]:
-    found = [_scalar(item, kind) for item in part.expressions]
+def _listed(items: Iterable[Expr], kind: ColumnType) -> tuple[Scalar, ...]:
+    found = [_scalar(item, kind) for item in items]
     values = [value for value in found if value is not None]
     return tuple(dict.fromkeys(values)) if values and len(values) == len(found) else ()
 

@@ -10,7 +10,7 @@ from privbench_core.draft.columns import draft_column, left_out, one_line
 from privbench_core.draft.owners import Role, Roles, is_optional
 from privbench_core.draft.related import propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
-from privbench_core.schema.checks import columns_of, parse_check
+from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
 from privbench_core.schema.columns import Generated
 from privbench_core.schema.constraints import Check
 from privbench_core.schema.implied_keys import without_implied
@@ -68,6 +68,7 @@ def draft_table(
         yield from (f"      {flow_yaml(column.name)}: {flow_yaml(dump_generated(column))}" for column in generated)
     yield "    columns:"
     in_keys = set(guess).union(*(key.columns for key in keys))
+    meaningful = _meaningful(table, guess, keys, catalogue)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     for column in table.columns:
         if column.type is None:
@@ -75,9 +76,20 @@ def draft_table(
         else:
             nullable = column.nullable and column.name not in guess
             sample = samples.get(column.name)
-            made = not public and column.name not in in_keys
+            made = not public and (column.name not in in_keys or column.name in meaningful)
             base = bases.get(column.name) if made else None
             yield draft_column(table, column, is_made=made, nullable=nullable, sample=sample, base=base)
+
+
+def _meaningful(
+    table: FoundTable, primary: tuple[str, ...], keys: list[FoundKey], catalogue: Catalogue
+) -> frozenset[str]:
+    """Return the columns of a primary key that are no numbers of rows: the times in a key of several columns."""
+    of_keys = {name for key in keys for name in key.columns}
+    for other in catalogue.tables:
+        of_keys |= {name for key in other.foreign_keys if key.parent == table.name for name in key.parent_columns}
+    times = {column.name for column in table.columns if column.type is not None and column.type.logical.calendar}
+    return frozenset(times.intersection(primary) - of_keys) if len(primary) > 1 else frozenset()
 
 
 def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iterator[str]:
@@ -181,7 +193,9 @@ def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
         if missing:
             lines.append(f"      # left out: {flow_yaml(check.name)}, because of {', '.join(sorted(missing))}")
             continue
-        remark = " # kept in the DDL, not enforced while sampling" if parse_check(check.expression) is None else ""
+        remark = (
+            " # kept in the DDL, not enforced while sampling" if enforceable_check(check.expression) is None else ""
+        )
         lines.append(f"      - {{name: {flow_yaml(check.name)}, expression: {flow_yaml(check.expression)}}}{remark}")
     if any(line.startswith("      - ") for line in lines):
         yield "    checks:"

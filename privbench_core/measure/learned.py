@@ -37,7 +37,7 @@ from privbench_core.privacy.features import Feature, Own
 from privbench_core.privacy.queries import Marginal, RankSums
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.columns import Column, ColumnType, Learn, Scalar
 from privbench_core.schema.tables import Table
 
 Array = NDArray[np.float64]
@@ -138,7 +138,10 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     view = session.view(ViewSpec(table.name, features), f"range of {column.name}")
     noisy = view.measure("grid", [Marginal((column.name,))], price.share(1 - _STEP_SHARE) if classes else price)
     counts = noisy.values[0][: grid.ordered]
-    seen = _seen(counts, noisy.sigma, price, _YEARS if grid.grid.logical.calendar else _OCTAVES)
+    low, high = plausible_bounds(column)
+    windows = _YEARS if grid.grid.logical.calendar else _OCTAVES
+    seen = _seen(counts, noisy.sigma, price, windows)
+    seen = _likely_seen(counts, seen, noisy.sigma, price, windows, _cells_between(grid, low, high))
     step = 1
     if classes is not None:
         features = {column.name: (Own(column.name), Discretizer(classes))}
@@ -148,7 +151,6 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
         step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows, price)
     if seen.any():
         return learned_codec(grid, _rows_seen(counts, seen, noisy.sigma), step), ""
-    low, high = plausible_bounds(column)
     assumed = equal_width_codec(column, low, high, table=table.name)
     open_ended = _in_steps(assumed.grid, column.nullable, assumed.starts.tolist(), assumed.last, step)
     what = "its range" if column.relative is None else f"the range of its difference from {column.relative.to}"
@@ -173,6 +175,42 @@ def _seen(counts: Array, sigma: float, price: Price, windows: Sequence[int]) -> 
             start, end = _largest_run(unseen[first : first + width] - half)
             seen[first + start : first + end] = True
     return seen
+
+
+def _likely_seen(
+    counts: Array, seen: NDArray[np.bool_], sigma: float, price: Price, windows: Sequence[int], plausible: range
+) -> NDArray[np.bool_]:
+    """Which cells hold rows, with those of a few stretches that are likely to, whatever noise says of others.
+
+    These are the plausible range by type and name, which would be assumed if noise hid everything, and what lies next
+    to all that was seen: tails of a distribution. They are so few that far smaller sums tell them from noise than tell
+    any stretch of the grid. Nothing is measured for it.
+    """
+    seen = seen.copy()
+    bar = highest_noise(price.measure, sigma, 1)
+    while True:
+        stretches = [plausible]
+        if (places := np.flatnonzero(seen)).size:
+            first, end = int(places[0]), int(places[-1]) + 1
+            stretches += [range(max(0, first - width), first) for width in windows]
+            stretches += [range(end, min(len(counts), end + width)) for width in windows]
+        for stretch in stretches:
+            inside = slice(stretch.start, stretch.stop)
+            new = ~seen[inside]
+            values = np.where(new, counts[inside], 0.0)
+            if values.sum() > bar * math.sqrt(max(1, new.sum())):
+                start, stop = _largest_run(values - np.where(new, values.sum() / new.sum() / 2, 0.0))
+                seen[stretch.start + start : stretch.start + stop] = True
+                break
+        else:
+            return seen
+
+
+def _cells_between(grid: LogScaleCodec, low: Scalar, high: Scalar) -> range:
+    """Return the cells of a grid that hold values from ``low`` to ``high``."""
+    ends = [grid.grid.number(value) for value in (low, high)]
+    first, last = (int(np.searchsorted(grid.starts, end, side="right")) - 1 for end in ends)
+    return range(max(0, first), max(0, last) + 1)
 
 
 def _largest_run(values: Array) -> tuple[int, int]:

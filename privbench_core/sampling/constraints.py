@@ -1,8 +1,7 @@
 """CHECK constraints over one row and functional dependencies, enforced while sampling.
 
-DuckDB evaluates a check over the Arrow columns it names, if it consists of comparisons, arithmetic, logic, NULL tests,
-lists, ranges and a few functions of text and numbers only. As in SQL, a check that evaluates to NULL holds. Uses
-synthetic rows only.
+DuckDB evaluates a check over the Arrow columns it names, if `enforceable_check` understands it. As in SQL, a check that
+evaluates to NULL holds. Uses synthetic rows only.
 """
 
 from __future__ import annotations
@@ -19,24 +18,13 @@ from numpy.typing import NDArray
 
 from privbench_core.backends.duckdb.scratch import scratch
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.schema.checks import columns_of, parse_check
+from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
 from privbench_core.schema.constraints import Check, Dependency
 from privbench_core.schema.tables import Table
 
 Arrays = Mapping[str, pa.Array]
 Mask = NDArray[np.bool_]
 Tree = Any  # an expression of sqlglot, whose kinds have different parts
-# fmt: off
-_NODES = frozenset(
-    {
-        "Column", "Identifier", "Literal", "Boolean", "Null", "Paren", "And", "Or", "Not", "EQ", "NEQ", "GT", "GTE",
-        "LT", "LTE", "NullSafeEQ", "NullSafeNEQ", "Is", "In", "Between", "Add", "Sub", "Mul", "Div", "Mod", "Neg",
-        "Cast", "DataType", "DataTypeParam", "Array", "Any", "Tuple", "Interval", "Var", "Case", "If", "Coalesce",
-        "Nullif", "Abs", "Length", "Lower", "Upper", "Trim", "Like", "ILike", "Concat", "DPipe", "Greatest", "Least",
-        "Round", "Floor", "Ceil", "RegexpLike",
-    }
-)
-# fmt: on
 _MIRRORED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE"}
 
 
@@ -73,8 +61,8 @@ def ignored_checks(table: Table) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _rule(table: Table, check: Check) -> RowRule | None:
     """Return the rule of a check; None if it is more than a simple condition over columns that exist."""
-    tree = parse_check(check.expression)
-    if tree is None or {type(node).__name__ for node in tree.walk()} - _NODES:
+    tree = enforceable_check(check.expression)
+    if tree is None:
         return None
     names = {column.name for column in table.columns}
     named = tuple(sorted(columns_of(tree)))

@@ -26,6 +26,10 @@ def table(check: str, **domains: Domain) -> Table:
         ),
         (table("kind IN ('c', 'd')", kind=Values(("a", "b"))), "none of the declared values of kind is in its list"),
         (
+            table("kind = 'c' OR kind = 'd'", kind=Values(("a", "b"))),
+            "none of the declared values of kind is in its list",
+        ),
+        (
             table("first <= last", first=Range(10, 20), last=Range(1, 5)),
             "first is declared to be at least 10, and",
         ),

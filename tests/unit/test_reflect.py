@@ -102,6 +102,28 @@ CREATE TABLE refund (id BIGINT PRIMARY KEY, customer BIGINT NOT NULL REFERENCES 
     assert keys[("customer",)].same_unit
 
 
+def test_times_in_a_key_of_several_columns_are_modelled_not_numbered(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "pay.duckdb")) as connection:
+        connection.execute("""
+            CREATE TABLE employee (id BIGINT PRIMARY KEY);
+            CREATE TABLE salary (
+                employee BIGINT REFERENCES employee (id), from_date DATE, line INTEGER, amount INTEGER,
+                PRIMARY KEY (employee, from_date, line)
+            );
+            CREATE TABLE visit (id BIGINT, seen TIMESTAMP PRIMARY KEY, employee BIGINT REFERENCES employee (id));
+            CREATE TABLE term (employee BIGINT REFERENCES employee (id), starts DATE, PRIMARY KEY (employee, starts));
+            CREATE TABLE grade (
+                id BIGINT PRIMARY KEY, employee BIGINT, starts DATE,
+                FOREIGN KEY (employee, starts) REFERENCES term (employee, starts)
+            )""")
+    draft = reflect(str(tmp_path / "pay.duckdb"), decisions=Decisions(unit="employee", public=()))
+    (tmp_path / "spec.yaml").write_text(draft, encoding="utf-8")
+    schema = load_spec(tmp_path / "spec.yaml").schema
+    assert [c.name for c in schema.table("salary").attributes] == ["from_date", "amount"]
+    assert [c.name for c in schema.table("visit").attributes] == ["id"]
+    assert schema.table("term").attributes == ()  # grades refer to it
+
+
 def test_a_bound_that_nothing_enforces_is_never_guessed(tmp_path: Path) -> None:
     friends = """
 CREATE TABLE member (id BIGINT PRIMARY KEY, invited_by BIGINT REFERENCES member (id));
@@ -232,6 +254,19 @@ CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES acc
     linked = "# Look at account: disposition refers to it from client, and loan from outside; if these rows are about"
     assert f"{linked} the same persons, draft again with --unit account, which protects them." in draft
     assert "Look at district" not in draft
+
+
+def test_a_table_that_seems_to_refer_to_units_is_no_public_one_without_a_word(tmp_path: Path) -> None:
+    """Sources declare some keys and forget others."""
+    sql = """
+CREATE TABLE client (code BIGINT PRIMARY KEY, email VARCHAR);
+CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES client, ward BIGINT);
+CREATE TABLE claim (id BIGINT PRIMARY KEY, clientcode BIGINT, amount BIGINT);
+CREATE TABLE ward (id BIGINT PRIMARY KEY, clientname VARCHAR, floor INTEGER);
+"""
+    draft = draft_of(tmp_path, sql)
+    assert "# Look at claim: clientcode is called after the key of client; if it refers to it, these rows" in draft
+    assert "Look at ward" not in draft
 
 
 def test_money_in_floats_is_noticed(tmp_path: Path) -> None:
@@ -438,7 +473,8 @@ def test_names_that_tell_who_somebody_is() -> None:
     assert {what(name) for name in ("address", "ship_address2", "Street")} == {"addresses"}
     assert {what(name) for name in ("comment", "AboutMe", "body", "review_text")} == {"free text"}
     assert {what(name) for name in ("nameFirst", "nameLast")} == {"names of persons"}
-    assert what("name", "customers") == "names of persons"
+    assert {what(name, "customers") for name in ("name", "FIRST", "last")} == {"names of persons"}
+    assert {what(name, "lap") for name in ("FIRST", "last")} == {None}
     assert what("name", "category") == what("title") == what("Composer") == "values that few rows share"
     assert {what(name) for name in ("kind", "status", "country", "emailed", "headphone")} == {None}
     # Whole words, and the last ones: a number of a street is no street, and a flag of a channel no address.
@@ -507,6 +543,28 @@ def test_a_column_called_after_a_table_refers_to_it_in_a_role(tmp_path: Path) ->
         "votes": [("PostId", "posts", False), ("UserId", "users", True)],
         "household": [],
         "person": [("household_id", "household", False)],
+    }
+
+
+def test_a_column_called_like_a_table_refers_to_its_id(tmp_path: Path) -> None:
+    """Without the key, visits and drugs of patients would be proposed as public."""
+    folder = folder_of(
+        tmp_path,
+        {
+            "patients": "ID,BIRTHDATE",
+            "visits": "ID,PATIENT,CODE",
+            "drugs": "VISIT,PATIENT,CODE",
+            # A table with a key of its own name is referred to by that: this column may hold its name.
+            "wards": "ward_id,floor",
+            "beds": "bed_id,ward_id,ward",
+        },
+    )
+    assert keys_of(folder) == {
+        "patients": [],
+        "visits": [("PATIENT", "patients", False)],
+        "drugs": [("PATIENT", "patients", False), ("VISIT", "visits", True)],
+        "wards": [],
+        "beds": [("ward_id", "wards", False)],
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from privbench_core.backends.postgres.readable import readable
-from privbench_core.schema.checks import is_contained, parse_check, unparsed_checks
+from privbench_core.schema.checks import is_contained, parse_check, unenforced_checks
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Dependency, Index
 from privbench_core.schema.types.durations import duration_text, parse_duration
@@ -82,7 +82,7 @@ def test_indexes_are_ours_to_choose_unless_listed(tmp_path: Path) -> None:
 
 def test_checks_that_are_not_understood_are_kept_and_told(tmp_path: Path) -> None:
     schema = load(tmp_path, SHOP).schema
-    assert unparsed_checks(schema) == ("customer.strange",)
+    assert unenforced_checks(schema) == ("customer.strange",)
 
 
 @pytest.mark.parametrize(

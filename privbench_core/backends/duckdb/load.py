@@ -86,7 +86,8 @@ class RowTrial:
                 except duckdb.Error as error:
                     raise PublishError(
                         f"{table}: its rows break the bundle's own schema.sql, so nothing was published:"
-                        f" {_first_line(error)}"
+                        f" {_first_line(error)}. If it is a check, declare domains that keep it, or remove it from the"
+                        " spec; what was released is not paid for again"
                     ) from None
                 connection.execute(f"DROP TABLE {quote_identifier(table)}")
 
