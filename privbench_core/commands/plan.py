@@ -26,7 +26,7 @@ from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step
-from privbench_core.synthesizers.steps.link import bounds_references
+from privbench_core.synthesizers.steps.link import bounded_keys, bounds_references
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
     private = spec.schema.private_tables
     inside = [key.name for table in private for key in table.foreign_keys if key.same_unit]
     whole_tables = [table.name for table in private if not can_be_cut(spec.schema, table)]
-    reaches = find_reaches(spec.schema)
+    reaches = find_reaches(spec.schema, bounded_keys(plans[0]))
     if as_json:
         print_json({
             "database": spec.schema.name,

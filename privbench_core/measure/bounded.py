@@ -29,6 +29,7 @@ _STEP = 4  # from one bound to the next
 OTHERWISE, WHOLLY = 0.3, 1.0  # how far references that do not count differ from those that do, as a rule, and at worst
 _NUMBERS = 25  # that a distribution comes down to
 _ROUNDING = 0.5  # standard deviation of ranks that follow from totals
+_NOTHING = 1e-300
 _MOST_PARENTS = 1 << 20  # ranks that are looked at
 _CLEAR = 0.05  # of all references: noise of ranks that tells more than how many references there are with each bound
 
@@ -139,4 +140,5 @@ def measure_bounded(
 
 def _rows_of_count(size: RowCount) -> float:
     """How many rows a count of a view of references stands for: units beyond T are taken to refer as others do."""
-    return size.rows_per_unit * size.rows / max(float(size.counted(size.rows_per_unit).sum()), 1.0)
+    counted = float(size.counted(size.rows_per_unit).sum()) / max(float(size.rows_of.sum()), _NOTHING)
+    return size.rows_per_unit / max(counted, 1 / max(size.rows, 1.0))

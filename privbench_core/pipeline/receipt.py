@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from privbench_core.pipeline.runner import Run
@@ -12,6 +13,7 @@ from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
+from privbench_core.synthesizers.steps.link import bounded_keys
 from privbench_core.version import __version__
 
 _DAY = len("2026-01-31")  # of an ISO 8601 time
@@ -29,6 +31,7 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
     schema = spec.schema
     budget = plan.budget
     swap = budget.replace_one()
+    bounded = bounded_keys(plan)
     bought = [entry.at for entry in ledger.entries(spec.cohort) if entry.run == run.name]
     return {
         "created": max(bought)[:_DAY] if bought else None,
@@ -51,7 +54,7 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
             for step in plan.steps
             if step.reads
         ],
-        "tables": {table.name: _table_terms(schema, table.name) for table in schema.tables},
+        "tables": {table.name: _table_terms(schema, table.name, bounded) for table in schema.tables},
         "public": {**_public(schema), "workload_texts": sorted(run.workload)},
         "sampling": {"seed": run.seed, "scale": run.scale},
     }
@@ -67,7 +70,7 @@ def _cohort(spec: Spec) -> dict[str, Any]:
     return {"cohort": {"name": spec.cohort, "declared": COHORT_TERMS}} if spec.cohort else {}
 
 
-def _table_terms(schema: Schema, name: str) -> dict[str, Any]:
+def _table_terms(schema: Schema, name: str, bounded: Collection[str]) -> dict[str, Any]:
     table = schema.table(name)
     if table.public:
         return {"protection": "public: published as it is"}
@@ -82,7 +85,7 @@ def _table_terms(schema: Schema, name: str) -> dict[str, Any]:
             "stability_along": stability(schema, name) + reference_moves(schema, key),
         }
         for key in table.foreign_keys
-        if not (key.owner or key.same_unit or schema.table(key.parent).public)
+        if not (key.owner or key.same_unit or key.name in bounded or schema.table(key.parent).public)
     ]
     inside = [{"key": key.name, "parent": key.parent} for key in table.foreign_keys if key.same_unit]
     terms: dict[str, Any] = {
@@ -91,6 +94,8 @@ def _table_terms(schema: Schema, name: str) -> dict[str, Any]:
         "max_rows_per_unit": schema.max_rows_per_unit(name),
         "stability": stability(schema, name),
     }
+    if along := [{"key": key.name, "parent": key.parent} for key in table.foreign_keys if key.name in bounded]:
+        terms["enforced_along"] = along
     if inside:
         terms["enforced_inside_of_a_unit"] = inside
     if others:

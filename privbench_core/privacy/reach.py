@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from privbench_core.privacy.relations import (
     keys_into_other_units,
-    lets_go,
     moved_rows,
     reference_moves,
     referring_rows,
@@ -31,10 +31,16 @@ class Reach:
     why: str
 
 
-def find_reaches(schema: Schema) -> tuple[Reach, ...]:
-    """Return every private table, then every key, whose noise is scaled up."""
+def find_reaches(schema: Schema, bounded: Collection[str] = ()) -> tuple[Reach, ...]:
+    """Return every private table, then every key, whose noise is scaled up.
+
+    Args:
+        schema: The database.
+        bounded: Names of the keys along which only bounded references are measured: their noise follows from the bound.
+    """
+    keys = (key for table in schema.private_tables for key in table.foreign_keys if key.name not in bounded)
     found = [_of_table(schema, table.name) for table in schema.private_tables]
-    found += [_along(schema, key) for table in schema.private_tables for key in table.foreign_keys]
+    found += [_along(schema, key) for key in keys]
     return tuple(reach for reach in found if reach is not None)
 
 
@@ -55,8 +61,6 @@ def _along(schema: Schema, key: ForeignKey) -> Reach | None:
     why = (
         f"only what is measured along this key: up to {moves / 2:,.0f} rows of other units lose their reference ({how})"
     )
-    if lets_go(schema, key):
-        why += "; but for synthesizer relational, few references to a unit are counted, and noise follows from these"
     return Reach(key.name, stability(schema, key.child) + moves, why)
 
 

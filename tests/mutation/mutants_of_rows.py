@@ -21,6 +21,7 @@ _SAME_UNIT = "tests/property/test_privacy_same_unit.py"
 _TUPLES = "tests/property/test_privacy_permutations.py"
 _TYPES = "tests/property/test_privacy_types.py"
 _FUZZ = "tests/property/test_privacy_fuzz.py"
+_BOUNDED = "tests/property/test_privacy_bounded.py"
 _POPULARITY = "tests/property/test_privacy_popularity.py"
 _REPLAY = "tests/property/test_record_replay.py"
 
@@ -598,5 +599,59 @@ STABILITY = [
         "if sums.parents is None or sums.parents != len(self.group_of):",
         "if False:",
         ("tests/unit/test_popularity.py::test_only_public_parents_are_counted_row_by_row",),
+    ),
+    Mutant(
+        "no-bound-on-references",
+        "stability",
+        "all references to one unit count, whatever their bound",
+        _RELATIONS,
+        "bounded[rows] = np.clip(most - before, 0, bounded[rows])",
+        "bounded[rows] = np.clip(most - before, bounded[rows], bounded[rows])",
+        (f"{_BOUNDED}::test_references_to_one_unit_count_as_often_as_they_may_and_all_others_in_full",),
+    ),
+    Mutant(
+        "first-references-count",
+        "stability",
+        "the order of rows decides which references to a unit count",
+        _RELATIONS,
+        "order = np.lexsort((self._keyed_order(key.child, rows), units))",
+        'order = np.argsort(units, kind="stable")',
+        (f"{_BOUNDED}::test_the_order_of_rows_does_not_matter",),
+    ),
+    Mutant(
+        "references-to-a-row-bounded",
+        "stability",
+        "references to a row are bounded, not those to a unit",
+        _RELATIONS,
+        "units = self.unit_of(key.parent)[parents[rows]]",
+        "units = parents[rows]",
+        (f"{_BOUNDED}::test_references_to_one_unit_count_as_often_as_they_may_and_all_others_in_full",),
+    ),
+    Mutant(
+        "references-to-the-unit-for-nothing",
+        "stability",
+        "bounded references to the removed unit are not paid for",
+        _BOUNDS,
+        "return rows + (1 + others) * to_unit, rows + others * to_unit",
+        "return rows + others * to_unit, rows + others * to_unit",
+        (f"{_BOUNDED}::test_the_claim_is_reached",),
+    ),
+    Mutant(
+        "what-waits-behind-for-nothing",
+        "stability",
+        "references that count once others are gone are not paid for",
+        _BOUNDS,
+        "return rows + (1 + others) * to_unit, rows + others * to_unit",
+        "return rows + (1 + others) * to_unit, rows - 1 + others * to_unit",
+        (f"{_BOUNDED}::test_the_claim_is_reached",),
+    ),
+    Mutant(
+        "any-key-bounded",
+        "stability",
+        "references are bounded along keys that cascade",
+        "privacy/admission.py",
+        "if not lets_go(schema, key):",
+        "if False:",
+        (f"{_BOUNDED}::test_only_references_that_become_null_are_bounded_and_each_by_itself",),
     ),
 ]

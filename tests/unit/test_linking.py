@@ -136,7 +136,7 @@ def test_what_is_stored_comes_back():
     schema, tables = many_to_many()
     targets = PublicParent(schema.table("course"), tables["course"]).targets(np.ones(150), optional=True)
     marginals = {name: np.full(coding.size, 1 / coding.size) for name, coding in targets.items()}
-    lookup = LinkedLookup(targets, marginals, {}, ByRow(np.ones(150)), True, (pair(),))
+    lookup = LinkedLookup(targets, marginals, {}, ByRow(np.ones(150)), True, cross_marginals=(pair(),))
     again = lookup_from_dict(Artifact.from_bytes(Artifact({"link": lookup.to_dict()}).to_bytes()).data["link"])
     assert isinstance(again, LinkedLookup)
     assert again.optional

@@ -17,7 +17,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity, key_identity
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.drawing import fanout_key
 from privbench_core.synthesizers.steps.sample import siblings_of
 
@@ -75,6 +75,11 @@ def link_step(
 def bounds_references(step: Step) -> bool:
     """Whether a link step counts bounded references alone: see `BoundedReferences`."""
     return _BOUNDED in step.parameters
+
+
+def bounded_keys(plan: Plan) -> frozenset[str]:
+    """Names of the keys along which a plan counts bounded references alone."""
+    return frozenset(step.key[1] for step in plan.steps if bounds_references(step))
 
 
 def released_siblings(schema: Schema, key: ForeignKey, context: StepContext) -> dict[ForeignKey, Fanout]:
