@@ -123,7 +123,7 @@ yes | Self-reference | at an optional key
 yes | Cycle of tables | opened at an optional key, which is filled in last
     unit/test_spec_keys::test_a_cycle_opens_at_an_optional_key_off_the_ownership_path
     integration/test_key_graphs::test_a_cycle_of_tables_is_closed_by_attributes
-in part | Several parents, private and public | other keys off the ownership path: by the declared bound only
+in part | Several parents, private and public | other keys off the path: those that cascade by the declared bound only
     unit/test_spec::test_several_paths_need_a_marked_owner
     property/test_privacy_references::test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others
 yes | Key off the ownership path that stays inside a unit | enforced, and costs nothing (`same_unit: true`)

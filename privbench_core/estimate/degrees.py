@@ -7,30 +7,32 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.popularity import some_of_all
-
 Array = NDArray[np.float64]
 _LEAST = 1e-9  # above zero
 _USUAL = 0.6  # of what a bound adds, as a rule, the next one adds, which is four times as large
 
 
-def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: float) -> Array:
+def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple[float, float]) -> Array:
     """Return the totals with each bound, shape (bounds,), from noisy ones with the first of them.
 
     From one bound to the next, fewer parents are left that have so many references: what is added per reference
-    decreases. Where noise hides how, it is taken to go on as between the last two bounds.
+    decreases. Where noise hides how, it is taken to go on as between the last two bounds; and where it hides everything,
+    the last total is about half of what it can be.
 
     Args:
         noisy: Totals with the first bounds, shape (k,).
         sigmas: Standard deviations of their noise, shape (k,).
         bounds: Ascending.
-        most: Total that cannot be exceeded.
+        most: What the first total cannot exceed, and what none can.
     """
-    totals, variance = [some_of_all(float(noisy[0]), float(sigmas[0]), most)], float(sigmas[0]) ** 2
+    noise, spread = float(sigmas[0]) ** 2, (most[1] / 2) ** 2
+    half = most[1] / 2 / sum(_USUAL**place for place in range(len(bounds)))
+    first = (float(noisy[0]) * spread + half * noise) / max(spread + noise, _LEAST)
+    totals, variance = [float(np.clip(first, 0.0, min(most)))], noise * spread / max(spread + noise, _LEAST)
     added, width, ratio = totals[0], bounds[0], _USUAL
     for place in range(1, len(bounds)):
         wider = bounds[place] - bounds[place - 1]
-        largest = min(added * wider / width, most - totals[-1])
+        largest = min(added * wider / width, most[1] - totals[-1])
         step = likely = min(added * ratio, largest)
         if place < len(noisy):
             prior, noise = max(likely, _LEAST) ** 2, float(sigmas[place]) ** 2
@@ -44,20 +46,19 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: float
     return np.array(totals)
 
 
-def ranked(bounds: Sequence[int], totals: Array, ends: NDArray[np.int64], alike: float) -> Array:
+def ranked(bounds: Array, totals: Array, ends: NDArray[np.int64], alike: float) -> Array:
     """Return the references to parents in blocks of ranks, shape (blocks,), the most popular first.
 
     Args:
-        bounds: Ascending.
+        bounds: Numbers of references, ascending.
         totals: Of references, where none of the groups of parents counts more than each bound; shape (bounds,).
         ends: One past the last rank of each block.
         alike: Parents of each group.
     """
-    lower = np.append(0, bounds[:-1]).astype(np.float64)
-    upper = np.asarray(bounds, dtype=np.float64)
-    parents = np.diff(totals, prepend=0.0) / (upper - lower)  # that have so many references, on average in each step
+    lower = np.append(0.0, bounds[:-1])
+    parents = np.diff(totals, prepend=0.0) / (bounds - lower)  # that have so many references, on average in each step
     parents = np.minimum.accumulate(parents) * alike
-    degree = np.sqrt(np.maximum(lower, 1.0) * upper)
+    degree = np.sqrt(np.maximum(lower, 1.0) * bounds)
     ranks = np.arange(1, int(ends[-1]) + 1, dtype=np.float64)
     falling = np.log(np.maximum(parents, _LEAST))[::-1]
     degrees = np.exp(np.interp(np.log(ranks - 0.5), falling, np.log(degree)[::-1]))

@@ -67,7 +67,12 @@ class BoundedCounts:
 
     def in_view(self, most: int) -> float:
         """The same in a view of rows (`ViewSpec`), where units beyond T count as T rows."""
-        return self.counted(most) / _rows_of_count(self.size) * self.size.rows_per_unit
+        return self.counted(most) / self._rows_of_row
+
+    @property
+    def _rows_of_row(self) -> float:
+        """How many rows one stands for that counts in full, and how many references one that is counted."""
+        return _rows_of_count(self.size) / self.size.rows_per_unit
 
     def best(self, price: Price, numbers: float = _NUMBERS, otherwise: float = OTHERWISE) -> int:
         """The bound with the least expected error of a distribution that is measured for ``price``.
@@ -93,7 +98,8 @@ class BoundedCounts:
         ends = rank_ends(min(math.ceil(self.rows), _MOST_PARENTS))
         most = self.bounds[-1]
         if _NUMBERS * self._noise(most, price) > _CLEAR:
-            return ByRank(ends, ranked(self.bounds, self.totals, ends, self.alike), _ROUNDING, self.rows), price
+            in_rows = np.array(self.bounds) * self._rows_of_row
+            return ByRank(ends, ranked(in_rows, self.totals, ends, self.alike), _ROUNDING, self.rows), price
         noisy = self.views[most].measure("ranks", [RankSums(tuple(ends.tolist()))], price)
         scale = self.rows / self.counted(most) * _rows_of_count(self.size)
         return ByRank(ends, noisy.values[0] * scale, noisy.sigma * scale, self.rows), price.share(0.0)
@@ -133,8 +139,10 @@ def measure_bounded(
             break
         noisy.append(float(view.measure("references", [Marginal(())], each).values[0]) * scale)
         sigmas.append(sigma)
-    totals = extrapolated(np.array(noisy), np.array(sigmas), tuple(bounds), size.rows)
-    alike = max(1.0, parents.rows / max(float(np.sum(parents.units_of)), 1.0)) if parents.bound > 1 else 1.0
+    units = max(1.0, float(np.sum(parents.units_of)) if parents.bound > 1 else parents.rows)
+    once = units * scale / size.rows_per_unit  # if every unit were referred to as often as the first bound counts
+    totals = extrapolated(np.array(noisy), np.array(sigmas), bounds, (once, size.rows))
+    alike = max(1.0, parents.rows / units)
     return BoundedCounts(views, size, alike, totals), price.share(1 - len(noisy) / len(bounds))
 
 

@@ -20,10 +20,10 @@ from tests.helpers.planted import place_of, samples_of
 
 EPSILON = 10_000.0
 EPSILONS = {"optional_keys": 9e8}
-"""Where 10,000 is not beyond noise: along a key that lets go noise is up to 1 + 2 N times that of other counts
-(docs/privacy.md, section 4), and N is 600 votes per voter, as the source has them. At large ε noise is one over the
-root of ε, so this is what ε = 10,000 / 1,201² leaves elsewhere. Popularity was .03 to .08 and joints .06 to .14 off,
-which is gone at 9e8 (a lifetime holds 1e9): it was noise, not bias.
+"""Where 10,000 is not beyond noise: to count all references, noise must cover the 600 votes of the most active voter
+(docs/privacy.md, section 4, Bounded references), and with `relational` twice as many. At large ε noise is one over the
+root of ε, so this is what ε = 10,000 / 1,201² leaves elsewhere. Popularity is .03 and joints .03 to .07 off at 10,000
+(with `relational` .03 to .08, and .06 to .14), which is gone at 9e8 (a lifetime holds 1e9): it is noise, not bias.
 """
 LIMITS = {"rows": 0.01, "one_way": 0.02, "fanout": 0.02, "group_size": 0.02, "popularity": 0.02}
 JOINTS = {"joined": 0.05, "by_name": 0.05}

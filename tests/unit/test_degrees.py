@@ -14,30 +14,32 @@ TOTALS = np.array([np.minimum(DEGREES, bound).sum() for bound in BOUNDS], dtype=
 
 
 def test_totals_without_noise_stay_as_they_are() -> None:
-    np.testing.assert_allclose(extrapolated(TOTALS, np.full(5, 1e-3), BOUNDS, 1e6), TOTALS, rtol=1e-6)
+    np.testing.assert_allclose(extrapolated(TOTALS, np.full(5, 1e-3), BOUNDS, (1e6, 1e6)), TOTALS, rtol=1e-6)
 
 
 def test_what_noise_hides_goes_on_as_before_and_never_beyond_all_rows() -> None:
-    found = extrapolated(TOTALS[:2], np.array([5.0, 20.0]), BOUNDS, 1e6)
+    found = extrapolated(TOTALS[:2], np.array([5.0, 20.0]), BOUNDS, (1e6, 1e6))
     np.testing.assert_allclose(found[:2], TOTALS[:2], rtol=0.1)
     added = np.diff(found)
     assert (added > 0).all()
     assert (added[1:] < added[:-1]).all()
-    assert extrapolated(TOTALS[:1], np.array([5.0]), BOUNDS, 700.0)[-1] <= 700
+    assert extrapolated(TOTALS[:1], np.array([5.0]), BOUNDS, (600.0, 700.0))[-1] <= 700
 
 
 def test_totals_are_estimated_within_their_noise() -> None:
     rng, sigmas = np.random.default_rng(0), np.array([30.0, 60.0, 200.0])
-    found = [extrapolated(TOTALS[:3] + sigmas * rng.normal(size=3), sigmas, BOUNDS, 1e6) for _ in range(200)]
+    found = [extrapolated(TOTALS[:3] + sigmas * rng.normal(size=3), sigmas, BOUNDS, (1e6, 1e6)) for _ in range(200)]
     assert np.mean(found, axis=0)[1] == pytest.approx(TOTALS[1], rel=0.05)
     assert np.abs(np.mean(found, axis=0)[-1] / TOTALS[-1] - 1) < 0.25
 
 
 def test_ranks_follow_from_totals() -> None:
     ends = rank_ends(600)
-    sums = ranked(BOUNDS, TOTALS, ends, 1.0)
+    sums = ranked(np.array(BOUNDS, dtype=float), TOTALS, ends, 1.0)
     assert sums.sum() == pytest.approx(DEGREES.sum())
     true = np.add.reduceat(DEGREES.astype(float), np.append(0, ends[:-1]))
     assert np.abs(sums - true).sum() / DEGREES.sum() / 2 < 0.08
-    spread = ranked(BOUNDS, TOTALS, rank_ends(1200), 2.0)  # two rows each share what a unit is referred to
+    spread = ranked(
+        np.array(BOUNDS, dtype=float), TOTALS, rank_ends(1200), 2.0
+    )  # two rows each share what a unit is referred to
     assert spread[0] < 0.7 * sums[0]
