@@ -47,7 +47,8 @@ def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
 
     Raises:
         InternalError: A column that is about other rows, or counts children along a key that is not their owner key; a
-            number of rows per unit that weights cannot stand for exactly; co-members along another key.
+            number of rows per unit that weights cannot stand for exactly; co-members along another key; bounded
+            references together with co-members, or places among siblings.
     """
     schema = engine.schema
     along = [feature for feature, _ in spec.features.values() if isinstance(feature, Along)]
@@ -63,7 +64,8 @@ def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
     owner = schema.table(spec.table).owner_key
     if any(co_member.key != owner or not 0 < co_member.member < MOST_MEMBERS for co_member in co_members):
         raise InternalError(f"{spec.table}: co-members along its owner key only, of members 1 to {MOST_MEMBERS - 1}")
-    if spec.bounded is not None and (co_members or len(most) > 1 or spec.bounded.key.child != spec.table):
+    siblings = any(isinstance(feature, CoMember | MemberPlace) for feature in along)  # who may refer to none
+    if spec.bounded is not None and (siblings or len(most) > 1 or spec.bounded.key.child != spec.table):
         raise InternalError(f"{spec.table}: references of its own rows are bounded, with one number of rows per unit")
     sizes = {name: feature_size(*how) for name, how in spec.features.items()}
     whole = PERMUTATION_SCALE if co_members else WEIGHT_SCALE if owned else 1

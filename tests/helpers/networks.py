@@ -121,7 +121,7 @@ def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
     owned = here.owner_key is not None
     per_unit = [(1,), (2,), (8,), (1, 4), (1, 2, 16)][int(rng.integers(5))] if owned else (1,)
     bounded = random_bound(rng, schema, here) if len(per_unit) == 1 and rng.random() < 0.5 else None
-    if bounded and any(isinstance(feature, CoMember) for feature, _ in features.values()):
+    if bounded and any(isinstance(feature, CoMember | MemberPlace) for feature, _ in features.values()):
         bounded = None
     return ViewSpec(here.name, features, per_unit, bounded)
 

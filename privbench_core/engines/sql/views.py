@@ -171,7 +171,7 @@ class Views:
         frame = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
         summed = exp.Sum(this=exp.cast(of_row.copy(), exp.DataType.Type.BIGINT))
         so_far = exp.Window(this=summed, partition_by=[column("u", parent)], order=order, spec=frame)
-        left = exp.Sub(this=exp.Add(this=number(most), expression=of_row.copy()), expression=_whole(so_far))
+        left = exp.Sub(this=exp.Add(this=_whole(number(most)), expression=of_row.copy()), expression=_whole(so_far))
         capped = exp.Least(this=left, expressions=[of_row.copy()])
         bounded = exp.Greatest(this=number(0), expressions=[capped], ignore_nulls=True)
         return found, exp.cast(bounded, exp.DataType.Type.INT)
