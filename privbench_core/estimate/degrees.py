@@ -16,7 +16,7 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
     """Return the totals with each bound, shape (bounds,), from noisy ones with the first of them.
 
     From one bound to the next, fewer parents are left that have so many references: what is added per reference
-    decreases. Where noise hides how, it is taken to go on as between the last two bounds; and where it hides everything,
+    decreases. Where noise hides how, it is taken to go on as between the last two bounds; and where it hides all of it,
     the last total is about half of what it can be.
 
     Args:
