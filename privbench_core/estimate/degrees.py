@@ -25,8 +25,8 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
         bounds: Ascending.
         most: What the first total cannot exceed, and what none can.
     """
-    noise, spread = float(sigmas[0]) ** 2, (most[1] / 2) ** 2
     half = most[1] / 2 / sum(_USUAL**place for place in range(len(bounds)))
+    noise, spread = float(sigmas[0]) ** 2, half**2  # off by as much as itself, as a rule
     first = (float(noisy[0]) * spread + half * noise) / max(spread + noise, _LEAST)
     totals, variance = [float(np.clip(first, 0.0, min(most)))], noise * spread / max(spread + noise, _LEAST)
     added, width, ratio = totals[0], bounds[0], _USUAL
