@@ -25,11 +25,14 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
         bounds: Ascending.
         most: What the first total cannot exceed, and what none can.
     """
-    half = most[1] / 2 / sum(_USUAL**place for place in range(len(bounds)))
-    noise, spread = float(sigmas[0]) ** 2, half**2  # off by as much as itself, as a rule
+    usual, half, noise = _USUAL, most[1] / 2, float(sigmas[0]) ** 2
+    for _ in range(2):  # where noise hides the first total, parents are taken to be more alike
+        half = most[1] / 2 / sum(usual**place for place in range(len(bounds)))
+        usual = _USUAL * half**2 / max(half**2 + noise, _LEAST)
+    spread = half**2  # off by as much as itself, as a rule
     first = (float(noisy[0]) * spread + half * noise) / max(spread + noise, _LEAST)
     totals, variance = [float(np.clip(first, 0.0, min(most)))], noise * spread / max(spread + noise, _LEAST)
-    added, width, ratio = totals[0], bounds[0], _USUAL
+    added, width, ratio = totals[0], bounds[0], usual
     for place in range(1, len(bounds)):
         wider = bounds[place] - bounds[place - 1]
         largest = min(added * wider / width, most[1] - totals[-1])
@@ -40,7 +43,7 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
             step = (seen * prior + likely * (noise + variance)) / (prior + noise + variance)
             step = float(np.clip(step, 0.0, largest))
             variance = 1 / (1 / max(noise, _LEAST) + 1 / (variance + prior))
-            ratio = (min(step / max(added, _LEAST), 1.0) + _USUAL) / 2
+            ratio = (min(step / max(added, _LEAST), 1.0) + usual) / 2
         totals.append(totals[-1] + step)
         added, width = step, wider
     return np.array(totals)

@@ -43,12 +43,14 @@ class BoundedCounts:
             many as are declared for any unit.
         size: Released, of the table that has the key.
         alike: Rows of a unit that references to it are taken to be spread over.
+        most: Rows that refer to rows of one unit, as declared.
         totals: Estimated number of references with each bound, shape (bounds,).
     """
 
     views: Mapping[int, Curator]
     size: RowCount
     alike: float
+    most: int
     totals: Array
 
     @property
@@ -98,8 +100,11 @@ class BoundedCounts:
         ends = rank_ends(min(math.ceil(self.rows), _MOST_PARENTS))
         most = self.bounds[-1]
         if _NUMBERS * self._noise(most, price) > _CLEAR:
-            in_rows = np.array(self.bounds) * self._rows_of_row
-            return ByRank(ends, ranked(in_rows, self.totals, ends, self.alike), _ROUNDING, self.rows), price
+            in_rows = np.minimum(np.array(self.bounds) * self._rows_of_row, self.most)
+            last = int(np.searchsorted(in_rows, self.most)) + 1  # larger bounds stand for more than any unit has
+            totals = np.append(self.totals[: last - 1], self.totals[-1]) if last <= len(in_rows) else self.totals
+            sums = ranked(in_rows[:last], totals, ends, self.alike)
+            return ByRank(ends, sums, _ROUNDING, self.rows), price
         noisy = self.views[most].measure("ranks", [RankSums(tuple(ends.tolist()))], price)
         scale = self.rows / self.counted(most) * _rows_of_count(self.size)
         return ByRank(ends, noisy.values[0] * scale, noisy.sigma * scale, self.rows), price.share(0.0)
@@ -143,7 +148,7 @@ def measure_bounded(
     once = units * scale / size.rows_per_unit  # if every unit were referred to as often as the first bound counts
     totals = extrapolated(np.array(noisy), np.array(sigmas), bounds, (once, size.rows))
     alike = max(1.0, parents.rows / units)
-    return BoundedCounts(views, size, alike, totals), price.share(1 - len(noisy) / len(bounds))
+    return BoundedCounts(views, size, alike, most, totals), price.share(1 - len(noisy) / len(bounds))
 
 
 def _rows_of_count(size: RowCount) -> float:
