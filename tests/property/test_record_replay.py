@@ -256,6 +256,20 @@ def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_n
         assert losses["fanout", "call.port_id"] > 0 or gone == 1
 
 
+def test_ranks_of_bounded_references_cost_what_they_should() -> None:
+    """Where noise is small, ranks of all references are asked for, beside totals, targets, scores and joints."""
+    database = forum(0)
+    plan = plan_of(database, Budget(1e6, 1e-6), SPLITTING)
+    recorded, first = record(plan, database, 0)
+    asked = {call.head[1].split("/")[-1] for call in recorded.tape if call.head[1].startswith("fanout/vote.user_id/")}
+    assert {"references", "ranks", "targets", "context", "dependence scores", "target.age x up"} <= asked
+    for gone in range(4):
+        second, losses = replay(plan, database.without(gone), ReplayNoise(recorded.tape))
+        for step in computing_steps(plan):
+            assert losses[step.key] <= step.price.amount * (1 + 1e-9), (step.key, gone)
+            assert first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes(), (step.key, gone)
+
+
 @pytest.mark.parametrize("case", ["town, pairwise, zCDP", "shop, histograms, pure", "forum, pairwise, zCDP"])
 def test_steps_that_saw_different_states_of_the_source_cost_no_more(case: str) -> None:
     """As when a watermark misses an edit: a profile of some rows, models of others, at the same price for each unit."""
