@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.random_walk import Drift
+from privbench_core.measure.clipped import Vectors
 from privbench_core.measure.row_count import distance_by_noise
 from privbench_core.models.measured import Counted
 from privbench_core.models.one_way import OneWay
@@ -49,12 +50,13 @@ class RowLooks:
     Attributes:
         size: Of the table.
         drifts: Column -> its distributions by class of sizes.
-        collisions: Column -> how likely two rows of a unit have the same code (`RowCount.counted`), once that is known.
+        alike: Column -> how likely two rows of a unit have the same code for what their unit is, and not by chance,
+            once that is known.
     """
 
     size: RowCount
     drifts: Mapping[str, Drift]
-    collisions: Mapping[str, float] = field(default_factory=dict)
+    alike: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def shapes(self) -> dict[str, Array]:
@@ -74,22 +76,32 @@ class RowLooks:
         return replace(self, drifts=drifts)
 
     def clipped(self, most: int, found: Mapping[str, Array], sigma: float) -> RowLooks:
-        """The same, with a look at some columns in which no unit's vector of counts was longer than ``most``.
+        """The same, with a look at some columns in which no unit's vector of scaled counts was longer than ``most``.
 
         How many rows counted says how long these vectors were, and so which rows counted.
+
+        Args:
+            most: T.
+            found: Column -> noisy counts, times `lengths`.
+            sigma: Standard deviation of the noise of each.
         """
-        drifts, collisions = dict(self.drifts), dict(self.collisions)
+        drifts, alike = dict(self.drifts), dict(self.alike)
         for name, noisy in found.items():
-            found_rows, unsure = float(noisy.sum()), sigma * math.sqrt(len(noisy))
-            # More often, where noise hides it, and never less than two rows of any units.
-            alike = float((drifts[name].average(self._all_rows)[0] ** 2).sum())
-            collisions[name] = min(max(self.size.collisions(most, found_rows - unsure), alike), 1.0)
-            counted = self.size.counted(most, collisions[name])
-            least, largest = (float(self.size.counted(most, likely).sum()) for likely in (1.0, 0.0))
+            vectors = self.vectors(name)
+            of_codes, noise = noisy / vectors.lengths, sigma / vectors.lengths
+            found_rows, unsure = float(of_codes.sum()), float(np.sqrt((noise**2).sum()))
+            # More often, where noise hides it, and never less than by chance.
+            alike[name] = vectors.alike(self.size.collisions(vectors.most(most), found_rows - unsure))
+            counted = vectors.counted(self.size, most, alike[name])
+            least, largest = (float(self.size.counted(vectors.most(most), likely).sum()) for likely in (1.0, 0.0))
             rows = max(1.0, min(max(found_rows, least), largest))
-            noise = np.full(len(noisy), sigma / rows)
-            drifts[name] = self._updated(drifts[name], counted, noisy / rows, noise, _CONCENTRATED)
-        return replace(self, drifts=drifts, collisions=collisions)
+            drifts[name] = self._updated(drifts[name], counted, of_codes / rows, noise / rows, _CONCENTRATED)
+        return replace(self, drifts=drifts, alike=alike)
+
+    def vectors(self, name: str) -> Vectors:
+        """How long rows make vectors of counts of a column: the more a code is in doubt, the less is it scaled."""
+        shares, deviations = self.drifts[name].average(self._all_rows)
+        return Vectors.of(np.maximum(shares, 0.0), np.maximum(shares, 0.0) + deviations)
 
     def again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
         """The same, with another look at each column, for ``price`` in all.
@@ -109,10 +121,10 @@ class RowLooks:
         """
         best, sigma = self.best_counted(session, table, price), self._of_units(session, table, price)
         doubtful = any(self._doubt(name, sigma, most) > _CLEAR for name, most in best.items())
-        if price.measure is Measure.PURE or not (self.collisions or doubtful):
+        if price.measure is Measure.PURE or not (self.alike or doubtful):
             return self._again(session, table, columns, best, price, clipped=False)
         looks, left = self, price
-        if not self.collisions:
+        if not self.alike:
             early = {name: min(most, self.size.for_half) for name, most in best.items()}
             looks, left = self._again(session, table, columns, early, price.share(_EARLY)), price.share(1 - _EARLY)
         return looks._again(session, table, columns, looks.best_counted(session, table, left), left)
@@ -133,7 +145,7 @@ class RowLooks:
         looks = self
         for most, names in sorted(alike.items()):
             view = session.view(ViewSpec(table, {name: columns[name] for name in names}, (most,)), "over rows")
-            asked = [Marginal((name,), clipped=clipped) for name in names]
+            asked = [Marginal((name,), clipped=clipped, scales=(looks.vectors(name).scale,) * clipped) for name in names]
             noisy = view.measure("one-way", asked, price.share(len(names) / len(self.drifts)))
             found = dict(zip(names, noisy.values, strict=True))
             if clipped:
@@ -171,6 +183,13 @@ class RowLooks:
             sigmas[name] = np.maximum(deviations, _POSSIBLE) * total
         return OneWay(counts, sigmas, total)
 
+    def collisions(self, name: str) -> float:
+        """How likely two rows of a unit have the same code, see `RowCount.counted`: always, where nothing is known."""
+        if name not in self.alike:
+            return 1.0
+        by_chance = float((np.maximum(self.drifts[name].average(self._all_rows)[0], 0.0) ** 2).sum())
+        return self.alike[name] + (1 - self.alike[name]) * min(by_chance, 1.0)
+
     @property
     def _all_rows(self) -> Array:
         return self.size.rows_of / max(float(self.size.rows_of.sum()), 1.0)
@@ -186,10 +205,13 @@ class RowLooks:
 
     def _doubt(self, name: str, sigma: float, most: int) -> float:
         """What is left of doubt about a column over all rows after another look, for so much noise of a unit."""
-        drift, counted = self.drifts[name], self.size.counted(most, self.collisions.get(name, 1.0))
-        rows, otherwise = max(float(counted.sum()), 1.0), _CONCENTRATED if name in self.collisions else _OTHERWISE
-        sigmas = self._sigmas(drift, counted, np.full_like(drift.average(counted)[0], most * sigma / rows), otherwise)
-        return drift.doubt(self._all_rows, counted / rows, sigmas)
+        drift, otherwise = self.drifts[name], _OTHERWISE
+        counted, noise = self.size.counted(most), np.full_like(drift.average(self._all_rows)[0], most * sigma)
+        if name in self.alike:
+            vectors, otherwise = self.vectors(name), _CONCENTRATED
+            counted, noise = vectors.counted(self.size, most, self.alike[name]), noise / vectors.lengths
+        rows = max(float(counted.sum()), 1.0)
+        return drift.doubt(self._all_rows, counted / rows, self._sigmas(drift, counted, noise / rows, otherwise))
 
     def _of_units(self, session: PrivateSession, table: str, price: Price) -> float:
         """Noise of a unit in a look at each column, for ``price`` in all."""
@@ -309,7 +331,7 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
     size, shapes = looks.size, looks.shapes
     sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
     codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
-    alone = [looks.collisions.get(name, 1.0) for name in shapes]
+    alone = [looks.collisions(name) for name in shapes]
     pairs = float(np.mean([min(pair) for pair in combinations(alone, 2)] or alone or [1.0]))
 
     def error(most: int) -> float:

@@ -50,7 +50,7 @@ class RowCount:
     noise: float = 0.0
     collisions_of_pairs: float = 1.0
 
-    def counted(self, most: int, collisions: float = 1.0) -> Array:
+    def counted(self, most: float, collisions: float = 1.0) -> Array:
         """Number of rows of each class that count if units with more than ``most`` of them count as so many.
 
         Numbers of rows of a class are taken to be spread evenly below their mean, and above it, up to the ends of the
@@ -69,7 +69,7 @@ class RowCount:
         of_unit = (1 - above) * _mean_up_to(in_full, first, mean) + above * _mean_up_to(in_full, mean, last)
         return np.asarray(self.rows_of * np.minimum(of_unit / mean, 1.0))
 
-    def collisions(self, most: int, rows: float) -> float:
+    def collisions(self, most: float, rows: float) -> float:
         """How likely two rows of a unit are in the same cell if ``rows`` rows were counted: the inverse of `counted`.
 
         It is the largest that is possible, so that no more rows are taken to count than do.

@@ -19,6 +19,7 @@ from privbench_core.columns.places import place_count
 from privbench_core.columns.registry import is_known
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.clipping import LARGEST_SCALE
 from privbench_core.privacy.features import (
     CoMember,
     Feature,
@@ -250,13 +251,26 @@ def _admit_marginal(site: str, query: Marginal, sizes: Sizes) -> None:
     _require(
         not query.clipped or len(set(query.columns)) == len(query.columns) > 0, site, "columns, each once, to clip"
     )
-    if not query.groups:
+    numbers = [sizes[name] for name in query.columns]
+    if query.groups:
+        _require(len(query.groups) == len(query.columns), site, "groups of codes for each column")
+        for place, group_of in enumerate(query.groups):
+            known = type(group_of) is np.ndarray and np.issubdtype(group_of.dtype, np.integer)
+            _require(known and group_of.shape == (numbers[place],), site, "one group for each code")
+            _require(int(group_of.min(initial=0)) >= 0, site, "groups numbered from 0")
+            numbers[place] = int(group_of.max(initial=-1)) + 1
+    _admit_scales(site, query, numbers)
+
+
+def _admit_scales(site: str, query: Marginal, numbers: Sequence[int]) -> None:
+    _require(type(query.scales) is tuple, site, "scales as a tuple")
+    if not query.scales:
         return
-    _require(len(query.groups) == len(query.columns), site, "groups of codes for each column")
-    for name, group_of in zip(query.columns, query.groups, strict=True):
-        known = type(group_of) is np.ndarray and np.issubdtype(group_of.dtype, np.integer)
-        _require(known and group_of.shape == (sizes[name],), site, "one group for each code")
-        _require(int(group_of.min(initial=0)) >= 0, site, "groups numbered from 0")
+    _require(query.clipped, site, "scales only where units are clipped")
+    _require(len(query.scales) == len(query.columns), site, "scales for each column")
+    for scale, number in zip(query.scales, numbers, strict=True):
+        whole = type(scale) is tuple and all(type(each) is int and 1 <= each <= LARGEST_SCALE for each in scale)
+        _require(whole and len(scale) == number, site, f"a scale from 1 to {LARGEST_SCALE} for each (group of) codes")
 
 
 def _admit_distances(site: str, query: Distances, sizes: Sizes) -> None:

@@ -6,8 +6,9 @@ cells adds a vector that is much shorter than the number of its rows, so that mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from numpy.typing import NDArray
 from privbench_core.columns.exact_sums import weighted_sums
 from privbench_core.privacy.relations import WEIGHT_SCALE
 
+LARGEST_SCALE = 64  # of what a row counts in a cell
 _FEW = 16  # possible pairs of a unit and a cell per row: so many are counted in less time than rows are put in order
 Numbers = NDArray[np.integer[Any]]
+_ALIKE: Numbers = np.ones(1, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -33,21 +36,23 @@ class UnitsOfRows:
     most: int
     units: Numbers
     rows: Numbers
+    _found: dict[int, tuple[Numbers, Numbers, NDArray[np.int64]]] = field(default_factory=dict, init=False)
 
-    def counts(self, cells: Numbers, size: int) -> NDArray[np.int64]:
+    def counts(self, cells: Numbers, size: int, lengths: Numbers = _ALIKE) -> NDArray[np.int64]:
         """Return the sum of all units' clipped vectors of counts, in weights, shape (size,).
 
-        The vector c of a unit is multiplied by ⌊U/max(T, ‖c‖₂)⌋, where U is `WEIGHT_SCALE`; of a unit with more than U
-        rows, by 0.
+        The vector c of a unit is multiplied by ⌊U/max(T, ‖a c‖₂)⌋, where U is `WEIGHT_SCALE` and a the length of a row
+        in each cell; of a unit with more than U rows, by 0.
 
         Args:
             cells: The cell that each row is in, shape (n,).
             size: Number of cells.
+            lengths: Of a row in each cell, whole numbers, shape (size,); or in all cells, shape (1,).
 
         >>> UnitsOfRows(1, np.array([7, 7, 7, 7]), np.array([4, 4, 4, 4])).counts(np.array([0, 1, 2, 3]), 4).tolist()
         [524288, 524288, 524288, 524288]
         """
-        in_full, clipped, units = self._apart
+        in_full, clipped, units = self._apart(int(lengths.max(initial=1)))
         counts = np.bincount(cells[in_full], minlength=size).astype(np.int64) * (WEIGHT_SCALE // self.most)
         pairs = units * size + cells[clipped]
         if int(units.max(initial=-1)) * size < _FEW * len(pairs):
@@ -57,15 +62,30 @@ class UnitsOfRows:
         else:
             found, numbers = np.unique(pairs, return_counts=True)
         of_unit, of_cell = found // size, found % size
-        squares = np.bincount(of_unit, numbers.astype(np.float64) ** 2).astype(np.int64)  # at most 2^40: exact
-        shares = np.sqrt(WEIGHT_SCALE**2 // squares).astype(np.int64)
+        # Up to 2^53 sums are exact, and quotients of more than 2^40 are 0 however they are rounded.
+        squares = np.bincount(of_unit, (numbers * np.broadcast_to(lengths, size)[of_cell]).astype(np.float64) ** 2)
+        shares = np.sqrt(np.floor(WEIGHT_SCALE**2 / squares)).astype(np.int64)
         weights = np.minimum(WEIGHT_SCALE // self.most, shares)
         return counts + weighted_sums(of_cell, numbers * weights[of_unit], size)
 
-    @cached_property
-    def _apart(self) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
-        """Which rows are of units that count in full, which of units to be clipped, and whose these are, from 0."""
-        longer = self.rows > self.most  # a vector is no longer than the number of rows
-        clipped = np.flatnonzero(longer & (self.rows <= WEIGHT_SCALE))
-        _, units = np.unique(self.units[clipped], return_inverse=True)
-        return np.flatnonzero(~longer), clipped, units.astype(np.int64)
+    def _apart(self, longest: int) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
+        """Which rows are of units that count in full, which of units to be clipped, and whose these are, from 0.
+
+        Args:
+            longest: The largest length of a row.
+        """
+        if longest not in self._found:
+            longer = self.rows > self.most // longest  # a vector is no longer than its number of rows, all so long
+            clipped = np.flatnonzero(longer & (self.rows <= WEIGHT_SCALE))
+            _, units = np.unique(self.units[clipped], return_inverse=True)
+            self._found[longest] = np.flatnonzero(~longer), clipped, units.astype(np.int64)
+        return self._found[longest]
+
+
+def lengths_of_cells(scales: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Products of the scales of columns over all combinations of their codes, shape (codes of each column).
+
+    >>> lengths_of_cells(((1, 2), (1, 4))).tolist(), lengths_of_cells(()).tolist()
+    ([[1, 4], [2, 8]], 1)
+    """
+    return reduce(np.multiply.outer, [np.array(scale, dtype=np.int64) for scale in scales], np.array(1, dtype=np.int64))

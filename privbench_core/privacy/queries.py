@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from privbench_core.columns.exact_sums import HALF, LARGEST, joined, total, weighted_sums, words
 from privbench_core.errors import InternalError
 from privbench_core.estimate.merge import merge_codes
+from privbench_core.privacy.clipping import lengths_of_cells
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.split_rules import Centres
-from privbench_core.privacy.views import CodedView, Groupings
+from privbench_core.privacy.views import CodedView, Groupings, Scales
 
 
 class Query(Protocol):
@@ -52,26 +53,31 @@ class Marginal:
     sums of disjoint sets of cells, and they lose and gain no more than these.
 
     Where units are *clipped*, each has at most T in L2 norm, and not in sum: cells lose a vector of norm b and gain one
-    of norm a. So L2² is at most b² + a², and L1 is larger by the square root of the number of cells at most.
+    of norm a. So L2² is at most b² + a², and L1 is larger by the square root of the number of cells at most. With
+    *scales* that is so of the counts times these, which are what the answer has.
 
     Attributes:
         columns: The columns.
         groups: Of each column the group of each code, dense from 0, shape (size,); none: every code is a cell.
         clipped: Whether the counts of each unit are clipped in L2 norm.
+        scales: Of each column by what counts with a (group of) code are multiplied before units are clipped, released
+            whole numbers from 1 to `LARGEST_SCALE`; none: 1.
     """
 
     columns: tuple[str, ...]
     groups: Groupings = ()
     clipped: bool = False
+    scales: Scales = ()
 
     def marginals(self) -> tuple[tuple[str, ...], ...]:
         """Return the one marginal; none where units are clipped, as its cells are no sums of others."""
         return () if self.clipped else (self.columns,)
 
     def evaluate(self, view: CodedView) -> Counts:
-        """Return counts, shape (numbers of codes or groups)."""
+        """Return counts, shape (numbers of codes or groups); times the scales, where there are some."""
         if self.clipped:
-            return view.data.clipped_counts(self.columns, self.groups)
+            found, lengths = view.data.clipped_counts(self.columns, self.groups, self.scales), self._lengths
+            return np.minimum(found, LARGEST // lengths) * lengths
         counts = view.counts(self.columns)
         if not self.groups:
             return counts
@@ -84,12 +90,18 @@ class Marginal:
         """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""
         if not self.clipped:
             return _moves(*view.shifts)
+        if self.scales and view.weight_scale == 1:
+            raise InternalError("counts cannot be scaled where every row is a unit, and weighs 1")
         sizes = [int(of.max(initial=-1)) + 1 for of in self.groups] or [view.sizes[name] for name in self.columns]
         return _clipped_moves(math.prod(sizes), *view.clipped_shifts)
 
     def scale(self, view: CodedView) -> int:
         """Return the weight scale."""
         return view.weight_scale
+
+    @property
+    def _lengths(self) -> NDArray[np.int64]:
+        return lengths_of_cells(self.scales)
 
 
 @dataclass(frozen=True)

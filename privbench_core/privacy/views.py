@@ -19,13 +19,14 @@ from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
 from privbench_core.errors import InternalError
-from privbench_core.privacy.clipping import UnitsOfRows
+from privbench_core.privacy.clipping import UnitsOfRows, lengths_of_cells
 from privbench_core.privacy.features import Feature
 from privbench_core.privacy.permutations import Groups, tuple_counts
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
 Groupings = tuple[NDArray[np.int64], ...]
+Scales = tuple[tuple[int, ...], ...]
 """Of each column the group of each code, dense from 0, shape (size,); none: every code by itself."""
 
 
@@ -107,9 +108,10 @@ class CodedRows(Protocol):
         """Weighted counts over ``columns`` (none: the total), at most `LARGEST`; see `CodedView.counts`."""
         ...
 
-    def clipped_counts(self, columns: Sequence[str], groups: Groupings) -> NDArray[np.int64]:
+    def clipped_counts(self, columns: Sequence[str], groups: Groupings, scales: Scales = ()) -> NDArray[np.int64]:
         """Counts over (groups of the codes of) ``columns``, each unit's clipped in L2 norm; see `UnitsOfRows.counts`.
 
+        A row in a cell makes the vector as long as the product of the ``scales`` of its (groups of) codes; none: 1.
         Only of a view with one number of rows per unit, of its own rows and without co-members.
         """
         ...
@@ -220,7 +222,7 @@ class HeldRows:
         shaped = counted.reshape([self.sizes[name] for name in order])
         return shaped.transpose([order.index(name) for name in columns])
 
-    def clipped_counts(self, columns: Sequence[str], groups: Groupings) -> NDArray[np.int64]:
+    def clipped_counts(self, columns: Sequence[str], groups: Groupings, scales: Scales = ()) -> NDArray[np.int64]:
         """See `CodedRows.clipped_counts`."""
         codes = {name: self.codes[name] for name in columns}
         sizes = {name: self.sizes[name] for name in columns}
@@ -229,7 +231,8 @@ class HeldRows:
         if self.weights is None:  # every row is a unit
             return contingency(codes, sizes, columns)
         shape = tuple(sizes[name] for name in columns)
-        return self._units().counts(cell_index(codes, sizes, columns), math.prod(shape)).reshape(shape)
+        cells, lengths = cell_index(codes, sizes, columns), lengths_of_cells(scales).ravel()
+        return self._units().counts(cells, math.prod(shape), lengths).reshape(shape)
 
     def reference_sums(self) -> ReferenceSums:
         """See `CodedRows.reference_sums`."""

@@ -112,6 +112,11 @@ def _other_key(
     return made, references
 
 
+def random_scale(rng: np.random.Generator, codes: int) -> tuple[int, ...]:
+    """By what the counts of so many codes are multiplied before units are clipped."""
+    return tuple(int(scale) for scale in rng.choice([1, 2, 3, 8, 64], codes, p=[0.4, 0.2, 0.2, 0.15, 0.05]))
+
+
 def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
     """A view of any table, with up to four columns of any kind, counting one or several rows per unit."""
     here = schema.tables[int(rng.integers(len(schema.tables)))]

@@ -47,7 +47,7 @@ from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
 from tests.helpers.databases import SECRET, Database, adversaries, database_from, fleet, forum, shop, till, town
 from tests.helpers.engines import Cluster, Place, RowsInMemory, engine_of, in_postgres, opened
-from tests.helpers.networks import network, random_view
+from tests.helpers.networks import network, random_scale, random_view
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 from tests.helpers.postgres import execute, new_database
@@ -100,9 +100,10 @@ def test_engines_agree_on_random_schemas_and_views(seed: int, place: Place, monk
             for columns in (each for each in asked if one.clipped and each):
                 merged = tuple(2 * rng.integers(0, 3, one.sizes[n]) for n in columns)  # groups that no code is in
                 for groups in ((), merged):
-                    np.testing.assert_array_equal(
-                        one.data.clipped_counts(columns, groups), other.data.clipped_counts(columns, groups), str(spec)
-                    )
+                    numbers = [int(of.max()) + 1 for of in groups] or [one.sizes[name] for name in columns]
+                    for scales in ((), tuple(random_scale(rng, codes) for codes in numbers)):
+                        known, found = (v.data.clipped_counts(columns, groups, scales) for v in (one, other))
+                        np.testing.assert_array_equal(known, found, str((spec, scales)))
             for what in ("stability", "weight_scale", "touched", "rows", "clipped"):
                 assert getattr(one, what) == getattr(other, what)
             engine.end_step()

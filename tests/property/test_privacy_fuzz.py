@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from privbench_core.privacy.view_building import build_references, build_view
 from privbench_core.privacy.views import CodedView
 from privbench_core.spec.rules_of_keys import find_key_problems
 from tests.helpers.key_graphs import without
-from tests.helpers.networks import network, random_view, units_of
+from tests.helpers.networks import network, random_scale, random_view, units_of
 
 FEW, MANY = 200, 10_000
 _NEIGHBOURS = 3  # per database
@@ -64,7 +64,7 @@ def _groups(rng: np.random.Generator, size: int) -> NDArray[np.int64]:
 
 def _compare(number: int, found: Tightness) -> None:
     """Compare a random database with some neighbours, in some views each."""
-    rng = np.random.default_rng(number)
+    rng, of_scales = np.random.default_rng(number), np.random.default_rng([number, 1])
     database = network(rng)
     schema = database.schema
     assert find_key_problems(schema) == [], "not a schema that a spec can declare"
@@ -86,6 +86,10 @@ def _compare(number: int, found: Tightness) -> None:
                 groups = tuple(_groups(rng, one.sizes[name]) for name in asked.columns) if rng.random() < 0.5 else ()
                 clipped = Marginal(asked.columns, groups, clipped=True)
                 found.note(f"{kind}, clipped", _share(clipped, one, other, (number, gone, spec, names, groups)))
+                if one.weight_scale > 1:
+                    numbers = [int(of.max()) + 1 for of in groups] or [one.sizes[name] for name in asked.columns]
+                    scaled = replace(clipped, scales=tuple(random_scale(of_scales, codes) for codes in numbers))
+                    found.note(f"{kind}, scaled", _share(scaled, one, other, (number, gone, spec, names, scaled)))
         for key in (k for t in schema.tables for k in t.foreign_keys):
             most = int(rng.choice([1, 2, 8]))
             one, other = build_references(private, key, most), build_references(smaller, key, most)
@@ -114,3 +118,5 @@ def test_no_unit_moves_a_view_beyond_its_stability(databases: int, record_proper
     assert found.largest["ranks, bounded"] > 0.3
     assert found.largest["stability 1, clipped"] > 0.999
     assert found.largest["stability above 1, clipped"] > 0.3
+    assert found.largest["stability 1, scaled"] > 0.999
+    assert found.largest["stability above 1, scaled"] > 0.3

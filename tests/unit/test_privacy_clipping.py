@@ -34,18 +34,24 @@ from tests.helpers.planted import integer, owner_key
 PRICE = Price(Measure.ZCDP, 1.0)
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=60), st.integers(1, 9))
-def test_a_unit_adds_its_counts_over_the_length_of_their_vector(rows: list[tuple[int, int]], most: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=60),
+    st.integers(1, 9),
+    st.lists(st.integers(1, 64), min_size=4, max_size=4) | st.just([1, 1, 1, 1]),
+)
+def test_a_unit_adds_its_counts_over_the_length_of_their_vector(
+    rows: list[tuple[int, int]], most: int, lengths: list[int]
+) -> None:
     units, cells = (np.array([row[place] for row in rows], dtype=np.int64) for place in (0, 1))
     expected = np.zeros(4, dtype=np.int64)
     for unit in set(units.tolist()):
         vector = np.bincount(cells[units == unit], minlength=4)
-        squared = int((vector**2).sum())
+        squared = int(((vector * lengths) ** 2).sum())
         weight = min(WEIGHT_SCALE // most, isqrt(WEIGHT_SCALE**2 // squared))
         expected += vector * weight
         assert weight**2 * squared <= WEIGHT_SCALE**2
         assert weight == WEIGHT_SCALE // most or (weight + 1) ** 2 * squared > WEIGHT_SCALE**2
-    found = UnitsOfRows(most, units, np.bincount(units, minlength=5)[units]).counts(cells, 4)
+    found = UnitsOfRows(most, units, np.bincount(units, minlength=5)[units]).counts(cells, 4, np.array(lengths))
     np.testing.assert_array_equal(found, expected)
 
 
@@ -53,6 +59,14 @@ def test_a_unit_with_more_rows_than_weights_can_share_counts_nowhere() -> None:
     rows = WEIGHT_SCALE + 1
     units = UnitsOfRows(1, np.zeros(rows, dtype=np.int64), np.full(rows, rows))
     assert units.counts(np.arange(rows) % 3, 3).tolist() == [0, 0, 0]
+
+
+def test_vectors_longer_than_weights_can_share_count_nowhere() -> None:
+    rows = WEIGHT_SCALE // 64
+    units = UnitsOfRows(1, np.zeros(rows, dtype=np.int64), np.full(rows, rows))
+    cells, lengths = np.zeros(rows, dtype=np.int64), np.array([4096, 4096])
+    assert units.counts(cells, 2, lengths).tolist() == [0, 0]
+    assert units.counts(cells, 2, lengths // 64).tolist() == [rows, 0]
 
 
 def _session(charged: list[str]) -> PrivateSession:
@@ -83,6 +97,26 @@ def test_counts_are_clipped_only_where_a_proof_says_how_far_they_move() -> None:
     for asked in (Marginal((), clipped=True), Marginal(("works", "works"), clipped=True)):
         with pytest.raises(InternalError, match="to clip"):
             whole.measure("works", [asked], PRICE)
+    alike, groups = (1,) * works.size, (np.zeros(works.size, dtype=np.int64),)
+    wrong = {
+        "where units are clipped": Marginal(("works",), scales=(alike,)),
+        "as a tuple": Marginal(("works",), clipped=True, scales=[alike]),  # type: ignore[arg-type]
+        "each column": Marginal(("works",), clipped=True, scales=(alike, alike)),
+        "a scale from 1": Marginal(("works",), groups, clipped=True, scales=(alike,)),
+    }
+    scales = {"0": (0,), "65": (65,), "1.0": (1.0,), "True": (True,)}
+    refused = [(match, asked) for match, asked in wrong.items()] + [
+        ("a scale from 1", Marginal(("works",), clipped=True, scales=((*alike[1:], *scale),)))  # type: ignore[arg-type]
+        for scale in scales.values()
+    ]
+    for match, asked in refused:
+        with pytest.raises(InternalError, match=match):
+            whole.measure("works", [asked], PRICE)
+    (rooms,) = (c for c in database.schema.table("household").columns if c.name == "rooms")
+    coded = Discretizer(codec_for(rooms))
+    households = session.view(ViewSpec("household", {"rooms": (Own("rooms"), coded)}), "households")
+    with pytest.raises(InternalError, match="every row is a unit"):
+        households.measure("rooms", [Marginal(("rooms",), clipped=True, scales=((1,) * coded.size,))], PRICE)
     assert charged == []
     whole.measure("works", [Marginal(("works",), clipped=True)], PRICE)
     assert charged == ["step/whole/works"]

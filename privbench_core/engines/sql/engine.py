@@ -25,7 +25,7 @@ from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
 from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.engines.sql.summed import SummedRows
-from privbench_core.engines.sql.views import UNIT, WEIGHT, Views
+from privbench_core.engines.sql.views import ROWS_OF_UNIT, UNIT, WEIGHT, Views
 from privbench_core.engines.stored import from_stored, to_stored
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.errors import InternalError
@@ -34,7 +34,7 @@ from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnTyp
 from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import carries
-from privbench_core.privacy.views import Groupings, HeldRows, ReferenceSums, ViewSpec
+from privbench_core.privacy.views import Groupings, HeldRows, ReferenceSums, Scales, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
@@ -249,7 +249,7 @@ class SqlRows:
         left = [name for name in order if name in columns]
         return np.asarray(found.sum(axis=others)).transpose([left.index(name) for name in columns])
 
-    def clipped_counts(self, columns: Sequence[str], groups: Groupings) -> NDArray[np.int64]:
+    def clipped_counts(self, columns: Sequence[str], groups: Groupings, scales: Scales = ()) -> NDArray[np.int64]:
         """See `CodedRows.clipped_counts`: what is one row per unit and cell is summed up where the rows are."""
         sizes = [int(of.max(initial=-1)) + 1 for of in groups] or [self._sizes[name] for name in columns]
         if not self._weighted:  # every row is a unit
@@ -257,7 +257,8 @@ class SqlRows:
         coded, called = self._coded(columns, units=True)
         group_of = groups or (None,) * len(columns)
         cells = {called[name]: group_of[place] for place, name in enumerate(columns)}
-        query = self._engine._views.clipped(coded, cells, self._spec.rows_per_unit[0])
+        lengths = dict(zip(cells, scales, strict=bool(scales)))
+        query = self._engine._views.clipped(coded, cells, self._spec.rows_per_unit[0], lengths)
         found = self._engine._database.fetch(query)
         codes = [found.column(name).to_numpy().astype(np.int64) for name in cells]
         counts = np.zeros(math.prod(sizes), dtype=np.int64)
@@ -302,7 +303,7 @@ class SqlRows:
             query, called = self._engine._views.coded(self._spec, units=True)
             self._table = self._engine.keep_coded(query), called
         table, called = self._table
-        wanted = [called[name] for name in names] + [WEIGHT] * self._weighted + [UNIT] * units
+        wanted = [called[name] for name in names] + [WEIGHT] * self._weighted + [UNIT, ROWS_OF_UNIT] * units
         return exp.select(*map(column, wanted)).from_(table), called
 
     def _count(self, marginals: Sequence[tuple[str, ...]]) -> None:

@@ -11,7 +11,7 @@ from sqlglot import exp
 from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.engines.sql.database import Database
 from privbench_core.errors import InternalError
-from privbench_core.privacy.views import Groupings, HeldRows, ReferenceSums
+from privbench_core.privacy.views import Groupings, HeldRows, ReferenceSums, Scales
 
 
 class SummedRows:
@@ -40,7 +40,7 @@ class SummedRows:
             self._found = self._summed(self._query)
         return self._found
 
-    def clipped_counts(self, columns: Sequence[str], groups: Groupings) -> NDArray[np.int64]:
+    def clipped_counts(self, columns: Sequence[str], groups: Groupings, scales: Scales = ()) -> NDArray[np.int64]:
         """See `CodedRows.clipped_counts`: there are no columns."""
         raise InternalError("a view of references has no codes")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +36,7 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
-WEIGHT, UNIT = "w", "u"
+WEIGHT, UNIT, ROWS_OF_UNIT = "w", "u", "s"
 _SMALL = ("tinyint", 1 << 7), ("smallint", 1 << 15)  # types, and how many codes fit them
 
 
@@ -103,16 +105,23 @@ class Views:
         if self._schema.ownership_path(spec.table):
             shown = weight(spec.rows_per_unit) if weighed else column("s", "r")
             found = found.select(exp.alias_(shown, WEIGHT))
-            found = found.select(exp.alias_(_longer(spec.rows_per_unit[0]), UNIT)) if units else found
+            found = found.select(*_units()) if units else found
         return found, called
 
-    def clipped(self, coded: exp.Select, cells: Mapping[str, NDArray[np.int64] | None], most: int) -> exp.Select:
+    def clipped(
+        self,
+        coded: exp.Select,
+        cells: Mapping[str, NDArray[np.int64] | None],
+        most: int,
+        scales: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    ) -> exp.Select:
         """Return a query for counts in which each unit's are clipped in L2 norm, see `UnitsOfRows.counts`.
 
         Args:
-            coded: A query for the columns, for `UNIT` and for `WEIGHT`.
+            coded: A query for the columns, for `UNIT`, `ROWS_OF_UNIT` and for `WEIGHT`.
             cells: Column -> group of each of its codes; None for each value by itself.
             most: T.
+            scales: Column -> how long a row in each of these groups makes the vector, where that is not 1.
         """
         grouped = [
             exp.alias_(column(name) if group_of is None else _grouped(column(name), group_of), name)
@@ -120,11 +129,17 @@ class Views:
         ]
         # Only rows of units with more than U rows weigh nothing.
         counted = exp.GT(this=column(WEIGHT), expression=number(0))
-        listed = exp.select(column(UNIT), *grouped).from_(coded.subquery("coded")).where(counted)
+        # No vector is longer than its number of rows, each as long as any.
+        many = exp.GT(this=column(ROWS_OF_UNIT), expression=number(most // math.prod(map(max, scales.values()))))
+        unit = exp.alias_(exp.case().when(many, column(UNIT)).else_(exp.Null()), UNIT)
+        listed = exp.select(unit, *grouped).from_(coded.subquery("coded")).where(counted)
         names = [column(name) for name in cells]
         numbers = exp.select(column(UNIT), *names, exp.alias_(exp.cast(count(), "double"), "number"))
         numbers = numbers.from_(listed.subquery("listed")).group_by(column(UNIT), *names)
-        squared = exp.Mul(this=column("number"), expression=column("number"))
+        length: Expr = column("number")
+        for name, scale in scales.items():
+            length = exp.Mul(this=length, expression=exp.cast(_grouped(column(name), np.array(scale)), "double"))
+        squared = exp.Mul(this=length, expression=length.copy())
         squares = exp.Window(this=exp.Sum(this=squared), partition_by=[column(UNIT)])
         vectors = exp.select(column(UNIT), *names, "number", exp.alias_(squares, "squares"))
         vectors = vectors.from_(numbers.subquery("numbers"))
@@ -187,8 +202,8 @@ class Views:
         """Return the same query where each unit's counts of references are clipped in L2 norm."""
         found = exp.select().from_(exp.to_table(self._names.kept(key.child), alias="r"))
         found, parent = self._join(found, key, _Joined())
-        shown = (column("n", parent), "key"), (_longer(most), UNIT), (weight((most,)), WEIGHT)
-        coded = found.select(*(exp.alias_(each, called) for each, called in shown))
+        shown = (column("n", parent), "key"), (weight((most,)), WEIGHT)
+        coded = found.select(*(exp.alias_(each, called) for each, called in shown), *_units())
         return self.clipped(coded, {"key": None}, most)
 
     def values(self, table: str, name: str, named: tuple[str, ...], most: int) -> exp.Select:
@@ -327,10 +342,9 @@ class Views:
         return exp.In(this=value, expressions=listed) if listed else exp.false()
 
 
-def _longer(most: int) -> Expr:
-    """Return the unit of a row that has more than ``most``, else NULL: no vector is longer than its number of rows."""
-    many = exp.GT(this=column("s", "r"), expression=number(most))
-    return exp.case().when(many, column("u", "r")).else_(exp.Null())
+def _units() -> tuple[Expr, Expr]:
+    """Return the unit of a row, and how many rows it has."""
+    return exp.alias_(column("u", "r"), UNIT), exp.alias_(column("s", "r"), ROWS_OF_UNIT)
 
 
 def _grouped(code: Expr, group_of: NDArray[np.int64]) -> Expr:
