@@ -11,7 +11,7 @@ risk estimate), so all of this is post-processing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +39,22 @@ class NoisyTable:
 
     Attributes:
         counts: Shape (size of the first, size of the second), or of their numbers of groups.
-        sigma: Standard deviation of the noise of a cell.
+        sigma: Standard deviation of the noise of a cell, times its length.
         groups: Group of each code of both columns, where groups were counted.
         ordered: How many leading codes of each column are intervals, in order; 0 for lists.
+        lengths: By what the noise of each cell is smaller: products of numbers of its two codes; broadcast to ``counts``.
     """
 
     counts: Array
     sigma: float
     groups: tuple[NDArray[np.int64], ...] = ()
     ordered: tuple[int, int] = (0, 0)
+    lengths: NDArray[np.int64] = field(default_factory=lambda: np.ones(1, dtype=np.int64))
+
+    @property
+    def sigmas(self) -> Array:
+        """Standard deviation of the noise of each cell, broadcast to ``counts``."""
+        return np.asarray(self.sigma / self.lengths)
 
 
 def estimated_joints(
@@ -66,7 +73,7 @@ def estimated_joints(
     copula = dict(known or {})
     for (a, b), table in tables.items():
         if (a, b) not in copula:
-            near = nearest_copula(table.counts, table.sigma, table.groups, (clean[a], clean[b]), table.ordered)
+            near = nearest_copula(table.counts, table.sigmas, table.groups, (clean[a], clean[b]), table.ordered)
             copula |= {} if near is None else {(a, b): near}
     bases = {pair: [copula[pair]] if pair in copula else [] for pair in tables}
     separate = {(a, b): _joint_of_codes(table, clean[a], clean[b], bases[a, b]) for (a, b), table in tables.items()}
@@ -114,27 +121,30 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, others: Sequ
         second: Clean counts of the second column, with the same total.
         others: Estimates of the joint with these marginals, from other measurements; the nearest one is used.
     """
-    sigma = table.sigma
+    sigma, lengths = table.sigma, np.broadcast_to(table.lengths, table.counts.shape)
     total = max(float(first.sum()), 1.0)
     product = np.outer(first, second) / total
-    found = product + _centred(table.counts - product)
-    base = min(others, key=lambda other: float(((other - found) ** 2).sum())) if others else product
+    # Times the lengths of their cells: of the same noise, and of the same rank.
+    found = product * lengths + _centred((table.counts - product) * lengths, lengths)
+    base = min(others, key=lambda other: float(((other * lengths - found) ** 2).sum())) if others else product
     free = (found.shape[0] - 1) * (found.shape[1] - 1) / found.size  # share of the noise left after centring
-    projected = onto_simplex(found, total)
+    variances = 1.0 / lengths**2
+    projected = onto_simplex(found / lengths, total, variances)
     estimates = [
-        Estimate(projected, free * float((projected > 0).sum())),
-        Estimate(base, 0.0),
-        _low_rank_around(product, found, sigma),
+        Estimate(projected * lengths, free * float((projected > 0).sum())),
+        Estimate(base * lengths, 0.0),
+        _low_rank_around(product * lengths, found, sigma),
     ]
     if others:
-        estimates.append(_low_rank_around(base, found, sigma))
+        estimates.append(_low_rank_around(base * lengths, found, sigma))
     smooth = _smoother(first), _smoother(second)
     plain = np.eye(len(first)), np.eye(len(second))
     for across, along in ((smooth[0], plain[1]), (plain[0], smooth[1]), smooth):
         freedom = free * float(np.trace(across) * np.trace(along))
-        estimates.append(Estimate(base + across @ (found - base) @ along.T, freedom))
-    mixed = onto_simplex(least_risk(estimates, found, sigma), total)
-    floor = np.minimum(_FLOOR * product, _FLOOR_DEVIATIONS * sigma)
+        smoothed = base + across @ (found / lengths - base) @ along.T
+        estimates.append(Estimate(smoothed * lengths, freedom))
+    mixed = onto_simplex(least_risk(estimates, found, sigma) / lengths, total, variances)
+    floor = np.minimum(_FLOOR * product, _FLOOR_DEVIATIONS * table.sigmas)
     return fit_margins(np.maximum(mixed, floor), [((0,), first), ((1,), second)], _ROUNDS)
 
 
@@ -204,7 +214,12 @@ def _shrunk(values: Array, shape: float) -> Array:
     return np.where(values > 1 + np.sqrt(shape), np.sqrt(inside) / np.maximum(values, 1.0), 0.0)
 
 
-def _centred(table: Array) -> Array:
-    """Return the table minus its row and column means: its margins are known better from elsewhere."""
-    rows, columns = table.mean(axis=1, keepdims=True), table.mean(axis=0, keepdims=True)
-    return np.asarray(table - rows - columns + table.mean())
+def _centred(table: Array, lengths: NDArray[np.int64]) -> Array:
+    """Return the nearest table whose counts, once divided by the lengths of their cells, add up to 0 along both axes.
+
+    Margins are known better from elsewhere.
+    """
+    rows, columns = (1.0 / lengths.max(axis=axis) for axis in (1, 0))
+    across, along = rows / np.sqrt((rows**2).sum()), columns / np.sqrt((columns**2).sum())
+    left = table - np.outer(across, across @ table)
+    return np.asarray(left - np.outer(left @ along, along))

@@ -30,7 +30,7 @@ _CORRELATIONS = np.sin(np.linspace(-np.arcsin(LARGEST), np.arcsin(LARGEST), 41))
 
 def nearest_copula(
     noisy: Array,
-    sigma: float,
+    sigmas: Array,
     groups: tuple[NDArray[np.int64], ...],
     clean: tuple[Array, Array],
     ordered: tuple[int, int],
@@ -39,7 +39,7 @@ def nearest_copula(
 
     Args:
         noisy: Counts, of groups of codes where there are ``groups``.
-        sigma: Standard deviation of the noise of each.
+        sigmas: Standard deviation of the noise of each, broadcast to them.
         groups: Group of each code of both columns, or none.
         clean: Clean counts of both columns, with one total.
         ordered: How many of their leading codes are intervals, in order; others are independent of the other column.
@@ -47,16 +47,17 @@ def nearest_copula(
     if min(ordered) < 3:  # noqa: PLR2004 - of two codes there is nothing to interpolate
         return None
     best, least, off = np.zeros(0), np.inf, np.inf
+    variances = sigmas**2 + _TINY
     for joints in _copulas(clean, ordered):
         merged = _merged(joints, groups)
         apart = (merged - noisy) ** 2
-        unlike = (apart / (sigma**2 + (_ROUGHLY * merged) ** 2 + _TINY)).sum(axis=(1, 2))
+        unlike = (apart / (variances + (_ROUGHLY * merged) ** 2)).sum(axis=(1, 2))
         place = int(np.argmin(unlike))
         if unlike[place] < least:
-            best, least, off = joints[place], unlike[place], apart[place].sum()
+            best, least, off = joints[place], unlike[place], (apart[place] / variances).sum()
     independent = np.outer(*clean) / max(float(clean[0].sum()), _TINY)
-    explained = ((_merged(independent, groups) - noisy) ** 2).sum() - off
-    return best if explained > (SIGNIFICANT * sigma) ** 2 else None
+    explained = ((_merged(independent, groups) - noisy) ** 2 / variances).sum() - off
+    return best if explained > SIGNIFICANT**2 else None
 
 
 def _merged(joints: Array, groups: Sequence[NDArray[np.int64]]) -> Array:

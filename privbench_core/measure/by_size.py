@@ -99,7 +99,7 @@ class RowLooks:
         return replace(self, drifts=drifts, alike=alike)
 
     def vectors(self, name: str) -> Vectors:
-        """How long rows make vectors of counts of a column: the more a code is in doubt, the less is it scaled."""
+        """How long vectors of counts of a column are, where units are clipped: codes in doubt are scaled less."""
         shares, deviations = self.drifts[name].average(self._all_rows)
         return Vectors.of(np.maximum(shares, 0.0), np.maximum(shares, 0.0) + deviations)
 
@@ -145,7 +145,9 @@ class RowLooks:
         looks = self
         for most, names in sorted(alike.items()):
             view = session.view(ViewSpec(table, {name: columns[name] for name in names}, (most,)), "over rows")
-            asked = [Marginal((name,), clipped=clipped, scales=(looks.vectors(name).scale,) * clipped) for name in names]
+            asked = [
+                Marginal((name,), clipped=clipped, scales=(looks.vectors(name).scale,) * clipped) for name in names
+            ]
             noisy = view.measure("one-way", asked, price.share(len(names) / len(self.drifts)))
             found = dict(zip(names, noisy.values, strict=True))
             if clipped:
@@ -182,13 +184,6 @@ class RowLooks:
             counts[name] = shares * (total / max(float(shares.sum()), _POSSIBLE))
             sigmas[name] = np.maximum(deviations, _POSSIBLE) * total
         return OneWay(counts, sigmas, total)
-
-    def collisions(self, name: str) -> float:
-        """How likely two rows of a unit have the same code, see `RowCount.counted`: always, where nothing is known."""
-        if name not in self.alike:
-            return 1.0
-        by_chance = float((np.maximum(self.drifts[name].average(self._all_rows)[0], 0.0) ** 2).sum())
-        return self.alike[name] + (1 - self.alike[name]) * min(by_chance, 1.0)
 
     @property
     def _all_rows(self) -> Array:
@@ -276,8 +271,7 @@ class MarginalsOverRows:
         rows, every = gain * float(size.counted(self.most).sum()), max(float(size.rows_of.sum()), 1.0)
         if rows >= every:
             return None
-        collisions = size.collisions(self.most, rows)
-        less = {name: -size.left_out(shape, self.most, collisions) for name, shape in shapes.items()}
+        less = {name: -size.left_out(shape, size.most_for(rows)) for name, shape in shapes.items()}
         return Counted(self.one_way.moved(less), rows / every)
 
     def noise(self, price: Price) -> float:
@@ -330,23 +324,35 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
     """
     size, shapes = looks.size, looks.shapes
     sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
-    codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
-    alone = [looks.collisions(name) for name in shapes]
-    pairs = float(np.mean([min(pair) for pair in combinations(alone, 2)] or alone or [1.0]))
+    vectors = {name: looks.vectors(name) if looks.alike else Vectors.plain(shape[0]) for name, shape in shapes.items()}
+    codes = np.array(
+        [float((1 / each.lengths).sum()) for each in vectors.values()]
+    )  # each as noisy as one counted in full
+    alike = [looks.alike.get(name, 1.0) for name in shapes]
+    of_pairs = float(np.mean([min(pair) for pair in combinations(alike, 2)] or alike or [1.0]))
+    square, by_chance = (
+        float(np.mean(each)) if each else 1.0
+        for each in ([v.square for v in vectors.values()], [v.by_chance for v in vectors.values()])
+    )
 
     def error(most: int) -> float:
-        doubt = 0.0
-        for (name, shape), one in zip(shapes.items(), alone, strict=True):
-            doubt += doubts({name: shape}, size, most, one)[name]
-        rows = max(1.0, float(size.counted(most, pairs).sum()))
-        noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in (codes, codes * codes.mean())]
-        return doubt + float(np.mean(noise))
+        doubt, noise = 0.0, 0.0
+        for (name, shape), own, cells in zip(shapes.items(), alike, codes, strict=True):
+            alone = vectors[name]
+            pair = replace(alone, square=alone.square * square, by_chance=alone.by_chance * by_chance)
+            for counts, of, likely in ((cells, alone, own), (cells * float(codes.mean()), pair, of_pairs)):
+                counted = of.counted(size, most, likely)
+                noise += float(
+                    distance_by_noise(np.array([counts]), most * sigma, max(1.0, float(counted.sum()))).sum()
+                )
+            doubt += doubt_left(shape, size, alone.counted(size, most, own))
+        return doubt + noise / 2
 
-    return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error), collisions_of_pairs=pairs)
+    return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error), alike_of_pairs=of_pairs)
 
 
-def doubts(shapes: Mapping[str, Array], size: RowCount, most: int, collisions: float = 1.0) -> dict[str, float]:
-    """How far, in total variation distance, columns that were counted with T may be from all rows after that."""
-    missing = 1 - float(size.counted(most, collisions).sum()) / max(float(size.rows_of.sum()), 1.0)
-    moved = {name: float(np.abs(size.left_out(shape, most, collisions)).sum()) / 2 for name, shape in shapes.items()}
-    return {name: _DOUBT * distance + _OTHERWISE * missing for name, distance in moved.items()}
+def doubt_left(shape: Array, size: RowCount, counted: Array) -> float:
+    """How far, in total variation distance, a column may be from all rows after so many of each class were counted."""
+    every = max(float(size.rows_of.sum()), 1.0)
+    moved = (size.rows_of / every - counted / max(float(counted.sum()), 1.0)) @ shape
+    return float(np.abs(moved).sum()) / 2 * _DOUBT + _OTHERWISE * (1 - float(counted.sum()) / every)

@@ -1,4 +1,11 @@
-"""Marginals of rows with units clipped in L2 norm, where more rows count then than the noise grows."""
+"""Marginals of rows with units clipped in L2 norm, where more rows count then than the noise grows.
+
+Noise as long as a unit's vector of counts is spread over all cells alike, and rows are not: most are in few cells, of
+defaults and NULLs, and so are those of units with many. So the count of a cell that holds a share p of the rows is
+multiplied by about √(max p / p) before units are clipped, for noise that is so much smaller after it. Of s rows that
+have their cells by chance the vector is s √max p long, where it was s √Σp², and the noise of all k cells together, for
+as many rows that count, Σ√p / (k √Σp²) times as large: at most once (Jensen).
+"""
 
 from __future__ import annotations
 
@@ -21,19 +28,13 @@ _WORTH = 1.05  # times as many rows that count: less is not worth the time that 
 
 @dataclass(frozen=True)
 class Vectors:
-    """How long rows make the vector of a unit's counts, in cells that are not alike.
-
-    Noise of the length of a vector is spread over its cells as evenly as its counts should be: where some cells hold
-    most rows, these need to be counted to more than the others. A count of a cell that holds a share p of the rows is
-    multiplied by about √(max p / p), for noise that is so much smaller. Of s rows that have their cells by chance the
-    vector is then at most s √max p long, and noise of all cells together is Σ√p / (k √Σp²) times as large, at most 1
-    (Jensen), for k cells and as many rows that count.
+    """How long the vectors of units' counts are.
 
     Attributes:
-        lengths: Of a row in each cell, powers of two, shape (cells,).
+        lengths: Of a row in each cell, powers of two, shape (cells,), or (codes of the first, codes of the second).
         square: Mean of their squares over all rows.
-        by_chance: Share of ``square`` that is left of the product of the lengths of two rows in the same cell, 0
-            elsewhere, whose cells have nothing to do with each other.
+        by_chance: What two rows whose cells have nothing to do with each other add to the square of a vector that both
+            are in, in the mean, as a share of ``square``.
     """
 
     lengths: NDArray[np.int64]
@@ -41,24 +42,40 @@ class Vectors:
     by_chance: float
 
     @classmethod
-    def of(cls, shares: Array, likely: Array) -> Vectors:
-        """For cells with these shares of all rows, and what they may have, neither negative."""
+    def of(cls, shares: Array, likely: Array | None = None) -> Vectors:
+        """For cells with these shares of all rows, up to a factor, or what they may well have; neither is negative."""
+        shares = shares / max(float(shares.sum()), _POSSIBLE)
+        likely = shares if likely is None else likely
         most = max(float(likely.max(initial=0.0)), _POSSIBLE)
         powers = np.round(np.log2(most / np.maximum(likely, most / LARGEST_SCALE**2)) / 2)
-        lengths, shares = (2**powers).astype(np.int64), shares / max(float(shares.sum()), _POSSIBLE)
-        square = max(float(shares @ lengths**2), 1.0)
+        return cls._of_lengths(shares, (2**powers).astype(np.int64))
+
+    @classmethod
+    def plain(cls, shares: Array) -> Vectors:
+        """For the same, where all rows are as long."""
+        shares = np.maximum(shares, 0.0) / max(float(np.maximum(shares, 0.0).sum()), _POSSIBLE)
+        return cls._of_lengths(shares, np.ones(len(shares), dtype=np.int64))
+
+    @classmethod
+    def _of_lengths(cls, shares: Array, lengths: NDArray[np.int64]) -> Vectors:
+        square = max(float((shares * lengths**2).sum()), 1.0)
         return cls(lengths, square, min(float(((shares * lengths) ** 2).sum()) / square, 1.0))
+
+    def with_column(self, other: Vectors) -> Vectors:
+        """Of the combinations with the codes of another column, which has nothing to do with this one."""
+        lengths = np.multiply.outer(self.lengths, other.lengths)
+        return Vectors(lengths, self.square * other.square, self.by_chance * other.by_chance)
 
     @property
     def scale(self) -> tuple[int, ...]:
-        """The lengths as `Marginal` takes them."""
+        """The lengths of a column as `Marginal` takes them."""
         return tuple(self.lengths.tolist())
 
-    def most(self, most: int) -> float:
-        """T for vectors of rows that are all 1 long."""
+    def most(self, most: float) -> float:
+        """T for vectors of as many rows, each 1 long."""
         return most / math.sqrt(self.square)
 
-    def counted(self, size: RowCount, most: int, alike: float) -> Array:
+    def counted(self, size: RowCount, most: float, alike: float) -> Array:
         """`RowCount.counted`, if units are clipped to T = ``most`` and two of their rows are alike so likely."""
         return size.counted(self.most(most), alike + (1 - alike) * self.by_chance)
 
@@ -73,28 +90,77 @@ class RowsCounted:
 
     Attributes:
         counts: Of the cells.
-        sigma: Standard deviation of the noise of each.
+        sigma: Standard deviation of the noise of a count whose length is 1.
+        lengths: By what the noise of each count is smaller, broadcast to its shape.
         gain: How many times as many rows have counted.
     """
 
     counts: Array
     sigma: float
+    lengths: NDArray[np.int64]
     gain: float
 
 
-def worth_clipping(size: RowCount | None, curator: Curator, price: Price) -> RowCount | None:
-    """The size of a view's table if clipping units for joints does more than its noise undoes."""
-    if size is None or price.measure is Measure.PURE or size.gain() < _WORTH * curator.noise_of_clipping:
-        return None
-    return size
+@dataclass(frozen=True)
+class Clipping:
+    """Units of a table clipped in L2 norm, or counted as they are where that is better.
+
+    Attributes:
+        size: Of the table.
+        noise: How many times as large noise is where units are clipped, inf where they cannot be.
+    """
+
+    size: RowCount
+    noise: float
+
+    @classmethod
+    def of(cls, size: RowCount | None, curator: Curator, price: Price) -> Clipping | None:
+        """For a view and a price; none where noise is Laplace's, or nothing is known of how alike rows are."""
+        known = size is not None and size.alike_of_pairs < 1 and math.isfinite(curator.noise_of_clipping)
+        return cls(size, curator.noise_of_clipping) if size and known and price.measure is not Measure.PURE else None
+
+    def noise_of(self, vectors: Vectors) -> float:
+        """Noise of all cells over the rows that count, as a multiple of what it is if units are not clipped."""
+        gain = self.size.gain(
+            float(vectors.counted(self.size, self.size.rows_per_unit, self.size.alike_of_pairs).sum())
+        )
+        return self.noise * float((1 / vectors.lengths).mean()) / gain
+
+    def worth(self, vectors: Vectors) -> bool:
+        """Whether clipping does more than its noise undoes."""
+        return self.noise_of(vectors) * _WORTH < 1
 
 
-def measure_rows(curator: Curator, what: str, asked: Marginal, price: Price, clipped: RowCount | None) -> RowsCounted:
-    """Measure a marginal for ``price``, with units clipped if the size of their table is given.
+def measure_rows(
+    curator: Curator,
+    what: str,
+    asked: Marginal,
+    price: Price,
+    clipping: Clipping | None = None,
+    columns: tuple[Vectors, ...] = (),
+) -> RowsCounted:
+    """Measure a marginal for ``price``, with units clipped where that is better.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+
+    Args:
+        curator: Of the view.
+        what: A short name for the ledger.
+        asked: The marginal.
+        price: Of it.
+        clipping: How units may be clipped.
+        columns: Of the marginal.
     """
-    noisy = curator.measure(what, [replace(asked, clipped=clipped is not None)], price)
-    gain = 1.0 if clipped is None else clipped.gain(float(noisy.values[0].sum()))
-    return RowsCounted(noisy.values[0] / gain, noisy.sigma / gain, gain)
+    if clipping is not None:
+        vectors = columns[0]
+        for other in columns[1:]:
+            vectors = vectors.with_column(other)
+        if clipping.worth(vectors):
+            scales = tuple(vectors.scale for vectors in columns)
+            noisy = curator.measure(what, [replace(asked, clipped=True, scales=scales)], price)
+            counts = noisy.values[0] / vectors.lengths
+            gain = clipping.size.gain(float(counts.sum()), vectors.square)
+            return RowsCounted(counts / gain, noisy.sigma / gain, vectors.lengths, gain)
+    noisy = curator.measure(what, [asked], price)
+    return RowsCounted(noisy.values[0], noisy.sigma, np.ones(1, dtype=np.int64), 1.0)

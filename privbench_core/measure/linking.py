@@ -26,7 +26,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.measure.clipped import measure_rows, worth_clipping
+from privbench_core.measure.clipped import Clipping, RowsCounted, Vectors, measure_rows
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
@@ -163,7 +163,7 @@ def measure_cross_marginals(
     candidates = list(_candidates(pairs, features, reference, plan.cells))
     coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
     view = session.view(ViewSpec(table, coarse, (most,)), "links")
-    clipped = worth_clipping(replace(reference.size, rows_per_unit=most), view, price)
+    clipping = Clipping.of(replace(reference.size, rows_per_unit=most), view, price)
     weights = reference.weights(most)
     per_round = math.ceil(planned / fit.rounds)
     found: list[CrossMarginal] = []
@@ -181,10 +181,13 @@ def measure_cross_marginals(
         significant = False
         for candidate, expected in chosen:
             names, for_answer = candidate.names, price.share(share * (1 - fit.select))
-            noisy = measure_rows(view, " x ".join(names), Marginal(names), for_answer, clipped)
+            axes = range(expected.ndim)
+            columns = tuple(Vectors.of(expected.sum(axis=tuple(a for a in axes if a != axis))) for axis in axes)
+            noisy = measure_rows(view, " x ".join(names), Marginal(names), for_answer, clipping, columns)
             off = float(np.abs(noisy.counts - expected).sum()) / 2
-            significant = significant or off > 2 * ABSOLUTE * noisy.sigma * expected.size
-            found.append(_cross_marginal(candidate, noisy.counts, noisy.sigma, expected))
+            noise = ABSOLUTE * noisy.sigma * float((1 / np.broadcast_to(noisy.lengths, expected.shape)).sum())
+            significant = significant or off > 2 * noise
+            found.append(_cross_marginal(candidate, noisy, expected))
             candidates.remove(candidate)
             known |= candidate.pairs
         unspent -= share * len(chosen)
@@ -308,12 +311,13 @@ def _expected(candidate: _Candidate, codes: Mapping[str, Codes], weights: Number
     return np.asarray(counts * (total / max(float(counts.sum()), 1.0)))
 
 
-def _cross_marginal(candidate: _Candidate, noisy: Array, sigma: float, expected: Array) -> CrossMarginal:
+def _cross_marginal(candidate: _Candidate, noisy: RowsCounted, expected: Array) -> CrossMarginal:
     """Return the estimate of a marginal, given its counts in the reference: their margins are known better."""
     rows = math.prod(candidate.shape[: len(candidate.left)])
     base = expected.reshape(rows, -1)
     sides = np.maximum(base.sum(axis=1), 1.0), np.maximum(base.sum(axis=0), 1.0)
     base = base + _UNSEEN * np.outer(*sides) / expected.sum()  # cells that the sample lacks are like all others
-    table = NoisyTable(noisy.reshape(rows, -1), sigma)
+    lengths = np.broadcast_to(noisy.lengths, expected.shape).reshape(rows, -1)
+    table = NoisyTable(noisy.counts.reshape(rows, -1), noisy.sigma, lengths=lengths)
     counts = estimated_joint(table, base.sum(axis=1), base.sum(axis=0), [base])
     return CrossMarginal(candidate.left, candidate.right, candidate.groups, counts)

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
+from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.measure.clipped import measure_rows, worth_clipping
+from privbench_core.measure.clipped import Clipping, Vectors, measure_rows
 from privbench_core.measure.glance import Glance, glance
 from privbench_core.measure.one_way import Marginals, MarginalsOfView, least_noise, remeasure
 from privbench_core.measure.scores import clear_scores, largest_noise, pair_scores
@@ -142,29 +143,22 @@ class PairwiseFit:
             return without_tables(price)
         scores = clear_scores(curator, one_way, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
-        candidates, clipped = (
-            Candidates.of(pairs, scores, clean, ordered),
-            worth_clipping(marginals.size, curator, price),
-        )
+        candidates, clipping = Candidates.of(pairs, scores, clean, ordered), Clipping.of(marginals.size, curator, price)
+        cells = candidates.cells * noise_of_clipping(candidates, clean, clipping)
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
-            gain = (
-                self.choose(curator, candidates.useful, candidates.cells, rest.share(share), clipped).gain
-                if share > 0
-                else 0.0
-            )
+            gain = self.choose(curator, candidates.useful, cells, rest.share(share)).gain if share > 0 else 0.0
             return ABSOLUTE * marginals.noise(rest.share(1 - share)) * (len(clean) - 1) - gain
 
         share = min(_SHARES, key=promise)
         if share == 0:
             return without_tables(rest)
-        chosen = self.choose(curator, candidates.useful, candidates.cells, rest.share(share), clipped)
-        tables = chosen.tables(candidates)
+        tables = self.choose(curator, candidates.useful, cells, rest.share(share)).tables(candidates)
         if not tables:
             return without_tables(rest)
         better = marginals.improve(rest.share(1 - share))
-        found, gain = self.measure(curator, tables, rest.share(share), clipped)
+        found, gain = self.measure(curator, tables, clean, rest.share(share), clipping)
         return MeasuredLeaf(better, found, signs if known else None, counted=marginals.counted_with(gain))
 
     def promising(
@@ -274,9 +268,10 @@ class PairwiseFit:
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
-        clipped = worth_clipping(size, curator, price)
-        tables = self.choose(curator, candidates.useful, candidates.cells, rest, clipped).tables(candidates)
-        return (self.joints(curator, tables, clean, rest, clipped), zero(rest.measure)) if tables else ({}, rest)
+        clipping = Clipping.of(size, curator, price)
+        cells = candidates.cells * noise_of_clipping(candidates, clean, clipping)
+        tables = self.choose(curator, candidates.useful, cells, rest).tables(candidates)
+        return (self.joints(curator, tables, clean, rest, clipping), zero(rest.measure)) if tables else ({}, rest)
 
     def tells(self, curator: Curator, pairs: int, total: float, price: Price) -> bool:
         """Whether `fit_pairs` would look at so many pairs for this price: strong dependences stand out of noise."""
@@ -286,9 +281,7 @@ class PairwiseFit:
         """Whether even a strong dependence would drown in the noise of its score: then nothing is spent on scores."""
         return largest_noise(curator, candidates, price) > _STRONG * total
 
-    def choose(
-        self, curator: Curator, useful: Array, cells: Array, price: Price, clipped: RowCount | None = None
-    ) -> PairSelection:
+    def choose(self, curator: Curator, useful: Array, cells: Array, price: Price) -> PairSelection:
         """The largest gain in L1 error that measuring some candidates for ``price`` promises, and how.
 
         Args:
@@ -296,15 +289,13 @@ class PairwiseFit:
             useful: Error that measuring a candidate in some way takes away, but for noise; shape (candidates, ways).
             cells: How many cells' noise it is left with, same shape.
             price: Of all measurements together.
-            clipped: Size of the table, where units are clipped.
         """
         best = PairSelection(0.0, ())
         telling = np.flatnonzero(useful.max(axis=1, initial=0.0) > 0)
         useful, cells = useful[telling], cells[telling]
         most = min(self.max_pairs, len(telling))
-        noisier = curator.noise_of_clipping / clipped.gain() if clipped else 1.0
         for number in np.unique(np.geomspace(1, most, _NUMBERS).astype(int)).tolist() if most else ():
-            sigma = curator.sigma([Marginal(())], price.share(1 / number)) * noisier
+            sigma = curator.sigma([Marginal(())], price.share(1 / number))
             gains = useful - self.noise_factor * sigma * cells
             ways = np.argmax(gains, axis=1)
             gain = gains[np.arange(len(gains)), ways]
@@ -320,15 +311,20 @@ class PairwiseFit:
         tables: Sequence[PairTable],
         clean: Mapping[str, Array],
         price: Price,
-        clipped: RowCount | None = None,
+        clipping: Clipping | None = None,
     ) -> dict[Pair, Array]:
         """Measure joints of pairs, and return their probabilities: denoised, fitted to the marginals, never zero."""
         total = _total(clean)
-        measured, _ = self.measure(curator, tables, price, clipped)
+        measured, _ = self.measure(curator, tables, clean, price, clipping)
         return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
 
     def measure(
-        self, curator: Curator, tables: Sequence[PairTable], price: Price, clipped: RowCount | None = None
+        self,
+        curator: Curator,
+        tables: Sequence[PairTable],
+        clean: Mapping[str, Array],
+        price: Price,
+        clipping: Clipping | None = None,
     ) -> tuple[dict[Pair, NoisyTable], float]:
         """Measure the joints of some pairs, for ``price`` in all: the noisier ones get more of it.
 
@@ -343,8 +339,10 @@ class PairwiseFit:
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
             a, b = table.pair
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
-            found = measure_rows(curator, f"{a} x {b}", Marginal((a, b), groups), price.share(share), clipped)
-            measured[a, b] = NoisyTable(found.counts, found.sigma, groups, table.ordered)
+            asked = Marginal((a, b), groups)
+            merged = tuple(Vectors.of(merge_codes(clean[n], [g])) for n, g in zip((a, b), groups, strict=True))
+            found = measure_rows(curator, f"{a} x {b}", asked, price.share(share), clipping, merged)
+            measured[a, b] = NoisyTable(found.counts, found.sigma, groups, table.ordered, found.lengths)
             gains.append(found.gain)
         return measured, float(np.mean(gains)) if gains else 1.0
 
@@ -364,6 +362,22 @@ class PairSelection:
     def tables(self, candidates: Candidates) -> list[PairTable]:
         """What is to be measured, of these candidates."""
         return [candidates.table(pair, way) for pair, way in self.ways]
+
+
+def noise_of_clipping(candidates: Candidates, clean: Mapping[str, Array], clipping: Clipping | None) -> Array:
+    """What is left of the noise of each way to measure each candidate where units are clipped, shape (pairs, ways)."""
+    left = np.ones_like(candidates.cells)
+    if clipping is None:
+        return left
+    most = round(left.shape[1] ** 0.5)
+    vectors = {
+        name: [Vectors.of(merge_codes(clean[name], [way.groups])) for way in ways]
+        for name, ways in candidates.coarsenings.items()
+    }
+    for pair, (a, b) in enumerate(candidates.pairs):
+        for (one, first), (other, second) in product(enumerate(vectors[a]), enumerate(vectors[b])):
+            left[pair, one * most + other] = min(clipping.noise_of(first.with_column(second)), 1.0)
+    return left
 
 
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:

@@ -149,6 +149,7 @@ def measured_to_dict(measured: Measured) -> dict[str, Any]:
             "sigma": table.sigma,
             "groups": list(table.groups),
             "ordered": list(table.ordered),
+            "lengths": table.lengths,
         }
         for names, table in [*measured.tables.items(), *measured.triples.items()]
     ]
@@ -187,7 +188,9 @@ def measured_from_dict(stored: Mapping[str, Any]) -> Measured:
     triples: dict[Triple, NoisyTable] = {}
     for table in stored["tables"]:
         first, second, *third = table["columns"]
-        noisy = NoisyTable(table["counts"], table["sigma"], tuple(table["groups"]), tuple(table.get("ordered", (0, 0))))
+        groups, ordered = tuple(table["groups"]), tuple(table.get("ordered", (0, 0)))
+        plain = np.ones(1, dtype=np.int64)  # tables of units, and what was released before there were others
+        noisy = NoisyTable(table["counts"], table["sigma"], groups, ordered, table.get("lengths", plain))
         if third:
             triples[first, second, third[0]] = noisy
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +37,8 @@ class RowCount:
         units: Noisy number of units by class of their number of rows up to the declared bound, all powers of two, shape
             (powers,); none where no unit has more than one row.
         noise: Standard deviation of these.
-        collisions_of_pairs: How likely two rows of a unit have the same codes in two columns, as a rule (`counted`).
+        alike_of_pairs: How likely two rows of a unit have the same codes in two columns for what their unit is, as a
+            rule; 1 where nothing is known of it.
     """
 
     rows: float
@@ -48,7 +50,7 @@ class RowCount:
     bound: int = 1
     units: Array | None = None
     noise: float = 0.0
-    collisions_of_pairs: float = 1.0
+    alike_of_pairs: float = 1.0
 
     def counted(self, most: float, collisions: float = 1.0) -> Array:
         """Number of rows of each class that count if units with more than ``most`` of them count as so many.
@@ -89,22 +91,33 @@ class RowCount:
         possible, half = counts_up_to(self.classes[-1]), float(self.rows_of.sum()) / 2
         return max((most for most in possible if float(self.counted(most).sum()) <= half), default=possible[0])
 
-    def gain(self, rows: float | None = None) -> float:
-        """How many times as many rows joints count if units are clipped in L2 norm: if so many, else as expected."""
-        plain, every = max(float(self.counted(self.rows_per_unit).sum()), _NOTHING), float(self.rows_of.sum())
-        if rows is None:
-            rows = float(self.counted(self.rows_per_unit, self.collisions_of_pairs).sum())
-        return min(max(rows, plain), every) / plain
+    def gain(self, rows: float, square: float = 1.0) -> float:
+        """How many times as many rows count as with `rows_per_unit` where units are not clipped.
 
-    def left_out(self, shape: Array, most: int, collisions: float = 1.0) -> Array:
+        Args:
+            rows: As many have been found to, with noise.
+            square: Mean square of the length of a row, where units are clipped: it tells how many count at least.
+        """
+        plain, every = max(float(self.counted(self.rows_per_unit).sum()), _NOTHING), float(self.rows_of.sum())
+        least = max(float(self.counted(self.rows_per_unit / math.sqrt(square)).sum()), _NOTHING)
+        return min(max(rows, least), every) / plain
+
+    def most_for(self, rows: float) -> float:
+        """T with which ``rows`` rows count: the inverse of `counted`, where units are not clipped."""
+        least, largest = 0.0, float(self.classes[-1])
+        for _ in range(_HALVINGS):
+            middle = (least + largest) / 2
+            least, largest = (middle, largest) if self.counted(middle).sum() < rows else (least, middle)
+        return largest
+
+    def left_out(self, shape: Array, most: float) -> Array:
         """The distribution of a column over all rows, less that over those that `counted` counts; shape (codes,).
 
         Args:
             shape: Distributions in each class, shape (classes, codes).
             most: T.
-            collisions: As in `counted`.
         """
-        every, counted = self.rows_of, self.counted(most, collisions)
+        every, counted = self.rows_of, self.counted(most)
         return np.asarray((every / max(every.sum(), _NOTHING) - counted / max(counted.sum(), _NOTHING)) @ shape)
 
     @property
