@@ -42,7 +42,7 @@ class NoisyTable:
         sigma: Standard deviation of the noise of a cell, times its length.
         groups: Group of each code of both columns, where groups were counted.
         ordered: How many leading codes of each column are intervals, in order; 0 for lists.
-        lengths: By what the noise of each cell is smaller: products of numbers of its two codes; broadcast to ``counts``.
+        lengths: By what the noise of each cell is smaller, products of numbers of both codes; broadcast to ``counts``.
     """
 
     counts: Array

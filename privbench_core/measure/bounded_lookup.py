@@ -174,7 +174,9 @@ class _Looks:
         }
         candidates = [(target, column) for target in self.targets for column in self.own]
         ordered = ordered_codes({name: coder for name, (_, coder) in {**self.targets, **self.own}.items()})
-        measured, left = fit.pairs.fit_pairs(view, known, candidates, rest, ordered, self.child.size)
+        measured, left = fit.pairs.fit_pairs(
+            view, known, candidates, rest, ordered, self.child.size, self.child.one_way.counts
+        )
         return _Joints(self._targets(left, targets).shares(parent), context, measured)
 
     def _targets(self, price: Price, before: _Targets | None = None) -> _Targets:

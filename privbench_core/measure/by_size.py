@@ -87,7 +87,7 @@ class RowLooks:
         """
         drifts, alike = dict(self.drifts), dict(self.alike)
         for name, noisy in found.items():
-            vectors = self.vectors(name)
+            vectors = self.vectors(name, most)
             of_codes, noise = noisy / vectors.lengths, sigma / vectors.lengths
             found_rows, unsure = float(of_codes.sum()), float(np.sqrt((noise**2).sum()))
             # More often, where noise hides it, and never less than by chance.
@@ -98,10 +98,10 @@ class RowLooks:
             drifts[name] = self._updated(drifts[name], counted, of_codes / rows, noise / rows, _CONCENTRATED)
         return replace(self, drifts=drifts, alike=alike)
 
-    def vectors(self, name: str) -> Vectors:
-        """How long vectors of counts of a column are, where units are clipped: codes in doubt are scaled less."""
+    def vectors(self, name: str, most: float) -> Vectors:
+        """How long vectors of counts of a column are, where units are clipped to T: codes in doubt are scaled less."""
         shares, deviations = self.drifts[name].average(self._all_rows)
-        return Vectors.of(np.maximum(shares, 0.0), np.maximum(shares, 0.0) + deviations)
+        return Vectors.of(np.maximum(shares, 0.0), most, np.maximum(shares, 0.0) + deviations)
 
     def again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
         """The same, with another look at each column, for ``price`` in all.
@@ -146,7 +146,8 @@ class RowLooks:
         for most, names in sorted(alike.items()):
             view = session.view(ViewSpec(table, {name: columns[name] for name in names}, (most,)), "over rows")
             asked = [
-                Marginal((name,), clipped=clipped, scales=(looks.vectors(name).scale,) * clipped) for name in names
+                Marginal((name,), clipped=clipped, scales=(looks.vectors(name, most).scale,) * clipped)
+                for name in names
             ]
             noisy = view.measure("one-way", asked, price.share(len(names) / len(self.drifts)))
             found = dict(zip(names, noisy.values, strict=True))
@@ -203,7 +204,7 @@ class RowLooks:
         drift, otherwise = self.drifts[name], _OTHERWISE
         counted, noise = self.size.counted(most), np.full_like(drift.average(self._all_rows)[0], most * sigma)
         if name in self.alike:
-            vectors, otherwise = self.vectors(name), _CONCENTRATED
+            vectors, otherwise = self.vectors(name, most), _CONCENTRATED
             counted, noise = vectors.counted(self.size, most, self.alike[name]), noise / vectors.lengths
         rows = max(float(counted.sum()), 1.0)
         return drift.doubt(self._all_rows, counted / rows, self._sigmas(drift, counted, noise / rows, otherwise))
@@ -324,29 +325,28 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
     """
     size, shapes = looks.size, looks.shapes
     sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
-    vectors = {name: looks.vectors(name) if looks.alike else Vectors.plain(shape[0]) for name, shape in shapes.items()}
-    codes = np.array(
-        [float((1 / each.lengths).sum()) for each in vectors.values()]
-    )  # each as noisy as one counted in full
     alike = [looks.alike.get(name, 1.0) for name in shapes]
     of_pairs = float(np.mean([min(pair) for pair in combinations(alike, 2)] or alike or [1.0]))
-    square, by_chance = (
-        float(np.mean(each)) if each else 1.0
-        for each in ([v.square for v in vectors.values()], [v.by_chance for v in vectors.values()])
-    )
+    plain = [Vectors.plain(shape[0]) for shape in shapes.values()]
 
     def error(most: int) -> float:
-        doubt, noise = 0.0, 0.0
-        for (name, shape), own, cells in zip(shapes.items(), alike, codes, strict=True):
-            alone = vectors[name]
-            pair = replace(alone, square=alone.square * square, by_chance=alone.by_chance * by_chance)
-            for counts, of, likely in ((cells, alone, own), (cells * float(codes.mean()), pair, of_pairs)):
-                counted = of.counted(size, most, likely)
-                noise += float(
-                    distance_by_noise(np.array([counts]), most * sigma, max(1.0, float(counted.sum()))).sum()
-                )
-            doubt += doubt_left(shape, size, alone.counted(size, most, own))
-        return doubt + noise / 2
+        scaled = [looks.vectors(name, math.sqrt(most)) for name in shapes]
+        ways = [plain, scaled] if of_pairs < 1 else [plain]  # joints may be clipped
+        found = np.zeros((len(ways), len(shapes)))
+        for way, columns in enumerate(ways):
+            codes = np.array(
+                [float((1 / column.lengths).sum()) for column in columns]
+            )  # as noisy as one counted in full
+            square, by_chance = (
+                float(np.mean(of)) for of in zip(*((v.square, v.by_chance) for v in columns), strict=True)
+            )
+            for place, (column, shape) in enumerate(zip(columns, shapes.values(), strict=True)):
+                pair = replace(column, square=column.square * square, by_chance=column.by_chance * by_chance)
+                counted = pair.counted(size, most, of_pairs if way else 1.0)
+                cells, rows = codes[place] * np.array([1.0, codes.mean()]), max(1.0, float(counted.sum()))
+                noise = float(distance_by_noise(cells, most * sigma, rows).mean())
+                found[way, place] = doubt_left(shape, size, counted) + noise
+        return float(found.min(axis=0).sum())
 
     return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error), alike_of_pairs=of_pairs)
 

@@ -10,11 +10,13 @@ as many rows that count, Σ√p / (k √Σp²) times as large: at most once (Jen
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.estimate.merge import merge_codes
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.clipping import LARGEST_SCALE
@@ -42,13 +44,20 @@ class Vectors:
     by_chance: float
 
     @classmethod
-    def of(cls, shares: Array, likely: Array | None = None) -> Vectors:
-        """For cells with these shares of all rows, up to a factor, or what they may well have; neither is negative."""
+    def of(cls, shares: Array, most: float, likely: Array | None = None) -> Vectors:
+        """For cells with these shares of all rows, up to a factor.
+
+        Args:
+            shares: None of them negative.
+            most: T. No row is longer: a unit's only row counts in full, in whichever cell.
+            likely: What the shares may well be, where that is not known.
+        """
         shares = shares / max(float(shares.sum()), _POSSIBLE)
         likely = shares if likely is None else likely
-        most = max(float(likely.max(initial=0.0)), _POSSIBLE)
-        powers = np.round(np.log2(most / np.maximum(likely, most / LARGEST_SCALE**2)) / 2)
-        return cls._of_lengths(shares, (2**powers).astype(np.int64))
+        largest = max(float(likely.max(initial=0.0)), _POSSIBLE)
+        powers = np.round(np.log2(largest / np.maximum(likely, largest * _POSSIBLE)) / 2)
+        longest = math.floor(math.log2(min(most, LARGEST_SCALE)))
+        return cls._of_lengths(shares, (2 ** np.minimum(powers, longest)).astype(np.int64))
 
     @classmethod
     def plain(cls, shares: Array) -> Vectors:
@@ -108,16 +117,29 @@ class Clipping:
     Attributes:
         size: Of the table.
         noise: How many times as large noise is where units are clipped, inf where they cannot be.
+        own: Columns of the table's own rows: the codes of others are scaled alike, as who has many rows may have all
+            of them with a rare one.
     """
 
     size: RowCount
     noise: float
+    own: frozenset[str]
 
     @classmethod
-    def of(cls, size: RowCount | None, curator: Curator, price: Price) -> Clipping | None:
+    def of(cls, size: RowCount | None, curator: Curator, price: Price, own: Iterable[str]) -> Clipping | None:
         """For a view and a price; none where noise is Laplace's, or nothing is known of how alike rows are."""
         known = size is not None and size.alike_of_pairs < 1 and math.isfinite(curator.noise_of_clipping)
-        return cls(size, curator.noise_of_clipping) if size and known and price.measure is not Measure.PURE else None
+        if size is None or not known or price.measure is Measure.PURE:
+            return None
+        return cls(size, curator.noise_of_clipping, frozenset(own))
+
+    def vectors(self, pair: tuple[str, str], column: str, counts: Array, groups: NDArray[np.int64]) -> Vectors:
+        """Of groups of the codes of a column of a pair, whose released counts are not negative."""
+        merged = merge_codes(counts, [groups])
+        if column not in self.own:
+            return Vectors.plain(merged)
+        scaled = sum(name in self.own for name in pair)
+        return Vectors.of(merged, self.size.rows_per_unit ** (1 / scaled))
 
     def noise_of(self, vectors: Vectors) -> float:
         """Noise of all cells over the rows that count, as a multiple of what it is if units are not clipped."""

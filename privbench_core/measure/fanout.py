@@ -237,7 +237,7 @@ def _counts(
     of_parents = price.share(1 - share)
     # Units are counted best: where parents are units, joints over them tell all. Of others a unit may have many.
     row_share = 0.0 if parent.size.units is None or not parent.discretizers else fit.row_share
-    joints, _ = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered, parent.size)
+    joints, _ = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered, parent.size, clean)
     tables = {name: joint for (name, _), joint in joints.items()}
     if row_share:
         over_rows = _over_rows(session, key, parent, children, of_parents.share(row_share))
@@ -325,7 +325,7 @@ def measure_links(
         regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
         price = price.share(1 - fit.region_share)
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
-    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price, ordered, size)[0]}
+    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price, ordered, size, own)[0]}
 
 
 def _region_tables(

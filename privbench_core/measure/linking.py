@@ -163,7 +163,7 @@ def measure_cross_marginals(
     candidates = list(_candidates(pairs, features, reference, plan.cells))
     coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
     view = session.view(ViewSpec(table, coarse, (most,)), "links")
-    clipping = Clipping.of(replace(reference.size, rows_per_unit=most), view, price)
+    clipping = Clipping.of(replace(reference.size, rows_per_unit=most), view, price, ())
     weights = reference.weights(most)
     per_round = math.ceil(planned / fit.rounds)
     found: list[CrossMarginal] = []
@@ -182,7 +182,7 @@ def measure_cross_marginals(
         for candidate, expected in chosen:
             names, for_answer = candidate.names, price.share(share * (1 - fit.select))
             axes = range(expected.ndim)
-            columns = tuple(Vectors.of(expected.sum(axis=tuple(a for a in axes if a != axis))) for axis in axes)
+            columns = tuple(Vectors.plain(expected.sum(axis=tuple(a for a in axes if a != axis))) for axis in axes)
             noisy = measure_rows(view, " x ".join(names), Marginal(names), for_answer, clipping, columns)
             off = float(np.abs(noisy.counts - expected).sum()) / 2
             noise = ABSOLUTE * noisy.sigma * float((1 / np.broadcast_to(noisy.lengths, expected.shape)).sum())

@@ -132,4 +132,6 @@ def _pair_tables(
         known |= {name: onto_simplex(n, child.one_way.total) for name, n in zip(above, margins.values, strict=True)}
     candidates = [(target, column) for target in targets for column in followed]
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
-    return fit.pairs.fit_pairs(view, known, candidates, price.share(1 - share), ordered, child.size)
+    return fit.pairs.fit_pairs(
+        view, known, candidates, price.share(1 - share), ordered, child.size, child.one_way.counts
+    )

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
-from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.measure.clipped import Clipping, Vectors, measure_rows
+from privbench_core.measure.clipped import Clipping, measure_rows
 from privbench_core.measure.glance import Glance, glance
 from privbench_core.measure.one_way import Marginals, MarginalsOfView, least_noise, remeasure
 from privbench_core.measure.scores import clear_scores, largest_noise, pair_scores
@@ -143,7 +142,10 @@ class PairwiseFit:
             return without_tables(price)
         scores = clear_scores(curator, one_way, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
-        candidates, clipping = Candidates.of(pairs, scores, clean, ordered), Clipping.of(marginals.size, curator, price)
+        candidates, clipping = (
+            Candidates.of(pairs, scores, clean, ordered),
+            Clipping.of(marginals.size, curator, price, clean),
+        )
         cells = candidates.cells * noise_of_clipping(candidates, clean, clipping)
 
         def promise(share: float) -> float:
@@ -247,6 +249,7 @@ class PairwiseFit:
         price: Price,
         ordered: Mapping[str, int],
         size: RowCount,
+        own: Iterable[str] = (),
     ) -> tuple[dict[Pair, Array], Price]:
         """Joint probabilities of the pairs that the budget supports, and what is left of the price if it supports none.
 
@@ -260,6 +263,7 @@ class PairwiseFit:
             price: Of scores and joints together.
             ordered: As in `find`.
             size: Of the table.
+            own: Columns in which rows of a unit differ as in others: codes are scaled (`measure.clipped`).
         """
         pairs = _informative(clean, pairs)
         for_scores = self._score_share(curator, len(pairs), _total(clean), price) if pairs else None
@@ -268,7 +272,7 @@ class PairwiseFit:
         scores = pair_scores(curator, clean, pairs, price.share(for_scores))
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
-        clipping = Clipping.of(size, curator, price)
+        clipping = Clipping.of(size, curator, price, own)
         cells = candidates.cells * noise_of_clipping(candidates, clean, clipping)
         tables = self.choose(curator, candidates.useful, cells, rest).tables(candidates)
         return (self.joints(curator, tables, clean, rest, clipping), zero(rest.measure)) if tables else ({}, rest)
@@ -340,8 +344,10 @@ class PairwiseFit:
             a, b = table.pair
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
             asked = Marginal((a, b), groups)
-            merged = tuple(Vectors.of(merge_codes(clean[n], [g])) for n, g in zip((a, b), groups, strict=True))
-            found = measure_rows(curator, f"{a} x {b}", asked, price.share(share), clipping, merged)
+            columns = clipping and tuple(
+                clipping.vectors((a, b), name, clean[name], of) for name, of in zip((a, b), groups, strict=True)
+            )
+            found = measure_rows(curator, f"{a} x {b}", asked, price.share(share), clipping, columns or ())
             measured[a, b] = NoisyTable(found.counts, found.sigma, groups, table.ordered, found.lengths)
             gains.append(found.gain)
         return measured, float(np.mean(gains)) if gains else 1.0
@@ -370,12 +376,12 @@ def noise_of_clipping(candidates: Candidates, clean: Mapping[str, Array], clippi
     if clipping is None:
         return left
     most = round(left.shape[1] ** 0.5)
-    vectors = {
-        name: [Vectors.of(merge_codes(clean[name], [way.groups])) for way in ways]
-        for name, ways in candidates.coarsenings.items()
-    }
     for pair, (a, b) in enumerate(candidates.pairs):
-        for (one, first), (other, second) in product(enumerate(vectors[a]), enumerate(vectors[b])):
+        columns = [
+            [clipping.vectors((a, b), name, clean[name], way.groups) for way in candidates.coarsenings[name]]
+            for name in (a, b)
+        ]
+        for (one, first), (other, second) in product(*map(enumerate, columns)):
             left[pair, one * most + other] = min(clipping.noise_of(first.with_column(second)), 1.0)
     return left
 
