@@ -90,7 +90,7 @@ class Marginal:
         """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""
         if not self.clipped:
             return _moves(*view.shifts)
-        if self.scales and view.weight_scale == 1:
+        if self.scales and view.own <= 1:
             raise InternalError("counts cannot be scaled where every row is a unit, and weighs 1")
         sizes = [int(of.max(initial=-1)) + 1 for of in self.groups] or [view.sizes[name] for name in self.columns]
         return _clipped_moves(math.prod(sizes), *view.clipped_shifts)

@@ -95,7 +95,7 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     reads = deciding_tables(schema, key.child, key.parent, *below(schema, key.child))
     moves = [stability(schema, name, *below(schema, name)) for name in (key.child, key.parent)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
-    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="8")
+    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="9")
 
 
 def _stored(measured: MeasuredLeaf | GroupModel) -> Mapping[str, Any]:
@@ -136,7 +136,7 @@ def root_step(schema: Schema, table: Table, price: Price) -> Step:
     moves = stability(schema, table.name, *below(schema, table.name))
     parameters = {**PairwiseSPN({}).identity(), "stability": moves}
     inputs = column_inputs(schema, table.name)
-    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, reads, price, run, parameters, version="3")
+    return Step(("model", table.name), StepKind.MODEL, table.name, inputs, reads, price, run, parameters, version="4")
 
 
 def _model(columns: Columns, node: Node) -> Artifact:

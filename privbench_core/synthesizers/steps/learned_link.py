@@ -52,7 +52,7 @@ class LinkFit:
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
-            "version": 4,  # degrees of parents are allocated to their kinds otherwise
+            "version": 5,  # marginals of rows are clipped where less noise is left over those that count
             "degrees": self.degrees,
             "sizes": self.sizes.identity(),
             "references": self.references.identity(),

@@ -67,9 +67,8 @@ def link_step(
     parameters: dict[str, Any] = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     if bounded and lets_go(schema, key):
         parameters[_BOUNDED] = True
-    version = "17" if key.owner else "18"
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="19")
 
 
 def bounds_references(step: Step) -> bool:

@@ -69,11 +69,10 @@ def measured_step(
     # Since 16 columns that are measured again beside joints are counted in their own ways then, too. Since 17 joints of
     # owned tables say of which rows they are, and lists have a lower threshold (14 without owners). Since 18 units of
     # owned tables are clipped in L2 norm, and since 19 how many of their rows count then never jumps. Where ranges are
-    # learned, their tails are since 20 (15 without owners).
-    ranges = any(isinstance(column.domain, Learn) and column.type.ordered for column in table.modelled)
-    if table.owner_key:
-        version = "20" if ranges else "19"
-    else:
+    # learned, their tails are since 20 (15 without owners). Since 21 counts of units are clipped in scaled cells.
+    version = "21"
+    if not table.owner_key:
+        ranges = any(isinstance(column.domain, Learn) and column.type.ordered for column in table.modelled)
         version = "15" if ranges else "14" if lists_to_learn(table) else "9"
     return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version=version)
 
