@@ -8,7 +8,6 @@ that count rows of all classes together.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -330,7 +329,7 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
     plain = [Vectors.plain(shape[0]) for shape in shapes.values()]
 
     def error(most: int) -> float:
-        scaled = [looks.vectors(name, math.sqrt(most)) for name in shapes]
+        scaled = [looks.vectors(name, most) for name in shapes]
         ways = [plain, scaled] if of_pairs < 1 else [plain]  # joints may be clipped
         found = np.zeros((len(ways), len(shapes)))
         for way, columns in enumerate(ways):

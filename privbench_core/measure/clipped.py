@@ -133,13 +133,10 @@ class Clipping:
             return None
         return cls(size, curator.noise_of_clipping, frozenset(own))
 
-    def vectors(self, pair: tuple[str, str], column: str, counts: Array, groups: NDArray[np.int64]) -> Vectors:
-        """Of groups of the codes of a column of a pair, whose released counts are not negative."""
+    def vectors(self, name: str, counts: Array, groups: NDArray[np.int64]) -> Vectors:
+        """Of groups of the codes of a column, whose released counts are not negative."""
         merged = merge_codes(counts, [groups])
-        if column not in self.own:
-            return Vectors.plain(merged)
-        scaled = sum(name in self.own for name in pair)
-        return Vectors.of(merged, self.size.rows_per_unit ** (1 / scaled))
+        return Vectors.of(merged, self.size.rows_per_unit) if name in self.own else Vectors.plain(merged)
 
     def noise_of(self, vectors: Vectors) -> float:
         """Noise of all cells over the rows that count, as a multiple of what it is if units are not clipped."""

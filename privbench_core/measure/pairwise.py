@@ -345,7 +345,7 @@ class PairwiseFit:
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
             asked = Marginal((a, b), groups)
             columns = clipping and tuple(
-                clipping.vectors((a, b), name, clean[name], of) for name, of in zip((a, b), groups, strict=True)
+                clipping.vectors(name, clean[name], of) for name, of in zip((a, b), groups, strict=True)
             )
             found = measure_rows(curator, f"{a} x {b}", asked, price.share(share), clipping, columns or ())
             measured[a, b] = NoisyTable(found.counts, found.sigma, groups, table.ordered, found.lengths)
@@ -378,8 +378,7 @@ def noise_of_clipping(candidates: Candidates, clean: Mapping[str, Array], clippi
     most = round(left.shape[1] ** 0.5)
     for pair, (a, b) in enumerate(candidates.pairs):
         columns = [
-            [clipping.vectors((a, b), name, clean[name], way.groups) for way in candidates.coarsenings[name]]
-            for name in (a, b)
+            [clipping.vectors(name, clean[name], way.groups) for way in candidates.coarsenings[name]] for name in (a, b)
         ]
         for (one, first), (other, second) in product(*map(enumerate, columns)):
             left[pair, one * most + other] = min(clipping.noise_of(first.with_column(second)), 1.0)
