@@ -324,29 +324,22 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
     """
     size, shapes = looks.size, looks.shapes
     sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
+    codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
     alike = [looks.alike.get(name, 1.0) for name in shapes]
-    of_pairs = float(np.mean([min(pair) for pair in combinations(alike, 2)] or alike or [1.0]))
-    plain = [Vectors.plain(shape[0]) for shape in shapes.values()]
+    # As if no codes were scaled: what else is counted with T is not clipped, and noisier with a larger one.
+    vectors = [Vectors.plain(drift.average(looks._all_rows)[0]) for drift in looks.drifts.values()]
+    alone = [own + (1 - own) * of.by_chance for own, of in zip(alike, vectors, strict=True)]
+    pairs = float(np.mean([min(pair) for pair in combinations(alone, 2)] or alone or [1.0]))
 
     def error(most: int) -> float:
-        scaled = [looks.vectors(name, most) for name in shapes]
-        ways = [plain, scaled] if of_pairs < 1 else [plain]  # joints may be clipped
-        found = np.zeros((len(ways), len(shapes)))
-        for way, columns in enumerate(ways):
-            codes = np.array(
-                [float((1 / column.lengths).sum()) for column in columns]
-            )  # as noisy as one counted in full
-            square, by_chance = (
-                float(np.mean(of)) for of in zip(*((v.square, v.by_chance) for v in columns), strict=True)
-            )
-            for place, (column, shape) in enumerate(zip(columns, shapes.values(), strict=True)):
-                pair = replace(column, square=column.square * square, by_chance=column.by_chance * by_chance)
-                counted = pair.counted(size, most, of_pairs if way else 1.0)
-                cells, rows = codes[place] * np.array([1.0, codes.mean()]), max(1.0, float(counted.sum()))
-                noise = float(distance_by_noise(cells, most * sigma, rows).mean())
-                found[way, place] = doubt_left(shape, size, counted) + noise
-        return float(found.min(axis=0).sum())
+        doubt = sum(
+            doubt_left(shape, size, size.counted(most, one)) for shape, one in zip(shapes.values(), alone, strict=True)
+        )
+        rows = max(1.0, float(size.counted(most, pairs).sum()))
+        noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in (codes, codes * codes.mean())]
+        return doubt + float(np.mean(noise))
 
+    of_pairs = float(np.mean([min(pair) for pair in combinations(alike, 2)] or alike or [1.0]))
     return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error), alike_of_pairs=of_pairs)
 
 
