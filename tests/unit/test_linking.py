@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
+from privbench_core.measure.clipped import RowsCounted
 from privbench_core.measure.linking import LinkingFit, Reference, _Candidate, _cross_marginal, _planned
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.models.linked_lookup import LinkedLookup, _differing, lookup_from_dict
@@ -41,7 +42,8 @@ def pair(joint: np.ndarray = JOINT) -> CrossMarginal:
 def answered(noisy: np.ndarray, sigma: float, expected: np.ndarray) -> np.ndarray:
     """What is made of the answer for a pair, shape (left codes, right codes)."""
     codes = tuple(np.arange(size) for size in noisy.shape)
-    return _cross_marginal(_Candidate(("a",), ("b",), codes), noisy, sigma, expected).counts
+    found = RowsCounted(noisy, sigma, np.ones(1, dtype=np.int64), 1.0)
+    return _cross_marginal(_Candidate(("a",), ("b",), codes), found, expected).counts
 
 
 def counted(left: np.ndarray, right: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
