@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,8 +172,11 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def sail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a Spark Connect of the session."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a Spark Connect of the session: of the cluster in PRIVBENCH_CLUSTER, else of a Sail of its own."""
+    if "PRIVBENCH_CLUSTER" in os.environ:
+        yield os.environ["PRIVBENCH_CLUSTER"]
+        return
     with Sail(tmp_path_factory.mktemp("sail")) as server:
         yield server.url
 

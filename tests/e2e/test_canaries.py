@@ -160,7 +160,7 @@ def aftermath(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     """One full run with production noise and a durable ledger, listened to at the loudest level."""
     folder = tmp_path_factory.mktemp("aviary")
     synthesizer, engine = request.param
-    cluster = request.getfixturevalue("sail") if engine == "spark" else None
+    cluster = request.getfixturevalue("cluster") if engine == "spark" else None
     scratch = folder / "scratch"
     scratch.mkdir()
     records: list[str] = []
@@ -364,7 +364,7 @@ def test_errors_name_places_and_nothing_private(
     break_it, where = MISHAPS[mishap]
     tables = rows()
     break_it(tables)
-    cluster = request.getfixturevalue("sail") if engine == "spark" else None
+    cluster = request.getfixturevalue("cluster") if engine == "spark" else None
     spec = replace(aviary(tmp_path, tables), engine=engine, cluster=cluster)
     with pytest.raises(SourceError, match=where) as refused:
         run_spec(spec, 8.0, out=tmp_path / "bundle")

@@ -95,9 +95,9 @@ def test_what_a_cluster_released_no_engine_pays_for_again(server: Sail, town_spe
 
 
 @pytest.mark.slow
-def test_the_same_assets_run_with_a_cluster(sail: str, town_spec: Path) -> None:
+def test_the_same_assets_run_with_a_cluster(cluster: str, town_spec: Path) -> None:
     """Which table is copied is among the events of the run, as `dagster.yaml` has it."""
-    chosen = f"\nengine: spark\ncluster: {sail}\nfidelity: {{accept_noise: true}}\n"
+    chosen = f"\nengine: spark\ncluster: {cluster}\nfidelity: {{accept_noise: true}}\n"
     town_spec.write_text(town_spec.read_text(encoding="utf-8") + chosen, encoding="utf-8")
     logs = yaml.safe_load((Path(__file__).parents[2] / "dagster.yaml").read_text(encoding="utf-8"))["python_logs"]
     with warnings.catch_warnings(), dg.instance_for_test(overrides={"python_logs": logs}) as instance:
@@ -112,10 +112,10 @@ def test_the_same_assets_run_with_a_cluster(sail: str, town_spec: Path) -> None:
     assert set(spent) == {"released"}
 
 
-def test_a_run_sees_one_state_of_files_that_are_written_again(sail: str, tmp_path: Path) -> None:
+def test_a_run_sees_one_state_of_files_that_are_written_again(cluster: str, tmp_path: Path) -> None:
     column = Column("v", ColumnType.CATEGORY, nullable=True)
     database = _of_values(column, ["a", "b", "a"])
-    place = Cluster(sail, tmp_path / "files")
+    place = Cluster(cluster, tmp_path / "files")
     view = ViewSpec("row", {"v": (Own("v"), Discretizer(categorical_codec(column, ("a", "b"))))})
     with closing(opened(database, place)) as engine:
         changed = pa.table({"id": pa.array([5], pa.int64()), "v": ["b"]})
@@ -127,7 +127,7 @@ def test_a_run_sees_one_state_of_files_that_are_written_again(sail: str, tmp_pat
 
 @pytest.mark.parametrize("when", ["never", "before it is read here"])
 def test_the_fingerprint_is_of_the_rows_that_were_copied(
-    sail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     column = Column("v", ColumnType.CATEGORY, nullable=True)
     from privbench_core.engines.spark import SparkDatabase
@@ -143,24 +143,27 @@ def test_the_fingerprint_is_of_the_rows_that_were_copied(
             pq.write_table(changed, folder / "row.parquet")
 
     monkeypatch.setattr(SparkDatabase, "_refuse_unfit", after_the_copy)
-    with closing(opened(database, Cluster(sail, folder))) as engine:
+    with closing(opened(database, Cluster(cluster, folder))) as engine:
         assert (engine._loaded["row"].fingerprint is None) == (when != "never")
         assert engine.fingerprint(table) == fingerprint_rows(table, database.tables["row"])
 
 
 def test_no_row_is_read_here_where_something_else_stands_for_them(
-    sail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from privbench_core.engines.spark import SparkDatabase
 
     def read(*_: object) -> Iterator[pa.Table]:
         raise AssertionError
 
-    database, place = _of_values(Column("v", ColumnType.CATEGORY), ["a", "b", "a"]), Cluster(sail, tmp_path / "files")
+    database, place = (
+        _of_values(Column("v", ColumnType.CATEGORY), ["a", "b", "a"]),
+        Cluster(cluster, tmp_path / "files"),
+    )
     opened(database, place).close()
     for name in ("batches", "read", "stored"):
         monkeypatch.setattr(FolderSource, name, read)
-    there = SparkDatabase(FolderSource(place.folder), sail)
+    there = SparkDatabase(FolderSource(place.folder), cluster)
     with closing(SqlEngine(database.schema, there, SECRET, unhashed=["row"])) as engine:
         engine.load({})
         engine.keep({})
@@ -226,10 +229,10 @@ def test_ctrl_c_while_a_cluster_counts_is_ctrl_c(server: Sail, tmp_path: Path, s
         signal.signal(signal.SIGINT, ours)
 
 
-def test_errors_of_a_cluster_quote_no_value(sail: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_a_cluster_quote_no_value(cluster: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from privbench_core.engines.spark import SparkDatabase
 
-    with closing(SparkDatabase(FolderSource(tmp_path), sail)) as database:
+    with closing(SparkDatabase(FolderSource(tmp_path), cluster)) as database:
         for statement in ("SELECT CAST('a secret' AS INT) AS n", "SELECT secret FROM nothing", "secret"):
             with (
                 pytest.raises(SourceError, match="counting in the cluster failed: it refused") as caught,
@@ -276,29 +279,29 @@ _DECIMAL = Column("v", ColumnType.DECIMAL, precision=4, scale=2)
     ],
 )
 def test_what_a_cluster_would_read_in_another_way_is_refused(
-    sail: str, tmp_path: Path, column: Column, rows: pa.Table, said: str
+    cluster: str, tmp_path: Path, column: Column, rows: pa.Table, said: str
 ) -> None:
     from privbench_core.engines.spark import SparkDatabase
 
     table = Table("row", (Column("id", ColumnType.INTEGER), column), ("id",))
     pq.write_table(rows, tmp_path / "row.parquet")
-    engine = SqlEngine(Schema("values", (table,), "row"), SparkDatabase(FolderSource(tmp_path), sail), SECRET)
+    engine = SqlEngine(Schema("values", (table,), "row"), SparkDatabase(FolderSource(tmp_path), cluster), SECRET)
     with closing(engine), pytest.raises(SourceError, match=said):
         engine.load({})
 
 
-def test_decimals_that_fit_are_read_from_longer_and_finer_ones(sail: str, tmp_path: Path) -> None:
+def test_decimals_that_fit_are_read_from_longer_and_finer_ones(cluster: str, tmp_path: Path) -> None:
     values = [Decimal("99.99"), Decimal("-0.05"), Decimal(0), None]
     database = _of_values(replace(_DECIMAL, nullable=True), values)
     wider = database.tables["row"].set_column(1, "v", pa.array(values, pa.decimal128(38, 10)))
     codes = Discretizer(categorical_codec(replace(_DECIMAL, nullable=True), ("99.99", "-0.05", "0.00")))
-    place = Cluster(sail, tmp_path / "files")
+    place = Cluster(cluster, tmp_path / "files")
     with closing(engine_of(replace(database, tables={"row": wider}), place)) as engine:
         found = build_view(engine, ViewSpec("row", {"v": (Own("v"), codes)})).counts(("v",))
     assert found.tolist() == [1, 1, 1, 0, 1]
 
 
-def test_no_text_is_read_as_sql_or_as_a_variable(sail: str, tmp_path: Path) -> None:
+def test_no_text_is_read_as_sql_or_as_a_variable(cluster: str, tmp_path: Path) -> None:
     column = Column("v", ColumnType.CATEGORY, nullable=True)
     texts = [
         "\\",
@@ -317,7 +320,7 @@ def test_no_text_is_read_as_sql_or_as_a_variable(sail: str, tmp_path: Path) -> N
     database = _of_values(column, texts)
     listed = tuple(text for text in texts if text)
     view = ViewSpec("row", {"v": (Own("v"), Discretizer(categorical_codec(column, listed)))})
-    with closing(engine_of(database, Cluster(sail, tmp_path / "files"))) as engine:
+    with closing(engine_of(database, Cluster(cluster, tmp_path / "files"))) as engine:
         np.testing.assert_array_equal(
             build_view(engine, view).counts(("v",)), build_view(database.private(), view).counts(("v",))
         )
@@ -325,7 +328,7 @@ def test_no_text_is_read_as_sql_or_as_a_variable(sail: str, tmp_path: Path) -> N
 
 
 def test_statements_hold_what_is_public_and_one_derived_key(
-    sail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cluster keeps the text of statements: no value of a row is in it, nor the secret."""
     from privbench_core.engines.spark import SparkDatabase
@@ -340,7 +343,7 @@ def test_statements_hold_what_is_public_and_one_derived_key(
     monkeypatch.setattr(SparkDatabase, "_text", listened)
     database = town(0)
     plan = plan_with(database.schema, Budget(100.0, 1e-6), {})
-    with closing(engine_of(database, Cluster(sail, tmp_path / "files"))) as engine:
+    with closing(engine_of(database, Cluster(cluster, tmp_path / "files"))) as engine:
         trace = Trace()
         for step in computing_steps(plan):
             run_step(step, database, SeededNoise(7), trace, engine=engine)
@@ -354,7 +357,7 @@ def test_statements_hold_what_is_public_and_one_derived_key(
         assert private.encode().hex().upper() not in text.upper()
 
 
-def test_a_table_of_several_files_is_one_table(sail: str, tmp_path: Path) -> None:
+def test_a_table_of_several_files_is_one_table(cluster: str, tmp_path: Path) -> None:
     from privbench_core.engines.spark import SparkDatabase
 
     column = Column("v", ColumnType.INTEGER, Range(0, 3))
@@ -364,7 +367,7 @@ def test_a_table_of_several_files_is_one_table(sail: str, tmp_path: Path) -> Non
     for part in range(3):
         pq.write_table(rows.slice(15 * part, 15), tmp_path / "row" / f"part-{part}.parquet")
     source = FolderSource(tmp_path)
-    with closing(SqlEngine(Schema("values", (table,), "row"), SparkDatabase(source, sail), SECRET)) as engine:
+    with closing(SqlEngine(Schema("values", (table,), "row"), SparkDatabase(source, cluster), SECRET)) as engine:
         engine.load({})
         assert engine.fingerprint(table) == source.fingerprint(table)
         engine.keep({})

@@ -63,7 +63,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "duckdb":
         yield tmp_path / "rows"
     elif request.param == "spark":
-        yield Cluster(request.getfixturevalue("sail"), tmp_path / "files")
+        yield Cluster(request.getfixturevalue("cluster"), tmp_path / "files")
     else:
         yield new_database(request.getfixturevalue("postgres"), f"engines_{uuid4().hex}")
 
