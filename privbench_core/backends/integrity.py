@@ -43,7 +43,8 @@ class Findings:
     def add_repeated(self, table: Table, columns: tuple[str, ...], what: str, repeated: int, rows: int) -> None:
         """Add rows that agree with others in columns where they must not; ``what`` says why not."""
         name = columns[0] if len(columns) == 1 else f"({','.join(columns)})"
-        self._add(f"{table.name}.{name}", f"duplicate values ({what})", "fix the source", repeated, rows)
+        todo = "choose another key, or fix the source"
+        self._add(f"{table.name}.{name}", f"duplicate values ({what})", todo, repeated, rows)
 
     def add_orphans(self, key: ForeignKey, lost: int, rows: int) -> None:
         """Add rows that refer to none."""

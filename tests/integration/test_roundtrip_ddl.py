@@ -247,3 +247,26 @@ def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) ->
         "the view v; a benchmark holds tables",
         "which columns the foreign key c_id_day_fkey sets on delete; it sets all",
     }
+
+
+def test_keys_that_only_partitions_declare_say_whose_the_rows_are(postgres: str, tmp_path: Path) -> None:
+    script = """
+    CREATE TABLE customer (id int PRIMARY KEY);
+    CREATE TABLE kind (id int PRIMARY KEY);
+    CREATE TABLE payment (payer int, kind int REFERENCES kind, day date) PARTITION BY RANGE (day);
+    CREATE TABLE p1 (day date, payer int REFERENCES customer, kind int);
+    ALTER TABLE payment ATTACH PARTITION p1 FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
+    CREATE TABLE p2 PARTITION OF payment FOR VALUES FROM ('2021-01-01') TO ('2023-01-01') PARTITION BY RANGE (day);
+    CREATE TABLE p21 PARTITION OF p2 (FOREIGN KEY (payer) REFERENCES customer, FOREIGN KEY (kind) REFERENCES kind)
+        FOR VALUES FROM ('2021-01-01') TO ('2022-01-01');
+    CREATE TABLE p22 PARTITION OF p2 FOR VALUES FROM ('2022-01-01') TO ('2023-01-01');
+    """
+    draft = draft_of(new_database(postgres, "parts", script), tmp_path / "draft.yaml")
+    payment = draft[draft.index("\n  payment:") :]
+    assert (
+        "# left out: that only partitions declare the foreign key p1_payer_fkey; here it is one of payment" in payment
+    )
+    assert payment.count("{columns: payer, references: {table: customer, columns: [id]}") == 1
+    assert payment.count("{columns: kind, references: {table: kind, columns: [id]}") == 1
+    assert payment.count("only partitions declare") == 1
+    assert "payment" not in draft[: draft.index("\ntables:")].partition("public: CHOOSE")[0].partition("privacy:")[2]

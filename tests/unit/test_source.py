@@ -487,7 +487,7 @@ def test_all_broken_rules_come_in_one_error() -> None:
     assert places == ["b.id", "b.ax", "b.f", "b.(ax,f)", "b.id"]
     assert "b.id: NULL in a primary key; fix the source" in str(caught.value)
     assert "b.f: NULL (or NaN) in a column that is not nullable" in str(caught.value)
-    assert "b.id: duplicate values (primary key)" in str(caught.value)
+    assert "b.id: duplicate values (primary key); choose another key, or fix the source" in str(caught.value)
     assert not any(digit in str(caught.value) for digit in "0123456789")
     assert caught.value.private_detail is not None
     assert "b.f: 1 of 4 rows" in caught.value.private_detail

@@ -110,7 +110,7 @@ def _table(about: Any, mine: Rows, enums: Mapping[tuple[str, str], str]) -> Foun
     named = [(row, _group) for row in constraints if row.kind == "u"]
     named += [(row, _unique_index) for row in indexes if row.is_unique]
     unique = [read(row, name, names, notes) for row, read in sorted(named, key=lambda pair: pair[0].name)]
-    keys = tuple(_key(row, notes) for row in constraints if row.kind == "f" and _stays(row, notes))
+    keys = tuple(_keys((row for row in constraints if row.kind == "f" and _stays(row, notes)), notes))
     notes += [f"the exclusion constraint {row.name}" for row in constraints if row.kind == "x"]
     return FoundTable(
         name,
@@ -249,6 +249,19 @@ def _stays(row: Any, notes: list[str]) -> bool:
     if not row.here:
         notes.append(f"the foreign key {row.name}, which leaves this schema")
     return bool(row.here)
+
+
+def _keys(rows: Iterable[Any], notes: list[str]) -> Iterator[FoundKey]:
+    """The keys of the table, then those that only partitions declare, once each: they too say whose the rows are."""
+    seen = set()
+    for row in rows:
+        key = _key(row, notes)
+        if not row.of_partition:
+            yield key
+        elif (key.columns, key.parent) not in seen:
+            notes.append(f"that only partitions declare the foreign key {row.name}; here it is one of {row.relname}")
+            yield replace(key, constraint=None)
+        seen.add((key.columns, key.parent))
 
 
 def _key(row: Any, notes: list[str]) -> FoundKey:

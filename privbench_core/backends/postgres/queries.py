@@ -74,15 +74,16 @@ CATALOGUE = {
     " ON t.oid = down.oid AND t.typtype = 'd') SELECT oid FROM down) base ON true JOIN pg_constraint k"
     " ON k.contypid = base.oid AND k.contype = 'c' ORDER BY c.relname, a.attnum, k.conname",
     "constraints": f"{_TABLES} SELECT c.relname, k.conname AS name, k.contype AS kind,"
-    f" {_NAMES.format(keys='k.conkey', table='c')} AS columns, f.relname AS parent,"
+    f" {_NAMES.format(keys='k.conkey', table='h')} AS columns, h.oid <> c.oid AS of_partition, f.relname AS parent,"
     f" {_NAMES.format(keys='k.confkey', table='f')} AS parent_columns, f.oid IN (SELECT oid FROM c) AS here,"
     " pg_get_expr(k.conbin, k.conrelid) AS expression, k.convalidated AS valid, k.condeferrable AS deferrable,"
     " k.condeferred AS deferred, k.confupdtype AS on_update, k.confdeltype AS on_delete, k.confmatchtype AS match,"
     " to_jsonb(k) ->> 'confdelsetcols' AS set_columns, to_jsonb(x) ->> 'indnullsnotdistinct' AS nulls_clash,"
     f" x.indnkeyatts < x.indnatts AS includes, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
-    " FROM c JOIN pg_constraint k ON k.conrelid = c.oid AND k.conparentid = 0"
+    " FROM c JOIN pg_class h ON h.oid = c.oid OR h.oid IN (SELECT relid FROM pg_partition_tree(c.oid))"
+    " JOIN pg_constraint k ON k.conrelid = h.oid AND k.conparentid = 0 AND (h.oid = c.oid OR k.contype = 'f')"
     " LEFT JOIN pg_class f ON f.oid = k.confrelid LEFT JOIN pg_index x ON x.indexrelid = k.conindid"
-    " AND k.contype IN ('p', 'u') ORDER BY c.relname, k.conname",
+    " AND k.contype IN ('p', 'u') ORDER BY c.relname, of_partition, k.conname",
     "indexes": f"{_TABLES} SELECT c.relname, i.relname AS name, x.indisunique AS is_unique, x.indisvalid AS valid,"
     f" {_NAMES.format(keys='(x.indkey::int2[])[0:x.indnkeyatts - 1]', table='c')} AS columns,"
     f" {_READ.format(who=_INDEX, but='')} AS made_of, {_FOREIGN.format(who=_INDEX)} AS needs,"
