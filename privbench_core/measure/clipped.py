@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,7 @@ class Vectors:
 
         Args:
             shares: None of them negative.
-            most: T. No row is longer: a unit's only row counts in full, in whichever cell.
+            most: T. No row is longer by one column: alone, a unit's only row counts in full, in whichever cell.
             likely: What the shares may well be, where that is not known.
         """
         shares = shares / max(float(shares.sum()), _POSSIBLE)
@@ -140,14 +141,17 @@ class Clipping:
 
     def noise_of(self, vectors: Vectors) -> float:
         """Noise of all cells over the rows that count, as a multiple of what it is if units are not clipped."""
-        gain = self.size.gain(
-            float(vectors.counted(self.size, self.size.rows_per_unit, self.size.alike_of_pairs).sum())
-        )
-        return self.noise * float((1 / vectors.lengths).mean()) / gain
+        rows = float(vectors.counted(self.size, self.size.rows_per_unit, self.size.alike_of_pairs).sum())
+        return self.noise * float((1 / vectors.lengths).mean()) * self._plain / max(rows, _POSSIBLE)
 
     def worth(self, vectors: Vectors) -> bool:
         """Whether clipping does more than its noise undoes."""
         return self.noise_of(vectors) * _WORTH < 1
+
+    @cached_property
+    def _plain(self) -> float:
+        """How many rows count where units are not clipped."""
+        return float(self.size.counted(self.size.rows_per_unit).sum())
 
 
 def measure_rows(

@@ -381,7 +381,9 @@ def noise_of_clipping(candidates: Candidates, clean: Mapping[str, Array], clippi
             [clipping.vectors(name, clean[name], way.groups) for way in candidates.coarsenings[name]] for name in (a, b)
         ]
         for (one, first), (other, second) in product(*map(enumerate, columns)):
-            left[pair, one * most + other] = min(clipping.noise_of(first.with_column(second)), 1.0)
+            way = one * most + other
+            if candidates.useful[pair, way] > 0:
+                left[pair, way] = min(clipping.noise_of(first.with_column(second)), 1.0)
     return left
 
 
