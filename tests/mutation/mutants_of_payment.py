@@ -346,7 +346,7 @@ CLOSED_LISTS = [
         "closed lists",
         "groups of codes of other shapes",
         _ADMISSION,
-        "_require(known and group_of.shape == (sizes[name],), site,",
+        "_require(known and group_of.shape == (numbers[place],), site,",
         "_require(known, site,",
         (f"{_T_ADMISSION}::test_marginals_are_of_exact_types_and_shapes",),
     ),
