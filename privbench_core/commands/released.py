@@ -25,6 +25,6 @@ def released_rows(spec: Spec) -> dict[str, RowCount]:
             if stored is not None:
                 try:
                     found[table.name] = Profile.from_dict(Artifact.from_bytes(stored).data["profile"]).size
-                except (KeyError, TypeError, ReleaseError):  # of another version: as if it had not been
+                except (KeyError, ReleaseError):  # of another version: as if it had not been
                     continue
     return found

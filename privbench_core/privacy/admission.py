@@ -7,6 +7,7 @@ anything is charged or read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -43,7 +44,7 @@ from privbench_core.privacy.queries import (
     RankSums,
     SignProducts,
 )
-from privbench_core.privacy.relations import lets_go
+from privbench_core.privacy.relations import WEIGHT_SCALE, lets_go
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
@@ -271,6 +272,9 @@ def _admit_scales(site: str, query: Marginal, numbers: Sequence[int]) -> None:
     for scale, number in zip(query.scales, numbers, strict=True):
         whole = type(scale) is tuple and all(type(each) is int and 1 <= each <= LARGEST_SCALE for each in scale)
         _require(whole and len(scale) == number, site, f"a scale from 1 to {LARGEST_SCALE} for each (group of) codes")
+    # Rows of a unit that weighs anything are as many at most: their product is exact in 64 bits.
+    longest = math.prod(max(scale, default=1) for scale in query.scales)
+    _require(longest <= WEIGHT_SCALE, site, f"cells that are scaled by at most {WEIGHT_SCALE}")
 
 
 def _admit_distances(site: str, query: Distances, sizes: Sizes) -> None:

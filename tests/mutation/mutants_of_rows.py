@@ -448,6 +448,15 @@ STABILITY = [
         (f"{_CLIPPED}::test_counts_are_clipped_only_where_a_proof_says_how_far_they_move",),
     ),
     Mutant(
+        "products-of-scales-of-any-size",
+        "stability",
+        "cells are scaled by more than 64 bits can hold of a unit's rows",
+        "privacy/admission.py",
+        "_require(longest <= WEIGHT_SCALE, site,",
+        "_require(longest > 0, site,",
+        (f"{_CLIPPED}::test_counts_are_clipped_only_where_a_proof_says_how_far_they_move",),
+    ),
+    Mutant(
         "scales-of-any-size",
         "stability",
         "scales of any size and kind are admitted",

@@ -112,6 +112,15 @@ def test_counts_are_clipped_only_where_a_proof_says_how_far_they_move() -> None:
         asked = Marginal(("works",), clipped=True, scales=((*alike[1:], scale),))  # type: ignore[arg-type]
         with pytest.raises(InternalError, match="a scale from 1"):
             whole.measure("works", [asked], PRICE)
+    held = HeldRows({}, {f"f{place}": 2 for place in range(4)}, np.ones(0, dtype=np.int64), 0)
+    several = Curator(
+        CodedView(held, dict(held.sizes), WEIGHT_SCALE, 1, 1, own=WEIGHT_SCALE, clipped=WEIGHT_SCALE),
+        PrivacyFilter(PRICE, lambda label, _: charged.append(label)),
+        SeededNoise(0),
+        "several",
+    )
+    with pytest.raises(InternalError, match="scaled by at most 1048576"):
+        several.measure("4", [Marginal(tuple(held.sizes), clipped=True, scales=((1, 64),) * 4)], PRICE)
     (rooms,) = (c for c in database.schema.table("household").columns if c.name == "rooms")
     coded = Discretizer(codec_for(rooms))
     households = session.view(ViewSpec("household", {"rooms": (Own("rooms"), coded)}), "households")

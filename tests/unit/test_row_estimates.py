@@ -34,6 +34,14 @@ def test_what_is_left_out_turns_counted_rows_into_all_rows() -> None:
     np.testing.assert_allclose(SIZES.left_out(SHAPES, 4), 0, atol=1e-12)
 
 
+def test_sizes_are_read_that_were_stored_before_they_said_how_alike_rows_are() -> None:
+    stored = SIZES.to_dict()
+    assert stored.pop("alike_of_pairs") == 1
+    found = RowCount.from_dict({**stored, "collisions_of_pairs": 0.3})
+    assert found.to_dict().keys() == SIZES.to_dict().keys()
+    assert found.alike_of_pairs == 1
+
+
 def test_a_profile_knows_what_its_counts_left_out() -> None:
     counted = SIZES.counted(1)
     one_way = OneWay.alike({"x": counted @ SHAPES, "y": np.array([40.0])}, 1.0)
