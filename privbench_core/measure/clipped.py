@@ -10,13 +10,15 @@ as many rows that count, Σ√p / (k √Σp²) times as large: at most once (Jen
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.estimate.candidates import Candidates
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Measure, Price
@@ -147,6 +149,25 @@ class Clipping:
     def worth(self, vectors: Vectors) -> bool:
         """Whether clipping does more than its noise undoes."""
         return self.noise_of(vectors) * _WORTH < 1
+
+    def noisy_cells(self, candidates: Candidates, clean: Mapping[str, Array]) -> Array:
+        """`Candidates.cells`, as far as clipping leaves their noise where it is worth it.
+
+        Args:
+            candidates: Pairs, and ways to measure them.
+            clean: Released counts of their columns, none negative.
+        """
+        cells = candidates.cells.copy()
+        most = round(cells.shape[1] ** 0.5)
+        for pair, names in enumerate(candidates.pairs):
+            columns = [
+                [self.vectors(name, clean[name], way.groups) for way in candidates.coarsenings[name]] for name in names
+            ]
+            for (one, first), (other, second) in product(*map(enumerate, columns)):
+                way = one * most + other
+                if candidates.useful[pair, way] > 0:
+                    cells[pair, way] *= min(self.noise_of(first.with_column(second)), 1.0)
+        return cells
 
     @cached_property
     def _plain(self) -> float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.measure.clipped import Clipping, measure_rows
+from privbench_core.measure.clipped import Clipping, Vectors, measure_rows
 from privbench_core.measure.glance import Glance, glance
 from privbench_core.measure.one_way import Marginals, MarginalsOfView, least_noise, remeasure
 from privbench_core.measure.scores import clear_scores, largest_noise, pair_scores
@@ -146,7 +146,7 @@ class PairwiseFit:
             Candidates.of(pairs, scores, clean, ordered),
             Clipping.of(marginals.size, curator, price, clean),
         )
-        cells = candidates.cells * noise_of_clipping(candidates, clean, clipping)
+        cells = candidates.cells if clipping is None else clipping.noisy_cells(candidates, clean)
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
@@ -273,7 +273,7 @@ class PairwiseFit:
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
         clipping = Clipping.of(size, curator, price, own)
-        cells = candidates.cells * noise_of_clipping(candidates, clean, clipping)
+        cells = candidates.cells if clipping is None else clipping.noisy_cells(candidates, clean)
         tables = self.choose(curator, candidates.useful, cells, rest).tables(candidates)
         return (self.joints(curator, tables, clean, rest, clipping), zero(rest.measure)) if tables else ({}, rest)
 
@@ -344,10 +344,10 @@ class PairwiseFit:
             a, b = table.pair
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
             asked = Marginal((a, b), groups)
-            columns = clipping and tuple(
-                clipping.vectors(name, clean[name], of) for name, of in zip((a, b), groups, strict=True)
-            )
-            found = measure_rows(curator, f"{a} x {b}", asked, price.share(share), clipping, columns or ())
+            columns: tuple[Vectors, ...] = ()
+            if clipping is not None:
+                columns = clipping.vectors(a, clean[a], groups[0]), clipping.vectors(b, clean[b], groups[1])
+            found = measure_rows(curator, f"{a} x {b}", asked, price.share(share), clipping, columns)
             measured[a, b] = NoisyTable(found.counts, found.sigma, groups, table.ordered, found.lengths)
             gains.append(found.gain)
         return measured, float(np.mean(gains)) if gains else 1.0
@@ -368,23 +368,6 @@ class PairSelection:
     def tables(self, candidates: Candidates) -> list[PairTable]:
         """What is to be measured, of these candidates."""
         return [candidates.table(pair, way) for pair, way in self.ways]
-
-
-def noise_of_clipping(candidates: Candidates, clean: Mapping[str, Array], clipping: Clipping | None) -> Array:
-    """What is left of the noise of each way to measure each candidate where units are clipped, shape (pairs, ways)."""
-    left = np.ones_like(candidates.cells)
-    if clipping is None:
-        return left
-    most = round(left.shape[1] ** 0.5)
-    for pair, (a, b) in enumerate(candidates.pairs):
-        columns = [
-            [clipping.vectors(name, clean[name], way.groups) for way in candidates.coarsenings[name]] for name in (a, b)
-        ]
-        for (one, first), (other, second) in product(*map(enumerate, columns)):
-            way = one * most + other
-            if candidates.useful[pair, way] > 0:
-                left[pair, way] = min(clipping.noise_of(first.with_column(second)), 1.0)
-    return left
 
 
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:

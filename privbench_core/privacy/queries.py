@@ -76,7 +76,8 @@ class Marginal:
     def evaluate(self, view: CodedView) -> Counts:
         """Return counts, shape (numbers of codes or groups); times the scales, where there are some."""
         if self.clipped:
-            found, lengths = view.data.clipped_counts(self.columns, self.groups, self.scales), self._lengths
+            found = view.data.clipped_counts(self.columns, self.groups, self.scales)
+            lengths = lengths_of_cells(self.scales)
             return np.minimum(found, LARGEST // lengths) * lengths
         counts = view.counts(self.columns)
         if not self.groups:
@@ -98,10 +99,6 @@ class Marginal:
     def scale(self, view: CodedView) -> int:
         """Return the weight scale."""
         return view.weight_scale
-
-    @property
-    def _lengths(self) -> NDArray[np.int64]:
-        return lengths_of_cells(self.scales)
 
 
 @dataclass(frozen=True)
