@@ -45,9 +45,9 @@ class _Walk:
     covariances: Array
 
     def updated(self, weights: Array, shares: Array, variances: Array) -> _Walk:
-        gain = self.covariances @ weights
-        variance = np.maximum(gain @ weights + variances, _NOTHING)
-        off = shares - self.means @ weights
+        gain = (self.covariances * weights[..., None, :]).sum(axis=-1)
+        variance = np.maximum((gain * weights).sum(axis=1) + variances, _NOTHING)
+        off = shares - (self.means * weights).sum(axis=1)
         likelihood = self.likelihood - 0.5 * float((np.log(variance) + off**2 / variance).sum())
         less = gain[:, :, None] * gain[:, None, :] / variance[:, None, None]
         return _Walk(likelihood, self.means + gain * (off / variance)[:, None], self.covariances - less)
@@ -90,11 +90,11 @@ class Drift:
         return cls(_likely(found))
 
     def updated(self, weights: Array, shares: Array, sigmas: Array) -> Drift:
-        """The same, given what an average over classes was found to be.
+        """The same, given what a sum over classes was found to be.
 
         Args:
-            weights: Of the classes, shape (classes,).
-            shares: The average, shape (codes,).
+            weights: Of the classes, shape (classes,); or for each code by itself, shape (codes, classes).
+            shares: The sum, shape (codes,).
             sigmas: Standard deviations of these, shape (codes,).
         """
         return Drift(_likely([walk.updated(weights, shares, sigmas**2) for walk in self.walks]))
@@ -107,11 +107,17 @@ class Drift:
         return mean, np.sqrt(np.maximum(self._odds @ (variances + (means - mean) ** 2), 0.0))
 
     def doubt(self, wanted: Array, weights: Array, sigmas: Array) -> float:
-        """Standard deviations of the average with weights ``wanted``, summed up, once `updated` by another one."""
+        """Standard deviations of the average with weights ``wanted``, summed up, once `updated`.
+
+        Args:
+            wanted: Of the classes, shape (classes,).
+            weights: As in `updated`.
+            sigmas: As in `updated`.
+        """
         found = []
         for walk in self.walks:
-            gain = walk.covariances @ weights
-            known = (gain @ wanted) ** 2 / np.maximum(gain @ weights + sigmas**2, _NOTHING)
+            gain = (walk.covariances * weights[..., None, :]).sum(axis=-1)
+            known = (gain @ wanted) ** 2 / np.maximum((gain * weights).sum(axis=1) + sigmas**2, _NOTHING)
             found.append(float(np.sqrt(np.maximum(walk.covariances @ wanted @ wanted - known, 0.0)).sum()))
         return float(self._odds @ found)
 

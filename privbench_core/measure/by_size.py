@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.random_walk import Drift
+from privbench_core.measure.alike import Alike
 from privbench_core.measure.clipped import Vectors
 from privbench_core.measure.row_count import distance_by_noise
 from privbench_core.models.measured import Counted
@@ -37,7 +38,6 @@ BY_SIZE = 0.4  # share of a price for what columns have to do with the number of
 _EARLY = 0.1  # of the price of a last look: tells how many rows count where units are clipped
 _CLEAR = 0.01  # of all rows: doubt about a column that is no reason to clip, which takes time where rows are many
 _OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
-_CONCENTRATED = 0.5  # the same, where units are clipped: those whose rows are alike have other values than the others
 _HARDLY_MORE, _NO_DOUBT = 1.01, 1e-3  # doubts that are as good as the least: a hundredth more, a thousandth of all rows
 _POSSIBLE = 1e-9  # standard deviation of what is known exactly: what is divided by it stays finite
 
@@ -50,12 +50,12 @@ class RowLooks:
         size: Of the table.
         drifts: Column -> its distributions by class of sizes.
         alike: Column -> how likely two rows of a unit have the same code for what their unit is, and not by chance,
-            once that is known.
+            once something is known of that.
     """
 
     size: RowCount
     drifts: Mapping[str, Drift]
-    alike: Mapping[str, float] = field(default_factory=dict)
+    alike: Mapping[str, Alike] = field(default_factory=dict)
 
     @property
     def shapes(self) -> dict[str, Array]:
@@ -65,13 +65,10 @@ class RowLooks:
     def updated(self, most: int, found: OneWay) -> RowLooks:
         """The same, with a look at some columns that counted up to ``most`` rows of a unit in full."""
         counted = self.size.counted(most)
-        expected = max(float(counted.sum()), 1.0)
-        unsure = expected * self.size.sigma / max(self.size.rows, 1.0)
-        share = unsure**2 / max(unsure**2 + found.total_sigma**2, _POSSIBLE)
-        rows = max(1.0, expected + share * (found.total - expected))
         drifts = dict(self.drifts)
         for name, noisy in found.counts.items():
-            drifts[name] = self._updated(drifts[name], counted, noisy / rows, found.sigmas[name] / rows)
+            sigmas = found.sigmas[name]
+            drifts[name] = self._updated(drifts[name], counted, found.total, found.total_sigma, noisy, sigmas)
         return replace(self, drifts=drifts)
 
     def clipped(self, most: int, found: Mapping[str, Array], sigma: float) -> RowLooks:
@@ -86,15 +83,16 @@ class RowLooks:
         """
         drifts, alike = dict(self.drifts), dict(self.alike)
         for name, noisy in found.items():
-            vectors = self.vectors(name, most)
+            vectors, drift = self.vectors(name, most), self.drifts[name]
             of_codes, noise = noisy / vectors.lengths, sigma / vectors.lengths
-            found_rows, unsure = float(of_codes.sum()), float(np.sqrt((noise**2).sum()))
-            # More often, where noise hides it, and never less than by chance.
-            alike[name] = vectors.alike(self.size.collisions(vectors.most(most), found_rows - unsure))
-            counted = vectors.counted(self.size, most, alike[name])
-            least, largest = (float(self.size.counted(vectors.most(most), likely).sum()) for likely in (1.0, 0.0))
-            rows = max(1.0, min(max(found_rows, least), largest))
-            drifts[name] = self._updated(drifts[name], counted, of_codes / rows, noise / rows, _CONCENTRATED)
+            total, unsure = float(of_codes.sum()), float(np.sqrt((noise**2).sum()))
+            shapes = drift.shapes.T
+            counted = Alike.counted(self.size, vectors.lengths, drift.shapes, most)
+            totals = (counted * shapes).sum(axis=(1, 2))
+            known = self.alike.get(name, Alike()).updated(totals, total, np.hypot(unsure, self._unsure * totals))
+            alike[name] = known
+            expected, doubt = known.mean(counted), known.deviation((counted * shapes).sum(axis=2))
+            drifts[name] = self._updated(drift, expected, total, unsure, of_codes, np.hypot(noise, doubt))
         return replace(self, drifts=drifts, alike=alike)
 
     def vectors(self, name: str, most: float) -> Vectors:
@@ -200,29 +198,61 @@ class RowLooks:
 
     def _doubt(self, name: str, sigma: float, most: int) -> float:
         """What is left of doubt about a column over all rows after another look, for so much noise of a unit."""
-        drift, otherwise = self.drifts[name], _OTHERWISE
+        drift = self.drifts[name]
         counted, noise = self.size.counted(most), np.full_like(drift.average(self._all_rows)[0], most * sigma)
         if name in self.alike:
-            vectors, otherwise = self.vectors(name, most), _CONCENTRATED
-            counted, noise = vectors.counted(self.size, most, self.alike[name]), noise / vectors.lengths
-        rows = max(float(counted.sum()), 1.0)
-        return drift.doubt(self._all_rows, counted / rows, self._sigmas(drift, counted, noise / rows, otherwise))
+            vectors, known = self.vectors(name, most), self.alike[name]
+            by_alike = Alike.counted(self.size, vectors.lengths, drift.shapes, most)
+            doubt = known.deviation((by_alike * drift.shapes.T).sum(axis=2))
+            counted, noise = known.mean(by_alike), np.hypot(noise / vectors.lengths, doubt)
+        rows = self._rows(drift, counted)
+        return drift.doubt(self._all_rows, counted / rows, self._sigmas(drift, rows, noise / rows))
 
     def _of_units(self, session: PrivateSession, table: str, price: Price) -> float:
         """Noise of a unit in a look at each column, for ``price`` in all."""
         each = price.share(1 / max(1, len(self.drifts)))
         return session.view(ViewSpec(table, {}), "by size").sigma([Marginal(())], each)
 
-    def _updated(
-        self, drift: Drift, counted: Array, shares: Array, noise: Array, otherwise: float = _OTHERWISE
-    ) -> Drift:
-        sigmas = self._sigmas(drift, counted, noise, otherwise)
-        return drift.updated(counted / max(float(counted.sum()), 1.0), shares, sigmas)
+    @property
+    def _unsure(self) -> float:
+        """Relative standard deviation of the number of rows."""
+        return self.size.sigma / max(self.size.rows, 1.0)
 
-    def _sigmas(self, drift: Drift, counted: Array, noise: Array, otherwise: float) -> Array:
-        """Standard deviations of shares among counted rows: noise, and habits that differ inside of a class."""
-        missing = max(0.0, 1 - float(counted.sum()) / max(float(self.size.rows_of.sum()), 1.0))
-        inside = otherwise * missing * np.maximum(drift.average(self._all_rows)[0], 0.0)
+    @staticmethod
+    def _rows(drift: Drift, counted: Array) -> float:
+        """How many rows count, of all codes: see `_updated`."""
+        return max(float((counted * drift.shapes.T).sum()), 1.0)
+
+    def _updated(
+        self,
+        drift: Drift,
+        counted: Array,
+        total: float,
+        total_sigma: float,
+        noisy: Array,
+        sigmas: Array,
+    ) -> Drift:
+        """A column's distributions, with a look at it.
+
+        Args:
+            drift: What is known of it.
+            counted: How many rows of each class count, shape (classes,); or if all of them have a code, shape
+                (codes, classes).
+            total: How many rows were found to count.
+            total_sigma: Standard deviation of that.
+            noisy: Counts, shape (codes,).
+            sigmas: Standard deviations of these, shape (codes,).
+        """
+        expected = self._rows(drift, counted)
+        unsure = expected * self._unsure
+        share = unsure**2 / max(unsure**2 + total_sigma**2, _POSSIBLE)
+        rows = max(1.0, expected + share * (total - expected))
+        return drift.updated(counted / expected, noisy / rows, self._sigmas(drift, expected, sigmas / rows))
+
+    def _sigmas(self, drift: Drift, counted: float, noise: Array) -> Array:
+        """Standard deviations of shares among so many counted rows: noise, and habits that differ inside of a class."""
+        missing = max(0.0, 1 - counted / max(float(self.size.rows_of.sum()), 1.0))
+        inside = _OTHERWISE * missing * np.maximum(drift.average(self._all_rows)[0], 0.0)
         return np.asarray(np.hypot(noise, inside))
 
 
@@ -325,7 +355,7 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
     size, shapes = looks.size, looks.shapes
     sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
     codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
-    alike = [looks.alike.get(name, 1.0) for name in shapes]
+    alike = [looks.alike[name].expected if name in looks.alike else 1.0 for name in shapes]
     # As if no codes were scaled: what else is counted with T is not clipped, and noisier with a larger one.
     vectors = [Vectors.plain(drift.average(looks._all_rows)[0]) for drift in looks.drifts.values()]
     alone = [own + (1 - own) * of.by_chance for own, of in zip(alike, vectors, strict=True)]

@@ -91,10 +91,6 @@ class Vectors:
         """`RowCount.counted`, if units are clipped to T = ``most`` and two of their rows are alike so likely."""
         return size.counted(self.most(most), alike + (1 - alike) * self.by_chance)
 
-    def alike(self, collisions: float) -> float:
-        """How likely two rows of a unit are alike for what their unit is, by what collisions of scaled rows tell."""
-        return max(0.0, (collisions - self.by_chance) / max(1 - self.by_chance, _POSSIBLE))
-
 
 @dataclass(frozen=True)
 class RowsCounted:

@@ -52,17 +52,20 @@ class RowCount:
     noise: float = 0.0
     alike_of_pairs: float = 1.0
 
-    def counted(self, most: float, collisions: float = 1.0) -> Array:
+    def counted(self, most: float | Array, collisions: float | Array = 1.0) -> Array:
         """Number of rows of each class that count if units with more than ``most`` of them count as so many.
 
         Numbers of rows of a class are taken to be spread evenly below their mean, and above it, up to the ends of the
         class: only as many as its largest count all of its rows.
 
         Args:
-            most: T.
+            most: T, or several, shape (.., 1).
             collisions: Where units are clipped in L2 norm: how likely two rows of a unit are in the same cell, so that
                 the vector of counts of a unit of s rows is √(s + s(s - 1) times that) long; 1 where they are not
-                clipped, and all that matters is s.
+                clipped, and all that matters is s. One for each T.
+
+        Returns:
+            Shape (classes,), or (.., classes).
         """
         last, first = np.array(self.classes, dtype=float), np.append(1.0, self.classes[:-1])
         mean = np.clip(self.rows_of / np.maximum(self.units_of, _NOTHING), first, last)
