@@ -201,7 +201,7 @@ def _noting_clipped(evaluate: Callable[..., Counts], found: list[Marginal | Pare
 
 
 @pytest.mark.parametrize(
-    ("options", "budget"), [({}, Budget(3.2, 1e-6)), (LINKED, Budget(8.0, 1e-6))], ids=["pairwise", "linked"]
+    ("options", "budget"), [({}, Budget(5.0, 1e-6)), (LINKED, Budget(8.0, 1e-6))], ids=["pairwise", "linked"]
 )
 def test_looks_over_rows_cost_rows_without_an_owner_no_more_either(
     options: dict[str, object], budget: Budget, monkeypatch: pytest.MonkeyPatch
