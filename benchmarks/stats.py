@@ -26,7 +26,7 @@ from privbench_core.errors import PrivbenchError
 from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.q_error import run_workload
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.model import Spec
 from privbench_core.workload.resolve import UnansweredError, resolve
@@ -125,14 +125,16 @@ def spec(source: Path, folder: Path) -> Spec:
 def every_key(source: Path, folder: Path) -> Spec:
     """`spec` with the site's other keys between private tables declared too, as any user would.
 
-    Two of them are optional and one is required; all refer to another unit's rows. The bounds are round numbers above
-    what a busy moderator might do.
+    Two of them are optional and one is required; all refer to another unit's rows, which they outlive. The bounds are
+    round numbers above what a busy moderator might do.
     """
     plain = spec(source, folder)
     more = {
         "posts": ForeignKey("posts", ("LastEditorUserId",), "users", ("Id",), 4_000, optional=True),
         "votes": ForeignKey("votes", ("UserId",), "users", ("Id",), 1_000, optional=True),
-        "postLinks": ForeignKey("postLinks", ("RelatedPostId",), "posts", ("Id",), 300),
+        "postLinks": ForeignKey(
+            "postLinks", ("RelatedPostId",), "posts", ("Id",), 300, on_unit_removed=OnUnitRemoved.SET_NULL
+        ),
     }
 
     def declared(table: Table) -> Table:

@@ -159,6 +159,8 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None) -> Iterato
     if role.undecided:
         own = "rows of its own table" if key.parent == table.name else f"rows per row of {key.parent}"
         hint = "" if key.parent == table.name else "; or same_unit: true if it never leaves the unit"
+        if hint and not is_optional(table, key):
+            hint += f"; on_unit_removed: set null beside it costs less noise, if rows outlive theirs in {key.parent}"
         todo = f"decide: the most {own}, about {role.bound}? It is not enforced, the promise rests on it{hint}"
         yield one_line(f"      # {todo}")
     cascades = is_optional(table, key) and "ON DELETE CASCADE" in (key.actions or "") and not role.owner

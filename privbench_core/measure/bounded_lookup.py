@@ -58,11 +58,12 @@ def fit_bounded(
     targets = targets_of(key, parent)
     looks = _Looks(session, key, child, counts, targets, own)
     joints = looks.measure(parent, fit, rest)
-    present = min(counts.rows / max(child.size.rows, 1.0), 1.0)
+    present = min(counts.rows / max(child.size.rows, 1.0), 1.0) if key.optional else 1.0
     marginals = {name: np.append(shares * present, 1 - present) for name, shares in joints.targets.items()}
     coders = {name: discretizer for name, (_, discretizer) in looks.targets_or_any.items()}
     pair_tables = {pair: _with_none(joint, child, pair[1], present) for pair, joint in joints.tables().items()}
-    return Lookup(coders, marginals, pair_tables, popularity, key.optional, telling(marginals, parent))
+    found = Lookup(coders, marginals, pair_tables, popularity, key.may_be_empty, telling(marginals, parent))
+    return found if key.optional else found.of_all_rows()
 
 
 @dataclass(frozen=True)

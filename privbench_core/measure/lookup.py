@@ -65,7 +65,7 @@ def fit_lookup(
     features: dict[str, tuple[Feature, Discretizer]] = {}
     if parent and parent.discretizers:
         features = targets_of(key, parent)
-    elif key.optional:
+    elif key.may_be_empty:
         features[ANY] = (ParentRow(key), present_or_not(ANY))
     if not features:
         return Lookup({}, {}, {}, None if parent is None else rank_popularity(session, key, child.size, 1.0, price))
@@ -75,7 +75,7 @@ def fit_lookup(
     share = fit.margin_share if own else 1.0
     noisy = view.measure("targets", [Marginal((name,)) for name in features], price.share(share))
     total, usual = child.one_way.total, usual_shares(parent) if parent else {}
-    cleaned = clean_target_or_none if key.optional else clean_target
+    cleaned = clean_target_or_none if key.may_be_empty else clean_target
     clean = {
         name: cleaned(counts, noisy.sigma, usual.get(name, np.ones(1)), total)
         for name, counts in zip(features, noisy.values, strict=True)
@@ -84,13 +84,13 @@ def fit_lookup(
     pair_tables, left = _pair_tables(view, {**features, **own}, clean, child, fit, rest)
     popularity = None
     if parent is not None:
-        none = float(np.mean([counts[-1] / total for counts in clean.values()])) if key.optional else 0.0
+        none = float(np.mean([counts[-1] / total for counts in clean.values()])) if key.may_be_empty else 0.0
         popularity = rank_popularity(session, key, child.size, 1 - none, for_popularity + left)
     targets = {name: discretizer for name, (_, discretizer) in features.items()}
     marginals = {name: counts / total for name, counts in clean.items()}
-    return Lookup(
-        targets, marginals, pair_tables, popularity, key.optional, telling(marginals, parent) if parent else {}
-    )
+    tell = telling(marginals, parent) if parent else {}
+    found = Lookup(targets, marginals, pair_tables, popularity, key.may_be_empty, tell)
+    return found if key.optional else found.of_all_rows()
 
 
 def _to_public(

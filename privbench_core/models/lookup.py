@@ -111,6 +111,19 @@ class Lookup:
             stored["telling"],
         )
 
+    def of_all_rows(self) -> Self:
+        """The link where every row refers to another, from one in which those that are looked at may refer to none."""
+        if not self.optional:
+            return self
+        pair_tables = {(target, column): t[:-1] for (target, column), t in self.pair_tables.items() if target != ANY}
+        return replace(
+            self,
+            targets={name: discretizer for name, discretizer in self.targets.items() if name != ANY},
+            marginals={name: _shares(p[:-1]) for name, p in self.marginals.items() if name != ANY},
+            pair_tables={pair: joint / joint.sum() for pair, joint in pair_tables.items() if joint.sum() > 0},
+            optional=False,
+        )
+
     def at_scale(self, scale: float) -> Self:
         """The link where there are so many synthetic parents per parent."""
         return self if self.popularity is None else replace(self, popularity=self.popularity.at_scale(scale))
@@ -293,6 +306,12 @@ class Lookup:
         ]
         pair_tables += together
         return draw_column(rows, self.marginals[name], pair_tables, rng, diffused=ROW in self.targets)
+
+
+def _shares(counts: Array) -> Array:
+    """Return counts as shares, equal ones where there are none."""
+    total = float(counts.sum())
+    return np.asarray(counts / total if total > 0 else np.full(len(counts), 1 / len(counts)))
 
 
 def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Array:

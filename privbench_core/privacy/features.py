@@ -25,7 +25,7 @@ class Own:
 
 @dataclass(frozen=True)
 class OfParent:
-    """A column of the row that ``key`` refers to; an optional key adds one code, the last, for "refers to none"."""
+    """A column of the row that ``key`` refers to; one that may be empty adds a code, the last, for "refers to none"."""
 
     key: ForeignKey
     column: str
@@ -143,4 +143,4 @@ Feature = Own | UnitRows | Along
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:
     """Number of codes of a view's column."""
-    return discretizer.size + int(isinstance(feature, OfParent | OwnerType) and feature.key.optional)
+    return discretizer.size + int(isinstance(feature, OfParent | OwnerType) and feature.key.may_be_empty)

@@ -9,7 +9,8 @@ from enum import StrEnum
 class OnUnitRemoved(StrEnum):
     """What becomes of the rows that refer to a row when a privacy unit goes, and the row with it.
 
-    As SQL's ON DELETE: CASCADE removes them as well, SET NULL keeps them and empties their references.
+    As SQL's ON DELETE: CASCADE removes them as well, SET NULL keeps them and empties their references. Where the key is
+    required, SET NULL means that what they refer to is no longer known.
     """
 
     CASCADE = "cascade"
@@ -56,7 +57,14 @@ class ForeignKey:
     @property
     def cascades(self) -> bool:
         """Whether the rows that refer to a removed row go with it; their references become NULL otherwise."""
-        return self.owner or not self.optional or self.on_unit_removed is OnUnitRemoved.CASCADE
+        if self.owner or self.on_unit_removed is None:
+            return self.owner or not self.optional
+        return self.on_unit_removed is OnUnitRemoved.CASCADE
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether views may see rows that refer to nothing: the key may be NULL, or becomes NULL."""
+        return self.optional or not self.cascades
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class Schema:
         """Names of the keys of private tables that sampling fills in a second pass: a matter of order, not of privacy.
 
         Self-references, and of every other cycle of keys the first one that opens it, in spec order. They are among the
-        keys that do not cascade, so `sampling_order` has all rows that take others with them before these.
+        optional keys that do not cascade, so `sampling_order` has all rows that take others with them before these.
         """
         return self._ordered[1]
 
@@ -208,7 +208,7 @@ class Schema:
             key.name
             for table in self.private_tables
             for key in table.foreign_keys
-            if key.parent == table.name and not key.cascades
+            if key.parent == table.name and key.optional and not key.cascades
         }
         done: list[Table] = []
         names: set[str] = set()
@@ -225,7 +225,7 @@ class Schema:
                 ready = waiting[:1]
             if not ready:
                 stuck = (k for t in waiting for k in t.foreign_keys if k.parent not in names and k.name not in deferred)
-                opens = next((k for k in stuck if not k.cascades and self._cyclic(k, deferred)), None)
+                opens = next((k for k in stuck if k.optional and not k.cascades and self._cyclic(k, deferred)), None)
                 if opens is None:
                     raise InternalError("a cycle of foreign keys that cannot be opened, in a validated schema")
                 deferred.add(opens.name)

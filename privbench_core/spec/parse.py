@@ -57,7 +57,7 @@ def parse_tables(node: Node, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
         table.name: _foreign_keys(table, node.fields[table.name], tables, orphans, node.problems)
         for table in tables.values()
     }
-    required = {name: [key for key in found if not key.optional] for name, found in keys.items()}
+    required = {name: [k for k in found if k.cascades and not k.optional] for name, found in keys.items()}
     for table in tuple(tables.values()):
         kept, implied = without_implied(keys[table.name], lambda name: required.get(name, ()))
         kept = _unique_keys(kept, node.problems)

@@ -127,9 +127,21 @@ def _on_unit_removed(key: ForeignKey, schema: Schema) -> Iterator[str]:
     elif key.on_unit_removed is OnUnitRemoved.SET_NULL and key.owner:
         todo = "write cascade, or leave it out: a row goes with its owner"
         yield f"{key.name}: {found} on the owner key; {todo}"
-    elif key.on_unit_removed is OnUnitRemoved.SET_NULL and not key.optional:
-        todo = "declare it optional: true if it may be NULL, else write cascade, or leave it out"
-        yield f"{key.name}: {found} on a required key; {todo}"
+    elif not (key.cascades or key.optional):
+        yield from _forgotten(key, schema.table(key.child), found)
+
+
+def _forgotten(key: ForeignKey, table: Table, found: str) -> Iterator[str]:
+    """Yield why a required key cannot lose what it refers to while its row stays what it is."""
+    others = [other for other in table.foreign_keys if other != key and not set(other.columns).isdisjoint(key.columns)]
+    if key.same_unit:
+        yield f"{key.name}: {found} on a required key with same_unit: true, which costs no noise; remove it"
+    elif not set(key.columns).isdisjoint(table.primary_key):
+        todo = "write cascade, or leave it out: without it the row would be another one"
+        yield f"{key.name}: {found} on a required key with a column of the primary key; {todo}"
+    elif others:
+        todo = "write cascade, or leave it out: they would lose what they refer to as well"
+        yield f"{key.name}: {found} on a required key that shares a column with {others[0].name}; {todo}"
 
 
 def _row_ids(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
@@ -172,8 +184,11 @@ def _stored_type(column: Column, schema: Schema) -> str:
 
 
 def _cycles(schema: Schema) -> Iterator[str]:
-    """Yield cycles of keys that cascade: a row could remove itself, and no key can be filled in later."""
-    waiting = {table.name: [key for key in table.foreign_keys if key.cascades] for table in schema.private_tables}
+    """Yield cycles of keys that cascade or are required: a row could remove itself, or none can be filled in later."""
+    waiting = {
+        table.name: [key for key in table.foreign_keys if key.cascades or not key.optional]
+        for table in schema.private_tables
+    }
     while waiting:
         ready = [name for name, keys in waiting.items() if not any(key.parent in waiting for key in keys)]
         if not ready:  # every remaining table has a remaining parent: walk up until a table repeats

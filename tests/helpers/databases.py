@@ -67,7 +67,8 @@ class Database:
         for key in (k for table in self.schema.tables for k in table.foreign_keys if not k.cascades):
             rows = left[key.child]
             known = pa.array(_absent(rows, key.columns, gone[key.parent]))
-            for name in self.schema.table(key.child).emptied_columns(key):
+            forgotten = self.schema.table(key.child).emptied_columns(key) if key.optional else key.columns
+            for name in forgotten:
                 place = rows.schema.get_field_index(name)
                 cleared = pc.if_else(known, rows.column(name), pa.scalar(None, rows.schema.field(name).type))
                 left[key.child] = left[key.child].set_column(place, name, cleared)
@@ -211,7 +212,12 @@ def shop(seed: int, units: int = 40, *, learned: bool = True) -> Database:
 
 
 def forum(
-    seed: int, units: int = 30, *, most_votes: int = 3, removed: OnUnitRemoved = OnUnitRemoved.SET_NULL
+    seed: int,
+    units: int = 30,
+    *,
+    most_votes: int = 3,
+    removed: OnUnitRemoved = OnUnitRemoved.SET_NULL,
+    required: bool = False,
 ) -> Database:
     """Several private parents: a vote belongs to its post's author, and its voter is a parent with a declared bound.
 
@@ -223,6 +229,7 @@ def forum(
         units: Number of users.
         most_votes: Bound on the votes of a voter.
         removed: What becomes of the votes of a removed voter.
+        required: Whether each vote has a voter.
     """
     rng = np.random.default_rng(seed)
     user = Table("user", (Column("id", INTEGER), Column("age", INTEGER, Range(0, 100, cells=5))), ("id",))
@@ -237,7 +244,7 @@ def forum(
         (
             Column("id", INTEGER),
             Column("post_id", INTEGER),
-            Column("user_id", INTEGER, nullable=True),
+            Column("user_id", INTEGER, nullable=not required),
             Column("up", BOOLEAN),
         ),
         ("id",),
@@ -246,7 +253,7 @@ def forum(
             ForeignKey(
                 *("vote", ("user_id",), "user", ("id",)),
                 max_children=most_votes,
-                optional=True,
+                optional=not required,
                 on_unit_removed=removed,
             ),
         ),
@@ -257,7 +264,8 @@ def forum(
         for _ in range(most_votes if voter == 0 else int(rng.integers(most_votes + 1))):
             target = int(rng.integers(4)) if voter < 5 else int(rng.integers(len(posts)))
             votes.append((len(votes), target, voter, bool(rng.random() < 0.7)))
-    votes += [(len(votes) + i, int(rng.integers(len(posts))), None, False) for i in range(units // 3)]
+    alone = 0 if required else units // 3
+    votes += [(len(votes) + i, int(rng.integers(len(posts))), None, False) for i in range(alone)]
     users: list[Row] = [(u, int(rng.integers(100))) for u in range(units)]
     return database_from(Schema("forum", (user, post, vote), "user"), {"user": users, "post": posts, "vote": votes})
 

@@ -25,15 +25,16 @@ from tests.helpers.networks import PLACE, X
 UNITS, PAGES, NOTES = 12, 15, 60
 
 
-def crowd(seed: int, *, carried: bool = False) -> Database:
+def crowd(seed: int, *, carried: bool = False, required: bool = False) -> Database:
     """Units with several notes, most of which refer to one page and one unit; units like each other.
 
     Pages and units that are referred to go with their own unit alone; notes go with their page where they are carried.
+    Where it is required, each note refers to a unit, and no longer where that is gone.
     """
     rng = np.random.default_rng(seed)
     removed = OnUnitRemoved.CASCADE if carried else OnUnitRemoved.SET_NULL
     about = key("note", "about", "page", 2 if carried else NOTES, removed=removed)
-    by = key("note", "by", "unit", NOTES, optional=True)
+    by = replace(key("note", "by", "unit", NOTES, removed=OnUnitRemoved.SET_NULL), optional=not required)
     schema = Schema(
         "crowd",
         (
@@ -54,7 +55,7 @@ def crowd(seed: int, *, carried: bool = False) -> Database:
         "id": list(range(NOTES)),
         "unit_id": rng.integers(0, UNITS, NOTES).tolist(),
         "about": [*slots, *[None] * (NOTES - len(slots))] if carried else mostly_one(PAGES, NOTES),
-        "by": mostly_one(UNITS, NOTES),
+        "by": [0 if required and each is None else each for each in mostly_one(UNITS, NOTES)],
     }
     rows: dict[str, dict[str, Ids]] = {
         "unit": {"id": list(range(UNITS)), "likes": mostly_one(UNITS, UNITS)},
@@ -82,13 +83,17 @@ def moved(asked: Marginal | RankSums, one: CodedView, other: CodedView) -> tuple
     return shares
 
 
-@pytest.mark.parametrize("carried", [False, True], ids=["alone", "beside a key that cascades"])
+@pytest.mark.parametrize(
+    ("carried", "required"),
+    [(False, False), (True, False), (False, True)],
+    ids=["alone", "beside a key that cascades", "required"],
+)
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([1, 2, 3, 8]), st.sampled_from([1, 2, 5, 64]))
 def test_no_unit_moves_bounded_references_beyond_what_is_claimed(
-    carried: bool, seed: int, per_unit: int, most: int
+    carried: bool, required: bool, seed: int, per_unit: int, most: int
 ) -> None:
-    database = crowd(seed, carried=carried)
+    database = crowd(seed, carried=carried, required=required)
     schema = database.schema
     alone = [row for row, owner in enumerate(database.tables["page"].column("unit_id").to_pylist()) if owner is None]
     for where, gone in [*(("unit", unit) for unit in range(0, UNITS, 2)), *(("page", row) for row in alone[:2])]:

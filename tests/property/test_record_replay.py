@@ -59,6 +59,7 @@ NETWORKS_LINKED = {"tables": "privspn"}
 GROUPS = {"usefulness": 0.1}  # PrivPetal, with classes of group sizes even where groups are few
 
 cascading_forum = partial(forum, removed=OnUnitRemoved.CASCADE)
+required_forum = partial(forum, required=True)
 
 CASES = {
     "town, pairwise, zCDP": (town, ZCDP, SPLITTING),
@@ -74,6 +75,8 @@ CASES = {
     "forum, histograms, zCDP": (forum, ZCDP, PAPER),
     "forum, cascading, zCDP": (cascading_forum, ZCDP, SPLITTING),
     "forum, cascading, pure": (cascading_forum, PURE, PAPER),
+    "forum, required, zCDP": (required_forum, PLENTY, SPLITTING),
+    "forum, required, pure": (required_forum, PURE, PAPER),
     "poll, independent, pure": (poll, Budget(6.0), SPLITTING),
     "poll, tied, pure": (partial(poll, tied=True), Budget(6.0), SPLITTING),
     "till, pairwise, zCDP": (till, ZCDP, SPLITTING),
@@ -98,6 +101,7 @@ CASES = {
     "shop, linked networks": (shop, PLENTY, NETWORKS_LINKED),
     "forum, linked": (forum, PLENTY, LINKED),
     "forum, linked, cascading": (cascading_forum, PLENTY, LINKED),
+    "forum, linked, required": (required_forum, PLENTY, LINKED),
     "till, linked": (till, PLENTY, LINKED),
     "town, groups, mostly noise": (town, NOISY, GROUPS),
     "shop, groups": (shop, PLENTY, GROUPS),
@@ -108,6 +112,7 @@ CASES = {
     "town, no latents": (town, NOISY, {"latents": 1}),
     "shop, latents": (shop, PLENTY, LATENTS),
     "forum, latents": (forum, PLENTY, LATENTS),
+    "forum, required, groups": (required_forum, PLENTY, GROUPS),
     "forum, cascading, latents": (cascading_forum, PLENTY, LATENTS),
 }
 LONG = {

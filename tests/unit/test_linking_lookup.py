@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
 from privbench_core.columns.systematic import diffused_counts
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.lookup import fit_lookup
@@ -13,7 +15,7 @@ from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.models.draw import draw_grouped
-from privbench_core.models.lookup import ROW, Lookup, marginals_of
+from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup, marginals_of
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
@@ -21,7 +23,7 @@ from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -389,3 +391,23 @@ def test_rows_without_a_matching_parent_fall_back_to_fewer_attributes():
     rows.add("x", 2, np.tile([0, 1], 100).astype(np.int32))
     parents = {"k": np.array([0, 1], dtype=np.int32), "l": np.array([1, 0], dtype=np.int32)}
     assert (lookup.draw(rows, parents, 2, np.random.default_rng(0)) == 1).mean() > 0.97
+
+
+def test_a_link_of_rows_that_all_refer_to_another_has_no_share_of_none() -> None:
+    """What is looked at may refer to none; what is drawn may not, even where noise says that nothing refers."""
+    shares, nothing = np.array([0.3, 0.1, 0.6]), np.array([0.0, 0.0, 1.0])
+    joint = np.array([[0.2, 0.1], [0.1, 0.0], [0.3, 0.3]])
+    coder = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 1)), table="t"))
+    names = f"{TARGET}x", f"{TARGET}y", ANY
+    marginals = dict(zip(names, (shares, nothing, np.array([0.4, 0.6])), strict=True))
+    pair_tables = {(names[0], "a"): joint, (ANY, "a"): joint[:2]}
+    link = Lookup(dict.fromkeys(names, coder), marginals, pair_tables, optional=True).of_all_rows()
+    assert (link.optional, link.none, set(link.targets)) == (False, 0.0, set(names[:2]))
+    np.testing.assert_allclose(link.marginals[names[0]], [0.75, 0.25])
+    np.testing.assert_allclose(link.marginals[names[1]], [0.5, 0.5])
+    assert link.pair_tables.keys() == {(names[0], "a")}
+    np.testing.assert_allclose(link.pair_tables[names[0], "a"], [[0.5, 0.25], [0.25, 0.0]])
+    assert link.of_all_rows() is link
+    rows = Rows(300, {"a": np.tile([0, 1, 1], 100)}, {"a": 2})
+    places = link.draw(rows, {"x": np.array([0, 1, 0, 1]), "y": np.array([0, 0, 1, 1])}, 4, np.random.default_rng(0))
+    assert places.min() >= 0

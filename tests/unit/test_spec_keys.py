@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.privacy.relations import stability
+from privbench_core.privacy.relations import reference_moves, stability
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
@@ -187,6 +187,8 @@ EDITED = A + table(
     " {columns: editor, references: a, max_children: 9, optional: true}",
 )
 OPTIONAL = "optional: true"
+OWNED = "{columns: a, references: a, max_children: 3, owner: true}"
+LETS_GO = "max_children: 9, on_unit_removed: set null}"
 
 
 def editor_of(spec: Spec) -> ForeignKey:
@@ -250,14 +252,6 @@ def test_a_cycle_opens_at_a_key_that_does_not_cascade(tmp_path: Path) -> None:
     ("old", "new", "problem"),
     [
         (
-            OPTIONAL,
-            "on_unit_removed: set null",
-            (
-                "post.editor: on_unit_removed: set null on a required key; declare it optional: true if it may be NULL,"
-                " else write cascade, or leave it out"
-            ),
-        ),
-        (
             "owner: true",
             "owner: true, on_unit_removed: set null",
             (
@@ -279,11 +273,69 @@ def test_a_cycle_opens_at_a_key_that_does_not_cascade(tmp_path: Path) -> None:
             ),
         ),
     ],
-    ids=["required", "owner", "unknown", "public"],
+    ids=["owner", "unknown", "public"],
 )
 def test_what_cannot_become_of_references_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
     public = "  p: {public: true, primary_key: id, columns: {id: integer}}\n"
     assert problems(tmp_path, EDITED.replace(old, new) + public) == (problem,)
+
+
+REQUIRED = EDITED.replace(OPTIONAL, "on_unit_removed: set null")
+
+
+def test_a_required_key_may_let_go(tmp_path: Path) -> None:
+    """The row stays when what it refers to goes, and what that was is no longer known."""
+    spec = load(tmp_path, REQUIRED)
+    key = editor_of(spec)
+    assert (key.optional, key.cascades, key.may_be_empty) == (False, False, True)
+    assert (stability(spec.schema, "post"), reference_moves(spec.schema, key)) == (1, 2 * 9)
+    assert spec.schema.deferred_keys == frozenset()
+    plain = editor_of(load(tmp_path, EDITED.replace(", " + OPTIONAL, "")))
+    assert (plain.cascades, plain.may_be_empty) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("tables", "problem"),
+    [
+        (
+            REQUIRED.replace("set null", "set null, same_unit: true").replace("max_children: 9, ", ""),
+            (
+                "post.editor: on_unit_removed: set null on a required key with same_unit: true, which costs no noise;"
+                " remove it"
+            ),
+        ),
+        (
+            REQUIRED.replace("post: {primary_key: id", "post: {primary_key: [id, editor]"),
+            (
+                "post.editor: on_unit_removed: set null on a required key with a column of the primary key; write"
+                " cascade, or leave it out: without it the row would be another one"
+            ),
+        ),
+        (
+            A + table("b", "a: integer, up: integer", OWNED + ", {columns: up, references: b, " + LETS_GO),
+            (
+                "b: refers to itself by a required key; declare b.up optional: true (filled in last), or leave it out"
+                " of the spec"
+            ),
+        ),
+    ],
+    ids=["same unit", "primary key", "itself"],
+)
+def test_a_required_key_cannot_always_let_go(tmp_path: Path, tables: str, problem: str) -> None:
+    assert problems(tmp_path, tables) == (problem,)
+
+
+def test_a_required_key_that_shares_a_column_cannot_let_go(tmp_path: Path) -> None:
+    tables = A + "  b: {primary_key: [a, n], columns: {a: integer, n: integer}, foreign_keys: ["
+    tables += "{columns: a, references: a, max_children: 3}]}\n"
+    tables += "  c: {primary_key: id, columns: {id: integer, a: integer, n: integer}, foreign_keys: ["
+    tables += f"{OWNED}, {{columns: [a, n], references: b, {LETS_GO}]}}\n"
+    assert problems(tmp_path, tables) == (
+        (
+            "c.(a,n): on_unit_removed: set null on a required key that shares a column with c.a; write cascade, or"
+            " leave it out: they would lose what they refer to as well"
+        ),
+    )
 
 
 @pytest.mark.parametrize(
