@@ -56,7 +56,15 @@ if TYPE_CHECKING:
     from privbench_core.pipeline.run import RunResult
     from privbench_core.privacy.budget import Budget, Measure, Price
     from privbench_core.privacy.curator import Curator, Measurement
-    from privbench_core.privacy.features import CoMember, OfParent, Own, OwnerFanout, OwnFanout, ParentRow
+    from privbench_core.privacy.features import (
+        CoMember,
+        OfParent,
+        Own,
+        OwnerFanout,
+        OwnFanout,
+        ParentRow,
+        SiblingFanout,
+    )
     from privbench_core.privacy.queries import Distances, Marginal
     from privbench_core.privacy.session import Discovered, PrivateSession
     from privbench_core.privacy.views import ViewSpec
@@ -103,6 +111,7 @@ __all__ = [
     "ReleaseError",
     "RunResult",
     "Schema",
+    "SiblingFanout",
     "SourceChangedError",
     "SourceError",
     "Spec",
@@ -149,6 +158,7 @@ _HOMES = {
     "PrivateSession": "privacy.session",
     "RunResult": "pipeline.run",
     "Schema": "schema.tables",
+    "SiblingFanout": "privacy.features",
     "Spec": "spec.model",
     "Step": "synthesizers.contract",
     "StepContext": "synthesizers.contract",

@@ -47,7 +47,7 @@ from privbench_core.models.size_counts import (
 from privbench_core.models.spn import REGION, Node, Sum
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow
+from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, SiblingFanout
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
@@ -131,7 +131,7 @@ def fit_fanout(
             own = {}
     for_sizes = price.share(fit.count_share) if own else price  # else rows follow nothing, or noise hides what
     sizes = fit_sizes(session, key, parent, child.size, for_sizes, fit, siblings)
-    context = link_context(key, parent, child, sizes.sizes)
+    context = link_context(key, parent, child, sizes.sizes, siblings or {})
     if not own or not context:
         return sizes
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
@@ -279,14 +279,18 @@ def _fitted_to_rows(
 
 
 def link_context(
-    key: ForeignKey, parent: Profile, child: Profile, sizes: Discretizer
+    key: ForeignKey, parent: Profile, child: Profile, sizes: Discretizer, siblings: Siblings
 ) -> dict[str, tuple[Feature, Discretizer]]:
-    """Columns that children's columns may follow: the size of their group, and their owner's attributes."""
+    """Columns that children's columns may follow: group size, owner's attributes, and how many others it owns."""
     context: dict[str, tuple[Feature, Discretizer]] = {}
     if not (child.by_size and parent.size.units is None):  # else a group is a unit, and what follows its size is known
         context[OWNER_FANOUT] = (OwnerFanout(key), sizes)
-    return context | {
+    context |= {
         parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.discretizers.items()
+    }
+    return context | {
+        parent_column(children_column(other.name)): (SiblingFanout(key, other), link.sizes)
+        for other, link in siblings.items()
     }
 
 

@@ -136,7 +136,7 @@ class LatentFit:
         of_links = rest.share(1 - self.types)
         order = best_places(session, key, child, fanout, parent.total, of_links.share(self.places))
         of_links = of_links.share(1 - self.places)
-        context = {**link_context(key, parent, child, fanout.sizes), **found.context}
+        context = {**link_context(key, parent, child, fanout.sizes, {}), **found.context}
         if order is not None:
             context[PLACE] = (order, place_coder(order.most))
         view = session.view(

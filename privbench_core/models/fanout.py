@@ -72,6 +72,10 @@ class Fanout:
         begins = np.append(0.0, ends[:-1])[cells]
         return self.sizes.codec.within(cells, np.clip((places - begins) / (ends[cells] - begins), 0.0, 1.0))
 
+    def looks_at(self, name: str) -> bool:
+        """Whether numbers of children, or their columns, depend on a column of their parents."""
+        return name in self.fanout_tables or any(context == parent_column(name) for context, _ in self.pair_tables)
+
     @property
     def at_bound(self) -> float:
         """Share of the children whose parents have as many as the declared bound lets them have, and may have more.

@@ -33,6 +33,7 @@ from privbench_core.privacy.features import (
     OwnFanout,
     OwnType,
     ParentRow,
+    SiblingFanout,
     UnitRows,
 )
 from privbench_core.privacy.queries import (
@@ -54,7 +55,19 @@ from privbench_core.schema.tables import Schema
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
 _QUERIES = (Marginal, Distances, SignProducts, CentreSums, ParentCounts, RankSums)
 _RULES = (ByValue, Centres)
-_FEATURES = (Own, OfParent, ParentRow, OwnerFanout, OwnFanout, CoMember, UnitRows, OwnType, OwnerType, MemberPlace)
+_FEATURES = (
+    Own,
+    OfParent,
+    ParentRow,
+    OwnerFanout,
+    OwnFanout,
+    CoMember,
+    UnitRows,
+    OwnType,
+    OwnerType,
+    MemberPlace,
+    SiblingFanout,
+)
 _KINDS = {"ordered", "list"}
 Sizes = Mapping[str, int]
 
@@ -185,6 +198,8 @@ def _admitted(
     _admit_discretizer(table, name, discretizer)
     if not isinstance(feature, Own | UnitRows):
         feature = replace(feature, key=admit_key(schema, feature.key))
+    if isinstance(feature, SiblingFanout):
+        feature = replace(feature, of=admit_key(schema, feature.of))
     if isinstance(feature, OwnType | OwnerType):
         site, known = f"{table}/{name}", type(feature.types) is GroupTypes and type(feature.latent) is int
         _require(known and 0 <= feature.latent < len(feature.types.shape), site, "the types of privacy.views")

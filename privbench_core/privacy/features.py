@@ -55,6 +55,17 @@ class OwnFanout:
     key: ForeignKey
 
 
+@dataclass(frozen=True)
+class SiblingFanout:
+    """Number of kept children that the row's owner has along ``of``, another owner key to the same table.
+
+    An optional ``key`` adds one code, the last, for a row without an owner.
+    """
+
+    key: ForeignKey
+    of: ForeignKey
+
+
 @dataclass(frozen=True, eq=False)
 class GroupTypes:
     """Released parameters that give each group of children a type: the E-step of PrivLava (section 4.2, Algorithm 1).
@@ -137,10 +148,11 @@ class CoMember:
     column: str
 
 
-Along = OfParent | ParentRow | OwnerFanout | OwnFanout | CoMember | OwnType | OwnerType | MemberPlace
+Along = OfParent | ParentRow | OwnerFanout | OwnFanout | SiblingFanout | CoMember | OwnType | OwnerType | MemberPlace
 Feature = Own | UnitRows | Along
 
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:
     """Number of codes of a view's column."""
-    return discretizer.size + int(isinstance(feature, OfParent | OwnerType) and feature.key.may_be_empty)
+    of_another = isinstance(feature, OfParent | SiblingFanout | OwnerType) and feature.key.may_be_empty
+    return discretizer.size + int(of_another)

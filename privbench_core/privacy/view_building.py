@@ -21,6 +21,7 @@ from privbench_core.privacy.features import (
     OwnerType,
     OwnFanout,
     OwnType,
+    SiblingFanout,
     feature_size,
 )
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE
@@ -39,7 +40,7 @@ _ROWS_PER_UNIT = (
     *range(1, _SMALL),
     *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
 )
-_OF_GROUPS = (OwnerFanout, OwnerType, MemberPlace)  # of the rows of one owner: along owner keys only
+_OF_GROUPS = (OwnerFanout, SiblingFanout, OwnerType, MemberPlace)  # of rows of one owner: along owner keys only
 
 
 def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
@@ -150,6 +151,8 @@ def _of_its_rows(table: str, feature: Along) -> bool:
     """Whether a column is what the stability of a view of ``table`` was worked out for."""
     if isinstance(feature, OwnFanout | OwnType):
         return feature.key.owner and feature.key.parent == table
+    if isinstance(feature, SiblingFanout) and not (feature.of.owner and feature.of.parent == feature.key.parent):
+        return False
     return feature.key.child == table and (feature.key.owner or not isinstance(feature, _OF_GROUPS))
 
 
@@ -157,6 +160,8 @@ def _children_seen(feature: Along) -> tuple[str, ...]:
     """The tables whose kept rows decide the values of a column, where these are children: see `relations.stability`."""
     if isinstance(feature, OwnFanout):
         return (feature.key.child,)
+    if isinstance(feature, SiblingFanout):
+        return (feature.of.child,)
     if isinstance(feature, OwnType | OwnerType):
         below = (of for of, _, _ in feature.types.columns if isinstance(of, OwnType))
         return (feature.key.child, *(table for of in below for table in _children_seen(of)))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.places import place_codes, place_count
 from privbench_core.columns.systematic import narrow
 from privbench_core.models.conditional import PairMarginal, draw_column
-from privbench_core.models.fanout import OWNER_FANOUT, PLACE, Fanout, parent_column
+from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PLACE, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
@@ -121,7 +121,10 @@ def children_of(
         count = place_count(fanout.places)
         rows.add(PLACE, count, narrow(place_codes(ranks, groups[owners], fanout.places), count))
     key = table.owner_key if table is not None else None
+    context = {name for name, _ in fanout.pair_tables}
     for name, codes in parent.codes.items():
+        if name.startswith(OWN_FANOUT) and parent_column(name) not in context:
+            continue  # numbers of other children that these follow in number alone
         none = parent.sizes[name]  # one more code, if the key may be NULL
         size = none + int(key is not None and key.optional)
         rows.add(parent_column(name), size, narrow(np.append(codes, none), none + 1)[owners])

@@ -23,6 +23,7 @@ from privbench_core.privacy.features import (
     OwnFanout,
     OwnType,
     ParentRow,
+    SiblingFanout,
     UnitRows,
 )
 from privbench_core.privacy.relations import lets_go
@@ -145,6 +146,10 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
             found += [(OwnerFanout(k), SmallNumbers()), (CoMember(k, 1, "x"), X), (CoMember(k, 2, "x"), X)]
             found.append((MemberPlace(k, "x", X, rng.integers(0, 3, X.size), 3), PLACE))
             found.append((OwnerType(k, random_types(rng, schema, k), 0), TYPE))
+            owned = (other.owner_key for other in schema.tables if other.name != here.name)
+            found += [
+                (SiblingFanout(k, of), SmallNumbers()) for of in owned if of is not None and of.parent == k.parent
+            ]
     for other in schema.tables:
         if other.owner_key is not None and other.owner_key.parent == here.name:
             found.append((OwnFanout(other.owner_key), SmallNumbers()))

@@ -52,6 +52,7 @@ SYNTHESIZERS = [
     "Price",
     "PrivateSession",
     "Schema",
+    "SiblingFanout",
     "Step",
     "StepContext",
     "StepKind",

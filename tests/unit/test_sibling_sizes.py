@@ -15,7 +15,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.steps.sample import siblings_of
 from tests.helpers.heavy_tails import zipf_sizes
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import integer, owner_key, place_of, rows_of, samples_of
+from tests.helpers.planted import integer, owner_key, place_of, rows_of, samples_of, tvd
 
 USERS = 3000
 POST, BADGE = (owner_key(name, "user_id", "user", 60) for name in ("post", "badge"))
@@ -65,6 +65,33 @@ def test_a_join_of_two_children_is_as_large_as_in_the_source(
     independent = tables["post"].num_rows * tables["badge"].num_rows / USERS
     assert joined(tables) > 3 * independent
     assert joined(made) == pytest.approx(joined(tables), rel=0.15)
+
+
+@pytest.mark.parametrize("most", [1 << 20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_columns_of_children_follow_how_many_others_their_owner_has(
+    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes much has other badges: nothing else of the users or of their badges says who writes much."""
+    monkeypatch.setattr(ranges, "MOST_ROWS", most)
+    schema, tables = site()
+    rng = np.random.default_rng(1)
+    once = np.arange(USERS)
+    follows = np.minimum(np.bincount(tables["post"]["user_id"].to_numpy(), minlength=USERS) // 2, 3)
+    owner = np.repeat(once, 2)
+    x = np.where(rng.random(len(owner)) < 0.8, follows[owner], rng.integers(0, 4, len(owner)))
+    tables["badge"] = rows_of(schema.table("badge"), id=np.arange(len(owner)), user_id=owner, x=x)
+    place = place_of(tmp_path / "place", schema, tables, delta=1e-9)
+    made = samples_of(place.run_with(SeededNoise(0), 100.0))
+    assert tvd(over_posts(tables), np.full(4, 0.25)) > 0.3
+    assert tvd(over_posts(made), over_posts(tables)) < 0.05
+
+
+def over_posts(tables: dict[str, pa.Table]) -> np.ndarray:
+    """Shares of the codes of badges in the join of posts and badges by their user."""
+    counted = tables["post"].group_by("user_id").aggregate([([], "count_all")])
+    found = tables["badge"].join(counted, "user_id", join_type="inner")
+    weights = np.bincount(found["x"].to_numpy(), found["count_all"].to_numpy(), 4)
+    return weights / weights.sum()
 
 
 def test_siblings_are_drawn_before_and_have_the_same_owner() -> None:

@@ -27,6 +27,7 @@ from privbench_core.privacy.features import (
     OwnFanout,
     OwnType,
     ParentRow,
+    SiblingFanout,
     UnitRows,
     feature_size,
 )
@@ -144,7 +145,10 @@ def _feature(database: Relations, table: str, rows: Index, feature: Feature, dis
         return _encoded_numbers(np.append(database.group_sizes(feature.key), 1), discretizer)[parents]
     if isinstance(feature, OwnerType):
         return np.append(_latent_values(database, feature), discretizer.size)[parents]
-    encoded = _encoded(database.column(feature.key.parent, feature.column), discretizer)
+    if isinstance(feature, SiblingFanout):
+        encoded = _encoded_numbers(database.group_sizes(feature.of), discretizer)
+    else:
+        encoded = _encoded(database.column(feature.key.parent, feature.column), discretizer)
     none = np.array([discretizer.size], dtype=np.min_scalar_type(discretizer.size))
     return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
 

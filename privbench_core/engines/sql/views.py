@@ -28,6 +28,7 @@ from privbench_core.privacy.features import (
     OwnFanout,
     OwnType,
     ParentRow,
+    SiblingFanout,
     UnitRows,
     feature_size,
 )
@@ -47,10 +48,12 @@ class _Joined:
     Attributes:
         aliases: By key, of those that are joined.
         codes: By key: the code of each column of a parent, called as in the view.
+        others: By key: columns of a parent that its other children refer to.
     """
 
     aliases: dict[ForeignKey, str] = field(default_factory=dict)
     codes: dict[ForeignKey, dict[str, Expr]] = field(default_factory=dict)
+    others: dict[ForeignKey, list[str]] = field(default_factory=dict)
 
 
 class Views:
@@ -93,6 +96,9 @@ class Views:
             if isinstance(feature, OfParent):
                 value = column(self._names.modelled(feature.key.parent, feature.column), "q")
                 joined.codes.setdefault(feature.key, {})[called[name]] = self._code(value, discretizer)
+            elif isinstance(feature, SiblingFanout):
+                referred = self._names.columns(feature.of.parent, feature.of.parent_columns)
+                joined.others.setdefault(feature.key, []).extend(referred)
         for name, (feature, discretizer) in spec.features.items():
             found, code = self._feature(found, spec.table, called[name], feature, discretizer, joined)
             kind = next((kind for kind, most in _SMALL if feature_size(feature, discretizer) <= most), "int")
@@ -252,7 +258,7 @@ class Views:
         if isinstance(feature, UnitRows | OwnerFanout):
             return found, self._code(column("s" if isinstance(feature, UnitRows) else "g", "r"), discretizer)
         if isinstance(feature, OwnFanout):
-            found, size = self._children(found, feature.key)
+            found, size = self._children(found, feature.key, "r")
             return found, self._code(size, discretizer)
         if isinstance(feature, MemberPlace):
             return found, self._place(table, feature)
@@ -268,7 +274,11 @@ class Views:
             public = self._schema.table(feature.key.parent).public
             there = column("n", parent) if public else number(0)
             return found, self._code(exp.Paren(this=exp.case().when(none, number(-1)).else_(there)), discretizer)
-        return found, exp.case().when(none, number(discretizer.size)).else_(column(called, parent))
+        shown: Expr = column(called, parent)
+        if isinstance(feature, SiblingFanout):
+            found, size = self._children(found, feature.of, parent)
+            shown = self._code(size, discretizer)
+        return found, exp.case().when(none, number(discretizer.size)).else_(shown)
 
     def _join(self, found: exp.Select, key: ForeignKey, joined: _Joined) -> tuple[exp.Select, str]:
         """Return the query with the rows that a key refers to, and their alias; see `Relations.kept_parent_rows`.
@@ -279,7 +289,8 @@ class Views:
             return found, joined.aliases[key]
         alias = joined.aliases.setdefault(key, f"p{len(joined.aliases)}")
         on = matches(self._names, key, "r", alias)
-        stored = ["n", *dict.fromkeys(self._names.columns(key.parent, key.parent_columns))]
+        referred = (*self._names.columns(key.parent, key.parent_columns), *joined.others.get(key, ()))
+        stored = ["n", *dict.fromkeys(referred)]
         if not self._schema.table(key.parent).public:
             stored.append("u")
         if key.same_unit and not self._schema.table(key.parent).public:
@@ -296,14 +307,14 @@ class Views:
         found = found.join(exp.to_table(types, alias=alias), on=on, join_type="left")
         return found, exp.func("COALESCE", column("latent", alias), number(0))
 
-    def _children(self, found: exp.Select, key: ForeignKey) -> tuple[exp.Select, Expr]:
-        """Return the query with the numbers of children along an owner key, and that of a row."""
+    def _children(self, found: exp.Select, key: ForeignKey, parent: str) -> tuple[exp.Select, Expr]:
+        """Return the query with the numbers of children along an owner key, and that of the row called ``parent``."""
         alias = f"k{len(found.args.get('joins') or [])}"
         referring = self._names.columns(key.child, key.columns)
         grouped = exp.select(*map(column, referring), exp.alias_(count(), "number")).from_(self._names.kept(key.child))
         grouped = grouped.group_by(*map(column, referring))
         pairs = zip(referring, self._names.columns(key.parent, key.parent_columns), strict=True)
-        on = both(*(equal(column(its, alias), column(mine, "r")) for its, mine in pairs))
+        on = both(*(equal(column(its, alias), column(mine, parent)) for its, mine in pairs))
         found = found.join(grouped.subquery(alias), on=on, join_type="left")
         return found, exp.func("COALESCE", column("number", alias), number(0))
 

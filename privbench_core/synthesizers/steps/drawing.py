@@ -90,7 +90,7 @@ class TableModels:
             {
                 name: Fanout.from_dict(inputs[kind, name].data["link"]).sizes
                 for kind, name, *_ in inputs
-                if kind == "fanout" and fanout is not None and children_column(name) in fanout.fanout_tables
+                if kind == "fanout" and fanout is not None and fanout.looks_at(children_column(name))
             },
             {key.name: lookup_from_dict(links[key.name]).at_scale(scale) for key in keys if not key.owner},
             {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
@@ -213,7 +213,7 @@ def draw_sample(
     total = round(fanout.owned * models.scale)
     numbers = numbers_of_children(fanout, with_siblings, total, rng, models.table, size=models.size_of_units)
     ownerless = round(fanout.ownerless * models.scale)
-    rows, owners = children_of(fanout, parents[owner.name], numbers, ownerless, rng, models.table)
+    rows, owners = children_of(fanout, with_siblings, numbers, ownerless, rng, models.table)
     return models.draw(rows, owners, parents, rng)
 
 

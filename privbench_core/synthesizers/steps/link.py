@@ -68,7 +68,8 @@ def link_step(
     if bounded and lets_go(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="19")
+    version = "20" if siblings else "19"  # since 20 columns of children may follow how many others their owner has
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 
 
 def bounds_references(step: Step) -> bool:

@@ -226,7 +226,7 @@ class RangeDrawing(_Ranges):
             with_siblings = models.above_with(above, self.beside, self.above[owner.parent].rows, piece.owners)
             size = models.size_of_units
             numbers = numbers_of_children(models.fanout, with_siblings, piece.rows, rng, models.table, stratum, size)
-            self._owners[piece.owners] = above, numbers
+            self._owners[piece.owners] = with_siblings, numbers
         above, numbers = self._owners[piece.owners]
         cuts = cuts_between_units(numbers, np.asarray(above.units), piece.of)
         return above, numbers, (cuts[piece.place], cuts[piece.place + 1])
