@@ -20,6 +20,7 @@ from sqlglot import exp
 from privbench_core.backends.postgres.read import base_type
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.engines.sql.passing import LoadedRows
+from privbench_core.engines.sql.search import NestedSearch, Search
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
@@ -69,6 +70,7 @@ class PostgresDatabase:
     dialect = "postgres"
     zeros = False
     near = False
+    search: Search = NestedSearch()
     scans = 1  # measured with TPC-H 1: codes of 13 columns take three quarters of the first scan, which groups by them
 
     def __init__(self, source: DatabaseSource) -> None:

@@ -25,6 +25,7 @@ from privbench_core.backends.base import check_columns
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.engines.sql.engine import numbered
 from privbench_core.engines.sql.passing import LoadedRows, Passing
+from privbench_core.engines.sql.search import ListSearch, Search
 from privbench_core.errors import InternalError, SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
@@ -131,6 +132,7 @@ class SparkDatabase:
     dialect = "spark"
     zeros = True
     near = False
+    search: Search = ListSearch()
     scans = 4  # measured with DuckDB as it grouped, 12 million rows
 
     def __init__(self, source: FolderSource, url: str) -> None:

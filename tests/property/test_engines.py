@@ -15,6 +15,8 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pytest
+import sqlglot
+from sqlglot.tokens import TokenType
 
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.integrity import check_rows
@@ -34,6 +36,7 @@ from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql import engine as engine_module
+from privbench_core.engines.sql import search as search_module
 from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
@@ -270,7 +273,8 @@ _CODES = [
 
 
 @pytest.mark.parametrize(("place", "name"), _CODES, indirect=["place"])
-def test_engines_give_a_value_the_same_code(name: str, place: Place) -> None:
+def test_engines_give_a_value_the_same_code(name: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_module, "_FEW", 0)  # in what is searched as a list, too
     column, values, codecs = _cases()[name]
     table = Table("row", (Column("id", ColumnType.INTEGER), column), ("id",))
     rows: list[tuple[object, ...]] = [(number, value) for number, value in enumerate([*values, None, *values])]
@@ -289,6 +293,67 @@ def test_engines_give_a_value_the_same_code(name: str, place: Place) -> None:
             sums = [build_values(each, "row", "v", named, 1).data.reference_sums() for each in (private, engine)]
             assert sums[0].none == sums[1].none
             assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
+
+
+def _wide_cases() -> dict[str, tuple[Column, list[Any], Codec]]:
+    """By name: a column, values beside many bounds, and a codec of as many."""
+    rng = np.random.default_rng(5)
+    f, d = _column(ColumnType.FLOAT), _column(ColumnType.DECIMAL, precision=12, scale=2)
+    stamp, category = _column(ColumnType.TIMESTAMP), _column(ColumnType.CATEGORY)
+    uneven = tuple(np.unique(rng.normal(size=500)).tolist())
+    narrow = VariableWidthCodec(equal_width_codec(f, -9.0, 9.0, 7).grid, True, uneven, 9.0)
+    bounds = np.array(uneven)
+    floats = np.concatenate([bounds, np.nextafter(bounds, -9), np.nextafter(bounds, 9), FLOATS]).tolist()
+    cents = [Decimal(int(number)).scaleb(-2) for number in rng.integers(-(10**7), 10**9, 2000)]
+    first = dt.datetime(2020, 1, 1)
+    moments = [first + dt.timedelta(microseconds=int(number)) for number in rng.integers(-(10**12), 4 * 10**13, 2000)]
+    listed = tuple(dict.fromkeys([*TEXTS, *(chr(number) * (1 + number % 3) for number in range(1, 2000, 3)), "\ue000"]))
+    listed_floats = tuple(dict.fromkeys([*FLOATS[2:5], 0.0, *uneven[:99]]))
+    return {
+        "floats": (f, floats, narrow),
+        "listed floats": (f, floats, categorical_codec(f, listed_floats)),
+        "decimals": (d, [*DECIMALS, *cents], equal_width_codec(d, "0", "9000000", 1024)),
+        "moments": (stamp, [*MOMENTS, *moments], equal_width_codec(stamp, "2020-01-01", "2021-04-01", 2000)),
+        "categories": (category, [*listed, *TEXTS, *(f"{text} " for text in listed), "b\0"], categorical_codec(
+            category, (*listed[::2], "b\0"))),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _wide_cases())
+def test_engines_give_a_value_the_same_of_many_codes(name: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's parser keeps what it learns of each nesting of expressions: many bounds would take its server's memory.
+
+    So neither how deep statements are nested there nor of how many parts they are depends on how many bounds they name.
+    """
+    column, values, codec = _wide_cases()[name]
+    if isinstance(place, str):  # PostgreSQL has no such texts
+        values = [value for value in values if not isinstance(value, str) or "\0" not in value]
+    sent: list[str] = []
+    if isinstance(place, Cluster):
+        from privbench_core.engines.spark import SparkDatabase
+
+        spell = SparkDatabase._text
+        monkeypatch.setattr(SparkDatabase, "_text", lambda *query: sent.append(spell(*query)) or sent[-1])
+    table = Table("row", (Column("id", ColumnType.INTEGER), column), ("id",))
+    rows: list[tuple[object, ...]] = list(enumerate([*values, None]))
+    database = database_from(Schema("values", (table,), "row"), {"row": rows})
+    discretizers = [Discretizer(codec)]
+    merged = tuple((7 * place) % 501 for place in range(codec.size))
+    discretizers.append(Discretizer(codec, Binning(merged, (1.0,) * codec.size)))
+    private = database.private()
+    with closing(engine_of(database, place)) as engine:
+        for discretizer in discretizers:
+            spec = ViewSpec("row", {"v": (Own("v"), discretizer)})
+            one, other = build_view(private, spec), build_view(engine, spec)
+            assert np.count_nonzero(one.counts(("v",))) > 100
+            np.testing.assert_array_equal(one.counts(("v",)), other.counts(("v",)))
+    for statement in sent:
+        tokens = sqlglot.tokenize(statement, dialect="spark")
+        kinds = [token.token_type for token in tokens]
+        opened = np.isin(kinds, [TokenType.CASE, TokenType.L_PAREN]).astype(int)
+        closed = np.isin(kinds, [TokenType.END, TokenType.R_PAREN]).astype(int)
+        assert np.cumsum(opened - closed).max() < 12, statement[:2000]
+        assert len(tokens) < 250, statement[:2000]
 
 
 def _steps(column: Column) -> list[Codec]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from privbench_core.backends.integrity import Findings
-from privbench_core.engines.sql.codes import Expr, is_null, not_a_number, number
 from privbench_core.engines.sql.database import Database
+from privbench_core.engines.sql.literals import Expr, is_null, not_a_number, number
 from privbench_core.engines.sql.relations import Names, column, count, matches
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey

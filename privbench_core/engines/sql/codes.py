@@ -1,4 +1,4 @@
-"""Discretizers as SQL: the code of a stored value, by binary search through nested CASE expressions.
+"""Discretizers as SQL: the code of a stored value, by binary search (`engines.sql.search`).
 
 A search compares a value with the first number of each interval, or with the listed values in the order of their
 characters; nothing is computed with floating point but what the codec itself computes, so that a value has the code
@@ -8,10 +8,8 @@ list instead: that takes as long for many codes as for two.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from sqlglot import exp
@@ -25,11 +23,13 @@ from privbench_core.columns.grid import MOST_STEPS, Grid
 from privbench_core.columns.opaque import OpaqueCodec
 from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.surrogates import SurrogateCodec
+from privbench_core.engines.sql.database import Database
+from privbench_core.engines.sql.literals import Expr, is_null, not_a_number, number, real
+from privbench_core.engines.sql.search import NUMBERS, REALS, TEXTS, Kind, either
 from privbench_core.errors import InternalError
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.types.base import INT64_MAX
 
-Expr = exp.Expr
 _HALVES = 2**52  # beyond, floats have no halves
 _LISTED = 1 << 12  # numbers in a list: more than the days of ten years; longer ones would make long statements
 _PER_BOUND = 4  # numbers in a longer list for each bound: a search would make a statement as long
@@ -37,19 +37,19 @@ _SEARCHED = 3  # bounds from which on looking up is faster; measured with DuckDB
 _LARGEST = 1e307  # a float whose sum with another one of its size is still one
 
 
-def code_of(value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None, *, zeros: bool = False) -> Expr:
+def code_of(database: Database, value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None) -> Expr:
     """Return the code of a stored value as an expression.
 
     Args:
+        database: Where the expression is evaluated.
         value: A column of stored values, or an integer that never was one.
         discretizer: From values to codes.
         labels: Numbers to return in place of the codes, of shape (size,).
-        zeros: Whether texts of the database may hold the character 0, see `Database.zeros`.
     """
     binning, codec = discretizer.binning, discretizer.codec
     codes = range(codec.size) if binning is None else binning.code_of
     meant = [int(code if labels is None else labels[code]) for code in codes]
-    found = _of_present(value, codec, meant, zeros=zeros)
+    found = _of_present(database, value, codec, meant)
     if codec.null is None:
         return found
     return exp.case().when(_is_null(value, codec), number(meant[codec.null])).else_(found)
@@ -62,37 +62,6 @@ def difference_of(value: Expr, base: Expr) -> Expr:
     return _between(exp.Paren(this=exp.Sub(this=ends[0], expression=ends[1])), -INT64_MAX, INT64_MAX)
 
 
-def number(value: float) -> Expr:
-    """Return a whole number as an expression."""
-    literal = exp.Literal.number(abs(int(value)))
-    return exp.Paren(this=exp.Neg(this=literal)) if value < 0 else literal
-
-
-def text(value: str) -> Expr:
-    """Return a text as an expression; no statement may hold the character 0 itself."""
-    first, *rest = value.split("\0")
-    found: Expr = exp.Literal.string(first)
-    for part in rest:
-        zero = exp.Anonymous(this="chr", expressions=[number(0)])
-        found = exp.DPipe(this=exp.DPipe(this=found, expression=zero), expression=exp.Literal.string(part))
-    return exp.Paren(this=found) if rest else found
-
-
-def real(value: float) -> Expr:
-    """Return a float as an expression, exactly: its shortest decimal text, cast."""
-    return exp.cast(exp.Literal.string(repr(float(value))), exp.DataType.Type.DOUBLE)
-
-
-def not_a_number(value: Expr) -> Expr:
-    """Return the condition that a float is NaN: both databases hold NaN for equal to itself."""
-    return exp.EQ(this=value.copy(), expression=real(math.nan))
-
-
-def is_null(value: Expr) -> Expr:
-    """Return the condition that a value is NULL."""
-    return exp.Is(this=value.copy(), expression=exp.Null())
-
-
 def _is_null(value: Expr, codec: Codec) -> Expr:
     """Return the condition that a value has the cell of NULL, as NaN has."""
     kind = codec.grid.type if isinstance(codec, OrderedCodec) else getattr(codec, "type", None)
@@ -101,14 +70,14 @@ def _is_null(value: Expr, codec: Codec) -> Expr:
     return is_null(value)
 
 
-def _of_present(value: Expr, codec: Codec, meant: Sequence[int], *, zeros: bool) -> Expr:
+def _of_present(database: Database, value: Expr, codec: Codec, meant: Sequence[int]) -> Expr:
     """Return the number that is meant by the cell of a value that is not NULL."""
     if isinstance(codec, OrderedCodec):
-        return _interval(value, codec, meant)
+        return _interval(database, value, codec, meant)
     if isinstance(codec, CategoricalCodec):
-        return _listed_value(value, codec, meant, zeros=zeros)
+        return _listed_value(database, value, codec, meant)
     if isinstance(codec, FanoutCodec):
-        return _search(value, codec.starts[1:].tolist(), meant, number)
+        return _search(database, value, codec.starts[1:].tolist(), meant, NUMBERS)
     if isinstance(codec, SurrogateCodec):
         return number(meant[0])
     if isinstance(codec, OpaqueCodec):
@@ -116,7 +85,8 @@ def _of_present(value: Expr, codec: Codec, meant: Sequence[int], *, zeros: bool)
         length: Expr = exp.Length(this=value.copy())
         if codec.binary:
             length = exp.Anonymous(this="octet_length", expressions=[value.copy()])
-        return _interval(length, lengths, [*meant[: lengths.ordered], meant[0], meant[codec.outside[0]]])
+        cells = [*meant[: lengths.ordered], meant[0], meant[codec.outside[0]]]
+        return _interval(database, length, lengths, cells)
     if isinstance(codec, StepCodec):
         whole = _clamped(value)
         found = exp.case()
@@ -127,21 +97,21 @@ def _of_present(value: Expr, codec: Codec, meant: Sequence[int], *, zeros: bool)
     raise InternalError(f"{type(codec).__name__}: a codec without a form in SQL")
 
 
-def _interval(value: Expr, codec: OrderedCodec, meant: Sequence[int]) -> Expr:
+def _interval(database: Database, value: Expr, codec: OrderedCodec, meant: Sequence[int]) -> Expr:
     """Return what is meant by the interval that holds a value, or by the cells below and above all of them."""
     grid, inside = codec.grid, [*meant[: codec.ordered]]
     cells = [meant[codec.below], *inside, meant[codec.above]]
     if grid.continuous:
         bounds = [*codec.starts.tolist(), float(np.nextafter(codec.last, np.inf))]
-        return _search(value, bounds, cells, real)
+        return _search(database, value, bounds, cells, REALS)
     steps = [*map(int, codec.starts.tolist()), int(codec.last) + 1]
     if grid.spacing is not None:
-        return _search(_in_spacings(value, grid), [_first_rounded_to(step) for step in steps], cells, real)
+        return _search(database, _in_spacings(value, grid), [_first_rounded_to(step) for step in steps], cells, REALS)
     points = [step * grid.step + grid.origin for step in steps]
     # Numbers beyond 64 bits count as the largest, or smallest, of these: no bound lies behind them.
     never = bisect_left(points, INT64_MAX + 1)
     always = bisect_left(points, -INT64_MAX)
-    return _search(value, points[always:never], cells[always : never + 1], number)
+    return _search(database, value, points[always:never], cells[always : never + 1], NUMBERS)
 
 
 def _in_spacings(value: Expr, grid: Grid) -> Expr:
@@ -167,50 +137,28 @@ def _first_rounded_to(step: int) -> float:
     return half if step % 2 == 0 else float(np.nextafter(half, np.inf))
 
 
-def _listed_value(value: Expr, codec: CategoricalCodec, meant: Sequence[int], *, zeros: bool) -> Expr:
+def _listed_value(database: Database, value: Expr, codec: CategoricalCodec, meant: Sequence[int]) -> Expr:
     if codec.type.logical.fixed_values:
         return exp.case().when(value.copy(), number(meant[1])).else_(number(meant[0]))
     other = meant[len(codec.values)]
-    if codec.type.ordered and codec.type is not ColumnType.FLOAT:
+    kind = REALS if codec.type is ColumnType.FLOAT else NUMBERS if codec.type.ordered else TEXTS
+    if kind is NUMBERS:
         cells = {int(key): meant[place] for place, key in enumerate(codec.values)}
         points = sorted({point for key in cells for point in (key, key + 1)})
         if _in_a_list(points):
-            return _looked_up(value, points, [other, *(cells.get(point, other) for point in points)])
-    write: Callable[[Any], Expr] = real if codec.type is ColumnType.FLOAT else number if codec.type.ordered else text
+            return _looked_up(database, value, points, [other, *(cells.get(point, other) for point in points)])
     keys = [(key, meant[place]) for place, key in enumerate(codec.values)]
-    listed = sorted(pair for pair in keys if zeros or "\0" not in str(pair[0]))
-
-    def found(part: Sequence[tuple[Any, int]]) -> Expr:
-        if len(part) == 1:
-            equal = exp.EQ(this=value.copy(), expression=write(part[0][0]))
-            return _either(equal, number(part[0][1]), number(other))
-        middle = len(part) // 2
-        before = exp.LT(this=value.copy(), expression=write(part[middle][0]))
-        return _either(before, found(part[:middle]), found(part[middle:]))
-
-    return found(listed) if listed else number(other)
+    listed = sorted(pair for pair in keys if database.zeros or "\0" not in str(pair[0]))
+    return database.search.equal(value, listed, other, kind) if listed else number(other)
 
 
-def _search(value: Expr, bounds: Sequence[float], cells: Sequence[int], write: Callable[[Any], Expr]) -> Expr:
-    """Return the cell of a value: the first below all bounds, the next from the first bound on, and so on."""
+def _search(database: Database, value: Expr, bounds: Sequence[float], cells: Sequence[int], kind: Kind) -> Expr:
+    """Return the cell of a value, see `Search.interval`."""
     kept = [place for place in range(len(bounds)) if cells[place] != cells[place + 1]]
     firsts, after = [bounds[place] for place in kept], [cells[0], *(cells[place + 1] for place in kept)]
-    if write is number and _in_a_list(firsts):
-        return _looked_up(value, [*map(int, firsts)], after)
-
-    def found(low: int, high: int) -> Expr:
-        if low == high:
-            return number(after[low])
-        middle = (low + high + 1) // 2
-        before = exp.LT(this=value.copy(), expression=write(firsts[middle - 1]))
-        return _either(before, found(low, middle - 1), found(middle, high))
-
-    return found(0, len(after) - 1)
-
-
-def _either(condition: Expr, yes: Expr, no: Expr) -> Expr:
-    """Return a choice as an expression; ``exp.case`` would copy both sides, on each level of a search."""
-    return exp.Case(ifs=[exp.If(this=condition, true=yes)], default=no)
+    if kind is NUMBERS and _in_a_list(firsts):
+        return _looked_up(database, value, [*map(int, firsts)], after)
+    return database.search.interval(value, firsts, after, kind)
 
 
 def _in_a_list(firsts: Sequence[float]) -> bool:
@@ -218,7 +166,7 @@ def _in_a_list(firsts: Sequence[float]) -> bool:
     return len(firsts) > _SEARCHED and firsts[-1] - firsts[0] < max(_LISTED, _PER_BOUND * len(firsts))
 
 
-def _looked_up(value: Expr, firsts: Sequence[int], cells: Sequence[int]) -> Expr:
+def _looked_up(database: Database, value: Expr, firsts: Sequence[int], cells: Sequence[int]) -> Expr:
     """Return the same for whole numbers, from a list of the cells of all numbers from the first to the last bound.
 
     Its elements are numbered from 1, as DuckDB and PostgreSQL do: sqlglot takes long to count in another way. Where
@@ -227,7 +175,7 @@ def _looked_up(value: Expr, firsts: Sequence[int], cells: Sequence[int]) -> Expr
     least, most = firsts[0] - 1, firsts[-1]
     listed = [cells[bisect_right(firsts, point)] for point in range(least, most + 1)]
     place = exp.Sub(this=_between(value, least, most), expression=number(least - 1))
-    found = exp.Bracket(this=exp.Array(expressions=[*map(number, listed)]), expressions=[place], offset=1)
+    found = exp.Bracket(this=database.search.numbers(listed), expressions=[place], offset=1)
     first, last = _longest_count(listed)
     if 2 * (last - first) < len(listed):
         return found
@@ -235,7 +183,7 @@ def _looked_up(value: Expr, firsts: Sequence[int], cells: Sequence[int]) -> Expr
     counted = exp.Sub(
         this=exp.cast(value.copy(), exp.DataType.Type.BIGINT), expression=number(least + first - listed[first])
     )
-    return _either(inside, exp.Paren(this=counted), found)
+    return either(inside, exp.Paren(this=counted), found)
 
 
 def _longest_count(listed: Sequence[int]) -> tuple[int, int]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.engines.sql.passing import LoadedRows
+from privbench_core.engines.sql.search import Search
 from privbench_core.schema.tables import Table
 
 
@@ -20,12 +21,14 @@ class Database(Protocol):
         zeros: Whether its texts may hold the character 0.
         near: Whether it is in this process: then codes are counted as they come out of it, which takes less time than
             having it group them.
+        search: How it finds the code of a value.
         scans: Of a view that take about as long as one that writes its codes down.
     """
 
     dialect: str
     zeros: bool
     near: bool
+    search: Search
     scans: int
 
     def load(self, table: Table, name: str, *, hashed: bool) -> LoadedRows:

@@ -18,9 +18,9 @@ from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.engines.sql.checks import RowChecks
-from privbench_core.engines.sql.codes import number
 from privbench_core.engines.sql.covering import covering
 from privbench_core.engines.sql.database import Database
+from privbench_core.engines.sql.literals import number
 from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
 from privbench_core.engines.sql.repeated_keys import Keys

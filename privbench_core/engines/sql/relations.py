@@ -22,8 +22,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.engines.keyed_order import order_key
-from privbench_core.engines.sql.codes import Expr, difference_of, is_null, number, text
+from privbench_core.engines.sql.codes import difference_of
 from privbench_core.engines.sql.database import Database
+from privbench_core.engines.sql.literals import Expr, is_null, number, text
 from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

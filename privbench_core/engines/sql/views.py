@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.engines.keyed_order import order_key
-from privbench_core.engines.sql.codes import Expr, code_of, is_null, number, text
+from privbench_core.engines.sql.codes import code_of
 from privbench_core.engines.sql.database import Database
+from privbench_core.engines.sql.literals import Expr, is_null, number, text
 from privbench_core.engines.sql.relations import Names, both, column, count, equal, key_text, matches, weight
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
@@ -345,7 +346,7 @@ class Views:
         return exp.Add(this=starts.else_(number(0)), expression=size)
 
     def _code(self, value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None) -> Expr:
-        return code_of(value, discretizer, labels, zeros=self._database.zeros)
+        return code_of(self._database, value, discretizer, labels)
 
     def _among(self, value: Expr, named: tuple[str, ...]) -> Expr:
         """Return the condition that a text is one of some."""

@@ -1,0 +1,40 @@
+"""Values as SQL that means exactly them."""
+
+from __future__ import annotations
+
+import math
+
+from sqlglot import exp
+
+Expr = exp.Expr
+
+
+def number(value: float) -> Expr:
+    """Return a whole number as an expression."""
+    literal = exp.Literal.number(abs(int(value)))
+    return exp.Paren(this=exp.Neg(this=literal)) if value < 0 else literal
+
+
+def text(value: str) -> Expr:
+    """Return a text as an expression; no statement may hold the character 0 itself."""
+    first, *rest = value.split("\0")
+    found: Expr = exp.Literal.string(first)
+    for part in rest:
+        zero = exp.Anonymous(this="chr", expressions=[number(0)])
+        found = exp.DPipe(this=exp.DPipe(this=found, expression=zero), expression=exp.Literal.string(part))
+    return exp.Paren(this=found) if rest else found
+
+
+def real(value: float) -> Expr:
+    """Return a float as an expression, exactly: its shortest decimal text, cast."""
+    return exp.cast(exp.Literal.string(repr(float(value))), exp.DataType.Type.DOUBLE)
+
+
+def not_a_number(value: Expr) -> Expr:
+    """Return the condition that a float is NaN: all databases hold NaN for equal to itself."""
+    return exp.EQ(this=value.copy(), expression=real(math.nan))
+
+
+def is_null(value: Expr) -> Expr:
+    """Return the condition that a value is NULL."""
+    return exp.Is(this=value.copy(), expression=exp.Null())
