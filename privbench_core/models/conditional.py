@@ -29,6 +29,7 @@ _MAX_CONTEXT = 6  # columns
 _MAX_CELLS = 500_000  # contexts of the rows, times codes of the target
 _MOST_DIFFUSED = 5_000  # contexts of the rows, for time
 _BLOCK = 1 << 16  # rows whose contexts are numbered at a time: what they need stays in the cache
+_CELLS = 1 << 15  # of a joint that are raised at a time, for the same reason
 _CONTEXT = "#context"  # column name of what rows have in common so far
 _SAMPLE = 10_000  # rows from which the information shared by two columns is estimated
 
@@ -76,11 +77,19 @@ def draw_column(
         for codes, sums, target in some:
             current = sums @ joint
             ratio = np.divide(target, current, out=np.zeros_like(target), where=current > EMPTY)
-            joint *= np.minimum(ratio, MAX_RAISE)[codes]
+            _raise(joint, np.minimum(ratio, MAX_RAISE), codes)
         whole = joint.sum(axis=1)
         joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > EMPTY)[:, None]
     joint[joint.sum(axis=1) <= 0] = marginal
     return draw_grouped(joint, context, rng, diffused=diffused and len(joint) <= _MOST_DIFFUSED)
+
+
+def _raise(joint: Array, ratio: Array, codes: Codes) -> None:
+    """Multiply each context's row of ``joint`` by that of its code in ``ratio``, in parts that stay in the cache."""
+    contexts = max(1, _CELLS // joint.shape[1])
+    for start in range(0, len(joint), contexts):
+        part = slice(start, start + contexts)
+        joint[part] *= ratio[codes[part]]
 
 
 def _raked(joint: Array, marginal: Array, column: Array) -> Array:

@@ -175,10 +175,10 @@ class RecordSwapping:
         effect += right_weights * (slope[2] - slope[3] + right_weights * (curve[2] + curve[3]))
         better = np.flatnonzero(effect.sum(axis=0, where=(left != right) & (a != b)) < 0)
         changes = _gap_changes(left_weights[better], right_weights[better])
-        swapped = rng.random(len(better)) < self._share(cells[:, :, better], changes)
-        better = better[swapped]
-        _add(self._gaps, cells[:, :, better], changes[:, :, swapped])
-        return better
+        cells = cells.take(better, axis=2)
+        swapped = rng.random(len(better)) < self._share(cells, changes)
+        _add(self._gaps, cells[:, :, swapped], changes[:, :, swapped])
+        return better[swapped]
 
     def _share(self, cells: Numbers, changes: Array) -> float:
         """Return the best share of some swaps: each one improves the fit, but all together may overshoot.
