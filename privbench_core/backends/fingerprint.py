@@ -83,7 +83,8 @@ class RowDigest:
 
     def _hash(self, block: pa.Table) -> None:
         for column in block.columns:
-            for part in _parts(column.combine_chunks()):
+            values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which would copy it
+            for part in _parts(values):
                 self._digest.update(part)
 
 
@@ -104,15 +105,16 @@ def fingerprint_files(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _parts(values: pa.Array) -> Iterator[bytes]:
+def _parts(values: pa.Array) -> Iterator[bytes | memoryview]:
     """Bytes that determine a column's values and are determined by them, which those of NULL slots are not."""
-    yield np.packbits(pc.is_null(values).to_numpy(zero_copy_only=False)).tobytes()
-    present = values.drop_null()
+    missing = np.packbits(pc.is_null(values).to_numpy(zero_copy_only=False)) if values.null_count else None
+    yield bytes(-(-len(values) // 8)) if missing is None else missing.tobytes()
+    present = values if missing is None else values.drop_null()
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         yield pc.binary_length(present).to_numpy().astype("<i4").tobytes()
         _, where, content = present.buffers()
         ends = np.frombuffer(where, np.int32, len(present) + 1, 4 * present.offset) if len(present) else [0, 0]
-        yield content[ends[0] : ends[-1]].to_pybytes() if content is not None else b""
+        yield memoryview(content)[ends[0] : ends[-1]] if content is not None else b""
     elif pa.types.is_floating(values.type):
         numbers = present.to_numpy() + 0.0  # one zero
         yield np.where(np.isnan(numbers), np.nan, numbers).tobytes()  # one NaN
@@ -121,4 +123,4 @@ def _parts(values: pa.Array) -> Iterator[bytes]:
     else:
         width = present.type.bit_width // 8
         start = present.offset * width
-        yield present.buffers()[1].to_pybytes()[start : start + len(present) * width]
+        yield memoryview(present.buffers()[1])[start : start + len(present) * width]

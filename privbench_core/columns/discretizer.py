@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +66,7 @@ class Discretizer:
     def values(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return values for ``cells``, uniform inside each."""
         blocks = [cells[start : start + _BLOCK] for start in range(0, max(len(cells), 1), _BLOCK)]
-        return pa.concat_arrays([self.codec.decode(block.astype(np.int32), rng) for block in blocks])
+        return joined([self.codec.decode(block.astype(np.int32), rng) for block in blocks])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
@@ -77,6 +77,11 @@ class Discretizer:
         """Return the codec of a description: the inverse of `to_dict`."""
         binning = description["binning"]
         return cls(codec_from_dict(description["codec"]), None if binning is None else Binning.from_dict(binning))
+
+
+def joined(parts: Sequence[pa.Array]) -> pa.Array:
+    """Return one array of the values of several; Arrow would copy a single one, too."""
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def ordered_codes(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:

@@ -133,10 +133,13 @@ def _mixed(groups: NDArray[np.integer], size: int, rng: np.random.Generator) -> 
     """
     place, group = len(groups).bit_length(), size.bit_length()
     keys = rng.integers(np.iinfo(np.uint64).max, size=len(groups), dtype=np.uint64, endpoint=True)
-    keys >>= np.uint64(group + place)
-    keys <<= np.uint64(place)
-    keys |= groups.astype(np.uint64) << np.uint64(64 - group)
-    keys |= np.arange(len(groups), dtype=np.uint64)
+    rows = np.arange(min(_COUNTED, len(groups)), dtype=np.uint64)
+    for start in range(0, len(groups), _COUNTED):
+        here = keys[start : start + _COUNTED]
+        here >>= np.uint64(group + place)
+        here <<= np.uint64(place)
+        here |= groups[start : start + _COUNTED].astype(np.uint64) << np.uint64(64 - group)
+        here |= rows[: len(here)] + np.uint64(start)
     keys.sort()
     keys &= np.uint64((1 << place) - 1)
     return keys.view(np.int64)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.systematic import group_counts
 from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
 from privbench_core.models.record_swapping import RecordSwapping, TargetTable
 from privbench_core.models.rows import PairTables, Rows
@@ -50,7 +51,14 @@ def swap_to_fit(
         return
     weights = None if rows.weights is None else rows.weights / rows.weights.mean()
     names = {name for table in known for name in table}
-    counts = {name: np.bincount(rows.codes[name], weights, rows.sizes[name]).astype(float) for name in names}
+    counts = {
+        name: (
+            group_counts(rows.codes[name], rows.sizes[name])
+            if weights is None
+            else np.bincount(rows.codes[name], weights, rows.sizes[name])
+        ).astype(float)
+        for name in names
+    }
     targets = []
     for table, joint in known.items():
         fitted = fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)], RAKING_ROUNDS)

@@ -7,14 +7,16 @@ that noise in the pair tables cannot distort columns that are drawn already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.contingency import cell_index
 from privbench_core.estimate.fitting import EMPTY, MAX_RAISE, RAKING_ROUNDS, fit_margins, mutual_information
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.rows import Rows
@@ -26,6 +28,9 @@ _LAST_ROUNDS = 4  # of them for the most informative table alone: two constraint
 _MAX_CONTEXT = 6  # columns
 _MAX_CELLS = 500_000  # contexts of the rows, times codes of the target
 _MOST_DIFFUSED = 5_000  # contexts of the rows, for time
+_BLOCK = 1 << 16  # rows whose contexts are numbered at a time: what they need stays in the cache
+_CELLS = 1 << 15  # of a joint that are raised at a time, for the same reason
+_CONTEXT = "#context"  # column name of what rows have in common so far
 _SAMPLE = 10_000  # rows from which the information shared by two columns is estimated
 
 
@@ -54,16 +59,13 @@ def draw_column(
         rng: Sampling only.
         diffused: See `draw_grouped`; where there are too many contexts, codes are as even within each alone.
     """
-    chosen, context = _chosen(len(marginal), pair_tables, rows)
+    chosen, codes_of, context = _chosen(len(marginal), pair_tables, rows)
     if not chosen or not rows.n:
         return draw_grouped(marginal[None, :], np.zeros(rows.n, dtype=np.uint8), rng)
-    first = np.zeros(int(context.max()) + 1, dtype=np.int64)
-    first[context] = np.arange(rows.n)  # a row of each context
     drawn = np.bincount(context, weights=rows.weights).astype(float)
     drawn /= max(drawn.sum(), EMPTY)
     parts = []
-    for pair_table in chosen:
-        codes = rows.codes[pair_table.column][first].astype(np.int32)
+    for pair_table, codes in zip(chosen, codes_of, strict=True):
         sums = scipy.sparse.csr_array(
             (np.ones(len(codes)), codes, np.arange(len(codes) + 1)), (len(codes), pair_table.joint.shape[1])
         ).T
@@ -75,11 +77,19 @@ def draw_column(
         for codes, sums, target in some:
             current = sums @ joint
             ratio = np.divide(target, current, out=np.zeros_like(target), where=current > EMPTY)
-            joint *= np.minimum(ratio, MAX_RAISE)[codes]
+            _raise(joint, np.minimum(ratio, MAX_RAISE), codes)
         whole = joint.sum(axis=1)
         joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > EMPTY)[:, None]
     joint[joint.sum(axis=1) <= 0] = marginal
     return draw_grouped(joint, context, rng, diffused=diffused and len(joint) <= _MOST_DIFFUSED)
+
+
+def _raise(joint: Array, ratio: Array, codes: Codes) -> None:
+    """Multiply each context's row of ``joint`` by that of its code in ``ratio``, in parts that stay in the cache."""
+    contexts = max(1, _CELLS // joint.shape[1])
+    for start in range(0, len(joint), contexts):
+        part = slice(start, start + contexts)
+        joint[part] *= ratio[codes[part]]
 
 
 def _raked(joint: Array, marginal: Array, column: Array) -> Array:
@@ -90,15 +100,19 @@ def _raked(joint: Array, marginal: Array, column: Array) -> Array:
     return fit_margins(joint, [((0,), marginal), ((1,), column)], RAKING_ROUNDS)
 
 
-def _chosen(size: int, pair_tables: Sequence[PairMarginal], rows: Rows) -> tuple[list[PairMarginal], NDArray[np.int64]]:
-    """Return the most informative pair tables, within the limits, and the context of each row.
+def _chosen(
+    size: int, pair_tables: Sequence[PairMarginal], rows: Rows
+) -> tuple[list[PairMarginal], list[Codes], Codes]:
+    """Return the most informative pair tables, within the limits, each context's codes of them, and that of each row.
 
     Greedy: each next table is the one with the most information on the target that earlier tables do not share, so that
     of two columns that determine each other only one is used. Contexts are numbered in the order of their codes, the
     first table's first; contexts without rows get no number.
     """
     chosen: list[PairMarginal] = []
-    context, contexts = np.zeros(rows.n, dtype=np.int64), 1
+    codes_of: list[Codes] = []
+    context, contexts = np.zeros(rows.n, dtype=np.int32), 1
+    parts = [slice(start, start + _BLOCK) for start in range(0, rows.n, _BLOCK)]
     left = sorted(pair_tables, key=lambda pair_table: -mutual_information(pair_table.joint))
     information = [mutual_information(pair_table.joint) for pair_table in left]
     known = [0.0] * len(left)  # the part of it that the chosen pair tables share
@@ -106,18 +120,30 @@ def _chosen(size: int, pair_tables: Sequence[PairMarginal], rows: Rows) -> tuple
         best = int(np.argmax(np.subtract(information, known)))
         pair_table, gained, _ = left.pop(best), information.pop(best), known.pop(best)
         columns = pair_table.joint.shape[1]
-        finer = context * columns + rows.codes[pair_table.column]
+        both = {_CONTEXT: context, pair_table.column: rows.codes[pair_table.column]}
+        finer = partial(_cells, both, {_CONTEXT: contexts, pair_table.column: columns})
         present = np.zeros(contexts * columns, dtype=bool)
-        present[finer] = True
-        found = int(present.sum())
-        if found * size > _MAX_CELLS:
+        for part in parts:
+            present[finer(part)] = True
+        found = np.flatnonzero(present)
+        if len(found) * size > _MAX_CELLS:
             continue
         chosen.append(pair_table)
-        context, contexts = (np.cumsum(present) - 1)[finer], found
+        before, code = np.divmod(found, columns)
+        codes_of = [*(codes[before] for codes in codes_of), code.astype(np.int32)]
+        number = (np.cumsum(present) - 1).astype(np.int32)
+        for part in parts:
+            context[part] = number[finer(part)]
+        contexts = len(found)
         if len(left) > _MAX_CONTEXT - len(chosen):  # otherwise all of them are used
             shared = _shared(pair_table, left, rows)
             known = [max(k, min(gained * s, i)) for k, s, i in zip(known, shared, information, strict=True)]
-    return chosen, context
+    return chosen, codes_of, context
+
+
+def _cells(codes: Mapping[str, Codes], sizes: Mapping[str, int], part: slice) -> Codes:
+    """`cell_index` of some rows."""
+    return cell_index({name: values[part] for name, values in codes.items()}, sizes, tuple(codes))
 
 
 def _shared(pair_table: PairMarginal, others: Sequence[PairMarginal], rows: Rows) -> list[float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -109,39 +110,37 @@ class RecordSwapping:
         sides = [(name, side) for name in names for side in self._sides.get(name, ())]
         n = len(self._codes[names[0]])
         rows = np.arange(n) if n <= _MAX_ROWS else np.sort(rng.choice(n, _MAX_ROWS, replace=False, shuffle=False))
+        seen = {name for name, side in sides for name in (name, *(other for other, _ in side.others))}
+        codes = {name: self._codes[name][rows].astype(np.int32) for name in seen}
         offsets, own = (np.empty((len(sides), len(rows)), dtype=np.int32) for _ in range(2))
         cost = np.zeros(len(rows))
         pull = self._importance * self._gaps
         for number, (name, side) in enumerate(sides):
-            (first, first_step), *more = side.others
-            offsets[number] = self._codes[first][rows]
-            offsets[number] *= first_step
-            offsets[number] += side.begin
-            for other, step in more:
-                offsets[number] += self._codes[other][rows].astype(np.int32) * np.int32(step)
-            own[number] = self._codes[name][rows]
-            own[number] *= side.stride
+            offsets[number] = side.begin
+            for other, step in side.others:
+                offsets[number] += codes[other] * np.int32(step)
+            np.multiply(codes[name], np.int32(side.stride), out=own[number])
             cost += pull[offsets[number] + own[number]]
         proposed = int(len(rows) * _SHARE)
         worst = rng.permutation(np.argpartition(cost, proposed)[:proposed])
         left, right = _partners(worst, None if within is None else within[rows])
-        source = np.arange(len(rows))  # whose values each row has by now
-        for batch in np.array_split(rng.permutation(len(left)), _BATCHES):
-            here, there = left[batch], right[batch]
-            differ = (own[:, here] != own[:, there]).any(axis=0)
-            here, there = here[differ], there[differ]
-            better = self._better(
+        order = rng.permutation(len(left))
+        left, right = left[order], right[order]
+        # No row is in two pairs: what the rows of a pair hold does not change before its batch comes.
+        a, b, left_others, right_others = (each.take(side, axis=1) for each in (own, offsets) for side in (left, right))
+        left_weights, right_weights = self._weights[rows[left]], self._weights[rows[right]]
+        source = np.arange(len(rows))  # whose values each row has by then
+        for batch in _equal_slices(len(left), _BATCHES):
+            better = batch.start + self._better(
                 rng,
-                own[:, here],
-                own[:, there],
-                offsets[:, here],
-                offsets[:, there],
-                self._weights[rows[here]],
-                self._weights[rows[there]],
+                a[:, batch],
+                b[:, batch],
+                left_others[:, batch],
+                right_others[:, batch],
+                left_weights[batch],
+                right_weights[batch],
             )
-            here, there = here[better], there[better]
-            own[:, here], own[:, there] = own[:, there], own[:, here]
-            source[here], source[there] = source[there], source[here]
+            source[left[better]], source[right[better]] = right[better], left[better]
         for name in names:
             self._codes[name][rows] = self._codes[name][rows[source]]
 
@@ -167,24 +166,26 @@ class RecordSwapping:
             right_weights: Weights of the right rows.
         """
         # The left row's old and new cell, the right row's old and new cell.
-        cells = np.stack([a + left, b + left, b + right, a + right])
+        cells = np.empty((4, *a.shape), dtype=np.intp)  # numpy would make these of others at every look-up
+        for place, (code, others) in enumerate(((a, left), (b, left), (b, right), (a, right))):
+            np.add(code, others, out=cells[place])
         curve = self._importance[cells]
         slope = 2 * curve * self._gaps[cells]
         effect = left_weights * (slope[0] - slope[1] + left_weights * (curve[0] + curve[1]))
         effect += right_weights * (slope[2] - slope[3] + right_weights * (curve[2] + curve[3]))
         better = np.flatnonzero(effect.sum(axis=0, where=(left != right) & (a != b)) < 0)
         changes = _gap_changes(left_weights[better], right_weights[better])
-        swapped = rng.random(len(better)) < self._share(cells[:, :, better], changes)
-        better = better[swapped]
-        np.add.at(self._gaps, cells[:, :, better], changes[:, :, swapped])
-        return better
+        cells = cells.take(better, axis=2)
+        swapped = rng.random(len(better)) < self._share(cells, changes)
+        _add(self._gaps, cells[:, :, swapped], changes[:, :, swapped])
+        return better[swapped]
 
     def _share(self, cells: Numbers, changes: Array) -> float:
         """Return the best share of some swaps: each one improves the fit, but all together may overshoot.
 
         The sum of squared gaps is a parabola in the share; a cell counts once for each swap that changes it.
         """
-        np.add.at(self._joint_change, cells, changes)
+        _add(self._joint_change, cells, changes)
         curve = self._importance[cells] * changes
         quadratic = float((curve * self._joint_change[cells]).sum())
         linear = float((curve * self._gaps[cells]).sum())
@@ -202,6 +203,17 @@ class _Side:
 def _gap_changes(left: Array, right: Array) -> Array:
     """Return what swaps of rows with these weights add to the gaps of the cells of `_better`, shape (4, 1, pairs)."""
     return np.stack([left, -left, right, -right])[:, None, :]
+
+
+def _add(total: Array, cells: Numbers, changes: Array) -> None:
+    """Add to cells, some of them several times; numpy is five times as fast without a shape to broadcast to."""
+    np.add.at(total, cells.ravel(), np.broadcast_to(changes, cells.shape).ravel())
+
+
+def _equal_slices(n: int, number: int) -> list[slice]:
+    """Return where ``number`` parts of ``n`` pairs are, as `numpy.array_split` cuts them."""
+    ends = np.cumsum([n // number + (place < n % number) for place in range(number)]).tolist()
+    return [slice(start, end) for start, end in pairwise([0, *ends])]
 
 
 def _partners(rows: Numbers, within: Codes | None) -> tuple[Numbers, Numbers]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import encoded, with_followers, written_values
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Discretizer, joined
 from privbench_core.models.parent_choice import repeated
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
@@ -114,7 +114,7 @@ class _RowDraft:
         self._limits, self._fixed, self._rng = limits, fixed, rng
         drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
         self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in drawn[0][0]}
-        self.values = {name: pa.concat_arrays([values[name] for _, values in drawn]) for name in discretizers}
+        self.values = {name: joined([values[name] for _, values in drawn]) for name in discretizers}
         self.depend()
 
     def broken(self) -> NDArray[np.bool_]:

@@ -185,7 +185,7 @@ class _TableDraft:
         everything = len(index) == self.own.n
         here = dict(filled) if everything else {name: v.take(pa.array(index)) for name, v in filled.items()}
         rows = self.own if everything else self.own.take(index)
-        units = None if self.units is None else self.units[index]
+        units = self.units if self.units is None or everything else self.units[index]
         places: dict[str, Places] = {}
         for key in self.keys:
             parent = self.parents[key.name]

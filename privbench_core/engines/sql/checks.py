@@ -110,9 +110,11 @@ class RowChecks:
         """The numbers of the rows whose complete key has no match."""
         complete = [exp.Not(this=is_null(column(name, "r"))) for name in self._names.columns(key.child, key.columns)]
         parent = exp.to_table(self._names.read(key.parent), alias="p")
-        match = exp.select(number(1)).from_(parent).where(matches(self._names, key, "r", "p"))
         found = exp.select(column("n", "r")).from_(exp.to_table(self._names.read(key.child), alias="r"))
-        return found.where(*complete, exp.Not(this=exp.Exists(this=match)))
+        found = found.join(parent, on=matches(self._names, key, "r", "p"), join_type="left")
+        # In DuckDB, NOT EXISTS takes half as long again: it groups the rows by their keys first.
+        missing = is_null(column(self._names.column(key.parent, key.parent_columns[0]), "p"))
+        return found.where(*complete, missing)
 
     def _delete(self, table: str, rows: exp.Select) -> None:
         among = exp.In(this=column("n"), query=exp.Subquery(this=rows))
