@@ -1,4 +1,4 @@
-"""Rules on columns that are relative to another one of the same row."""
+"""Rules on columns that are relative to another one, of the same row or of the row that owns it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,29 @@ def find_relative_problems(schema: Schema, broken: Collection[str] = ()) -> list
         for column in table.columns:
             place = f"{table.name}.{column.name}"
             if column.relative is not None and place not in broken:
-                problems += (f"{place}: {problem}" for problem in _of_column(table, column, column.relative.to))
+                problems += (f"{place}: {problem}" for problem in _of_column(schema, table, column, column.relative.to))
         problems += _circles(table)
     return problems
 
 
-def _of_column(table: Table, column: Column, to: str) -> Iterator[str]:
-    base = next((other for other in table.columns if other.name == to), None)
+def _of_column(schema: Schema, table: Table, column: Column, to: str) -> Iterator[str]:
+    owner = table.owner_key
+    above = schema.table(owner.parent) if owner is not None and owner.parent in schema.by_name else None
+    of_owner = to in table.owner_bases and above is not None
+    name, known = (table.owner_bases[to], above) if of_owner and above is not None else (to, table)
+    base = next((other for other in known.columns if other.name == name), None)
     if column.name in table.key_columns:
         yield "relative_to on a key column; remove it: keys are generated"
     elif base is None:
-        yield f"relative to {to}, which is no column; {did_you_mean(to, (c.name for c in table.columns))}"
-    elif base.name in table.key_columns:
+        candidates = [c.name for c in table.columns]
+        candidates += [] if above is None else [f"{above.name}.{c.name}" for c in above.attributes]
+        yield f"relative to {to}, which is no column of its row or of its owner's; {did_you_mean(to, candidates)}"
+    elif of_owner and owner is not None and owner.optional:
+        todo = f"declare {owner.name} required, or remove relative_to"
+        yield f"relative to {to}, which a row without an owner does not have; {todo}"
+    elif base.name in known.key_columns:
         yield f"relative to the key column {to}, whose values are generated; name a column that is no key, or remove it"
-    elif (base.type, base.scale) != (column.type, column.scale):
+    elif (base.type, base.scale) != (column.type, column.scale) or (of_owner and base.arrow_type != column.arrow_type):
         todo = "differences are taken between columns of one type and scale; change a type, or remove it"
         yield f"of type {column.logical}, relative to {to} of type {base.logical}; {todo}"
     elif base.nullable and not column.nullable:
