@@ -100,7 +100,7 @@ def test_a_place_counts_the_kept_siblings_that_stand_before(number: int) -> None
         order = rng.permutation(X.size)
         feature = MemberPlace(key, "x", X, order, 3)
         codes = build_view(private, ViewSpec(key.child, {"p": (feature, PLACE)})).codes["p"]
-        scores = order[X.encode(database.tables[key.child].column("x"))]
+        scores = order[X.encode(private.column(key.child, "x"))]
         parents, kept = private.parent_rows(key), private.kept(key.child)
         for row, code in zip(np.flatnonzero(kept), codes, strict=True):
             group = np.flatnonzero(kept & (parents == parents[row])) if parents[row] >= 0 else np.array([row])
