@@ -89,14 +89,15 @@ def network(rng: np.random.Generator) -> Database:
 
 def _with_relatives(database: Database, rng: np.random.Generator) -> Database:
     """The same rows, with the attribute of some tables relative to their owner's."""
-    tables = []
-    for t in database.schema.tables:
+
+    def drawn(t: Table) -> Table:
         owner = t.owner_key
-        if owner is not None and not owner.optional and rng.random() < 0.5:
-            x = replace(t.column("x"), domain=None, relative=Relative(f"{owner.parent}.x", Range(0, 3)))
-            t = replace(t, columns=tuple(x if column.name == "x" else column for column in t.columns))
-        tables.append(t)
-    return replace(database, schema=replace(database.schema, tables=tuple(tables)))
+        if owner is None or owner.optional or rng.random() < 0.5:
+            return t
+        x = replace(t.column("x"), domain=None, relative=Relative(f"{owner.parent}.x", Range(0, 3)))
+        return replace(t, columns=tuple(x if column.name == "x" else column for column in t.columns))
+
+    return replace(database, schema=replace(database.schema, tables=tuple(map(drawn, database.schema.tables))))
 
 
 def _other_key(
