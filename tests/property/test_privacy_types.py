@@ -27,7 +27,7 @@ def slow_types(database: Database, private: PrivateDatabase, key: ForeignKey, ty
     of_columns: list[tuple[list[int], Any]] = []
     for source, coder, scores in types.columns:
         if isinstance(source, Own):
-            codes = list(coder.encode(database.tables[key.child].column(source.column)))
+            codes = list(coder.encode(private.column(key.child, source.column)))
         else:
             codes = [value[source.latent] for value in slow_types(database, private, source.key, source.types)]
         of_columns.append((codes, scores))
