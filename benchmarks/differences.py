@@ -1,9 +1,10 @@
 """How far columns that belong together are apart: learned each by itself, and with ``relative_to``.
 
-A hospital whose stays have an admission and a discharge, a bill and its payment, a price and its tax, and the rentals
-of sakila with their returns. Both specs have the same checks and the same price; beside them stands the source with
-every column shuffled. What is compared is the distribution of the difference, and of the later column, over cells that
-hold equal shares of the source's rows.
+A hospital whose stays have an admission and a discharge, a bill and its payment, a price and its tax; the rentals of
+sakila with their returns; and, along owner keys, purchases after their customer's first day with parcels after the
+purchase. Both specs have the same checks and the same price; beside them stands the source with every column shuffled.
+What is compared is the distribution of the difference, and of the later column, over cells that hold equal shares of
+the source's rows.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.model import Spec
 from tests.helpers.heavy_tails import Database
 from tests.helpers.planted import integer, owner_key, place_of, rows_of
-from tests.helpers.relatives import PAIRS, distances, hospital, numbers
+from tests.helpers.relatives import OWNERS, PAIRS, distances, hospital, mail_order, numbers, of_owners
 
 RUNS = Runs(3, (0.8, 3.2), (1e-9,))
 _CELLS = 50
@@ -41,12 +42,19 @@ _METHODS = {"each by itself": False, "relative_to": True}
 
 @dataclass(frozen=True)
 class _Source:
-    """A database, made with and without ``relative_to``, and its pairs of columns."""
+    """A database, made with and without ``relative_to``, and its pairs of columns.
+
+    Attributes:
+        name: Of the database.
+        make: Its schema and rows, with and without ``relative_to``.
+        pairs: Later column -> the column that it belongs to.
+        rows: Of these tables the rows that have a later column, and beside it the one that it belongs to.
+    """
 
     name: str
     make: Callable[[bool], Database]
-    table: str
     pairs: Mapping[str, str]
+    rows: Callable[[Tables, str], pa.Table]
 
 
 def run(runs: Runs = RUNS, data: Path | None = None) -> str:
@@ -59,7 +67,7 @@ def run(runs: Runs = RUNS, data: Path | None = None) -> str:
                 schema, tables = source.make(relative)
                 specs[method] = place_of(Path(folder) / method.replace(" ", "_"), schema, tables).spec
             case = Case.of(specs["relative_to"], lambda _spec, _rows: {})
-            true = case.source[source.table]
+            true = case.source
             for seed in range(runs.seeds):
                 made = shuffled_reference(case.spec.schema, case.source, seed)
                 rows += _figures(source, {"method": SHUFFLED, "ε": "-"}, true, made)
@@ -77,10 +85,10 @@ def _made(spec: Spec, epsilon: float, delta: float, seed: int) -> Tables:
         return {name: bundle.table(name) for name in bundle.tables}
 
 
-def _figures(source: _Source, cell: dict[str, str], true: pa.Table, made: Tables) -> Iterator[Row]:
-    rows = made[source.table]
+def _figures(source: _Source, cell: dict[str, str], true: Tables, made: Tables) -> Iterator[Row]:
     for later, earlier in source.pairs.items():
-        of_source, of_rows = (distances(each, later, earlier) for each in (true, rows))
+        rows, column = [source.rows(each, later) for each in (true, made)], later.rpartition(".")[2]
+        of_source, of_rows = (distances(each, column, earlier) for each in rows)
         columns = {"database": source.name, "columns": f"{earlier}, {later}"}
         known = [part[~np.isnan(part)] for part in (of_source, of_rows)]
         yield {
@@ -89,7 +97,7 @@ def _figures(source: _Source, cell: dict[str, str], true: pa.Table, made: Tables
             "TVD of the difference": _distance(of_source, of_rows),
             "mean, source": float(known[0].mean()),
             "mean": float(known[1].mean()),
-            "TVD of the later column": _distance(*(numbers(each.column(later)) for each in (true, rows))),
+            "TVD of the later column": _distance(*(numbers(each.column(column)) for each in rows)),
         }
 
 
@@ -106,13 +114,16 @@ def _shares(edges: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[
 
 
 def _sources(data: Path | None, progress: Callable[[str], None]) -> Iterator[_Source]:
-    yield _Source("hospital", lambda relative: hospital(relative=relative), "stay", PAIRS)
+    yield _Source("hospital", lambda relative: hospital(relative=relative), PAIRS, lambda tables, _: tables["stay"])
+    schema, _ = mail_order(1)
+    yield _Source("mail order", lambda relative: mail_order(relative=relative), OWNERS, partial(of_owners, schema))
     try:
         place = data_folder(data) / "sakila"
     except SourceError as missing:
         progress(f"differences: sakila is left out: {missing}")
         return
-    yield _Source("sakila", partial(_rentals, place), "rental", {"return_date": "rental_date"})
+    pairs = {"return_date": "rental_date"}
+    yield _Source("sakila", partial(_rentals, place), pairs, lambda tables, _: tables["rental"])
 
 
 def _rentals(folder: Path, relative: bool) -> Database:

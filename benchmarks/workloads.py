@@ -22,7 +22,8 @@ from benchmarks.measure import Runs, call_in_child
 from benchmarks.report import Row, markdown, medians
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
-from privbench_core.columns.differences import encoded, written_values
+from privbench_core.columns.differences import values_of_owners, written_values
+from privbench_core.engines.memory.relations import Relations
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
 from privbench_core.evaluation.rows import shuffled_reference
 from privbench_core.evaluation.runtime import RunTimeResult, RunTimeSettings
@@ -104,11 +105,15 @@ def source_rows(spec: Spec) -> dict[str, pa.Table]:
 def within_codes(schema: Schema, rows: Tables, profiles: Mapping[str, Profile], seed: int) -> dict[str, pa.Table]:
     """The same rows, each attribute's value drawn again among those of its code; keys and public tables stay."""
     rng = np.random.default_rng(seed)
-    made = dict(rows)
-    for name, profile in profiles.items():
-        table, codes = schema.table(name), encoded(schema.table(name), rows[name], profile.discretizers)
-        drawn = {column: profile.discretizers[column].decode(each, rng) for column, each in codes.items()}
-        for column, values in written_values(table, drawn).items():
+    made, source = dict(rows), Relations(schema, rows, b"")
+    for table in (each for each in schema.sampling_order if each.name in profiles):
+        name, owner = table.name, table.owner_key
+        drawn = {
+            column: discretizer.decode(discretizer.encode(source.column(name, column)), rng)
+            for column, discretizer in profiles[name].discretizers.items()
+        }
+        bases = {} if owner is None else values_of_owners(table, made[owner.parent], source.parent_rows(owner))
+        for column, values in written_values(table, drawn, bases).items():
             place, field = rows[name].column_names.index(column), rows[name].schema.field(column)
             made[name] = made[name].set_column(place, field, values.cast(field.type))
     return made

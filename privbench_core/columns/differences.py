@@ -1,14 +1,15 @@
-"""Columns that are modelled as their difference from another column of the same row.
+"""Columns that are modelled as their difference from another column of the same row, or of the row that owns it.
 
 A difference is taken between the numbers of two values (`OrderedType.number`), in 64 bits: what lies beyond them is the
 largest or smallest difference. It is NULL where one of the two values is. Rows in databases get the same differences
-(`engines.sql.codes.difference_of`).
+(`engines.sql.codes.difference_of`). What is the owner's stands beside the rows as a column of its own
+(`Table.owner_bases`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import INT64_MAX
 
 Values: TypeAlias = pa.Array | pa.ChunkedArray
+_NULL = -INT64_MAX - 1
 
 
 def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
@@ -29,7 +31,7 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
 
     Args:
         table: The table.
-        rows: Its rows, or at least these two columns of them.
+        rows: Its rows, or at least these two columns of them; beside the owner's column, where that is the base.
         name: Of the attribute.
     """
     base = next((base for column, base in table.relatives if column.name == name), None)
@@ -40,8 +42,50 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def encoded(table: Table, rows: pa.Table, discretizers: Mapping[str, Discretizer]) -> dict[str, Codes]:
-    """Return the codes of some attributes, each of shape (rows,)."""
+    """Return the codes of some attributes, each of shape (rows,); ``rows`` as in `modelled_values`."""
     return {name: each.encode(modelled_values(table, rows, name)) for name, each in discretizers.items()}
+
+
+def values_of_owners(table: Table, owners: pa.Table, places: NDArray[np.signedinteger[Any]]) -> dict[str, pa.Array]:
+    """Return the owners' columns that columns of a table are relative to, for each of its rows.
+
+    Args:
+        table: The table.
+        owners: Rows of its owner.
+        places: The owner of each row, -1 for none; shape (rows,).
+    """
+    take = pa.array(places, mask=places < 0)
+    return {base: owners.column(name).take(take).combine_chunks() for base, name in table.owner_bases.items()}
+
+
+def beside_rows(rows: pa.Table, bases: Mapping[str, pa.Array]) -> pa.Table:
+    """Return rows with the columns of their owners beside them."""
+    for name, values in bases.items():
+        rows = rows.append_column(name, values)
+    return rows
+
+
+def base_numbers(table: Table, bases: Mapping[str, pa.Array]) -> dict[str, NDArray[np.int64]]:
+    """Return the owners' values of `values_of_owners` as whole numbers, the least of 64 bits for NULL: to be stored."""
+    found = {}
+    for base in _bases_of_owners(table):
+        numbers, null = _numbers(base, bases[base.name])
+        found[base.name] = np.where(null, _NULL, np.maximum(numbers, -INT64_MAX))
+    return found
+
+
+def base_values(table: Table, numbers: Mapping[str, NDArray[np.int64]]) -> dict[str, pa.Array]:
+    """Return the inverse of `base_numbers`."""
+    return {
+        base.name: Grid.of(base).array(np.where(numbers[base.name] == _NULL, 0, numbers[base.name]), null)
+        for base in _bases_of_owners(table)
+        for null in [numbers[base.name] == _NULL]
+    }
+
+
+def _bases_of_owners(table: Table) -> Iterator[Column]:
+    """Yield the bases that are owners' columns, each once."""
+    yield from {base.name: base for _, base in table.relatives if base.name in table.owner_bases}.values()
 
 
 def written_values(
@@ -54,8 +98,8 @@ def written_values(
     Args:
         table: The table.
         drawn: Drawn values by attribute, differences where it is relative.
-        before: Values of all attributes so far, where only some are drawn anew. What is relative to one of these then
-            follows it, at the distance that it had.
+        before: Values of all attributes so far, where only some are drawn anew, and of owners' columns that are bases.
+            What is relative to one of the former then follows it, at the distance that it had.
     """
     made = dict(drawn)
     known = before or {}

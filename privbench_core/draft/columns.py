@@ -39,6 +39,7 @@ def draft_column(
     nullable: bool,
     sample: SampleColumn | None,
     base: FoundColumn | None = None,
+    of_owner: str = "",
 ) -> str:
     """Return the line of a column that is kept.
 
@@ -48,11 +49,15 @@ def draft_column(
         is_made: Whether its values are modelled; those of keys are numbered, those of public tables copied.
         nullable: Whether it may be NULL; false for the primary key, whatever the source says.
         sample: Its type and domain in public example rows, if there are any.
-        base: The column that it is probably relative to.
+        base: The column of its row that it is probably relative to.
+        of_owner: The owner's column that it may be relative to as well, as ``relative_to`` names it; empty for none.
     """
     chosen = _attribute(table, column, sample) if is_made else _plain(column, sample)
     if base is not None and chosen.fields.get("domain") == "learn":
         chosen = _relative(chosen, base)
+    elif of_owner and chosen.fields.get("domain") == "learn":
+        note = f"or {_relative_fields(of_owner)}: keeps its distance from its owner's"
+        chosen = replace(chosen, notes=(*chosen.notes, note))
     fields: dict[str, Any] = {"type": str(chosen.type)}
     notes = [*chosen.notes, *([column.note] if column.note else [])]
     if "precision" in chosen.type.logical.options:
@@ -116,12 +121,18 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
 
 def _relative(chosen: _Chosen, base: FoundColumn) -> _Chosen:
     """Return a column with its difference from its base as what is learned, or with a remark how to have that."""
-    written = flow_yaml({"relative_to": base.name, "domain": "learn"}).strip("{}")
     if is_sound(base):
         note = f"its distance from {base.name} is kept"
         return replace(chosen, fields={"relative_to": base.name, **chosen.fields}, notes=(*chosen.notes, note))
     lost = f"; it is NULL where {base.name} is" if base.nullable else ""
-    return replace(chosen, notes=(*chosen.notes, f"or {written}: keeps its distance from {base.name}{lost}"))
+    return replace(
+        chosen, notes=(*chosen.notes, f"or {_relative_fields(base.name)}: keeps its distance from {base.name}{lost}")
+    )
+
+
+def _relative_fields(base: str) -> str:
+    """Return what makes a column relative to another one, as it is written in a spec."""
+    return flow_yaml({"relative_to": base, "domain": "learn"}).strip("{}")
 
 
 def _opaque(table: FoundTable, column: FoundColumn, kind: ColumnType) -> _Chosen | None:

@@ -1,4 +1,4 @@
-"""Propose what relates two columns of a table, from their names and types, for the owner to keep.
+"""Propose what relates two columns of a table, or of it and its owner, from names and types, for the owner to keep.
 
 Columns are sampled so that pairs are about as frequent as in the source, which does not keep an order: a debut may come
 after the final game. A declared check or dependency is kept in every row, and a column that is relative to another one
@@ -8,7 +8,7 @@ keeps its distance.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 from privbench_core.backends.catalogue import FoundColumn, FoundTable
@@ -28,6 +28,23 @@ _ORDERED = (
 )  # fmt: skip
 _TIMES = frozenset({ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ})
 _NUMBERS = frozenset({ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT})
+# Times that are not those of an event: long before the rows of a table, or said of some other thing.
+_LIVES = (
+    "birth",
+    "born",
+    "debut",
+    "min",
+    "low",
+    "first",
+    "from",
+    "valid from",
+    "ship",
+    "commit",
+    "departure",
+    "arrival",
+)
+_BEGINS = tuple(dict.fromkeys(early for early, _ in _ORDERED if early not in _LIVES))
+_ENDS = tuple(dict.fromkeys(late for _, late in _ORDERED if late not in (*_BEGINS, *_LIVES)))
 _DEPENDENT = (("city", "state"), ("city", "province"), ("state", "country"), ("province", "country"), ("zip", "city"))
 
 
@@ -66,6 +83,28 @@ def propose_bases(table: FoundTable) -> dict[str, FoundColumn]:
         if above is None:  # else they were relative to each other
             found[name] = base
     return found
+
+
+def creation_of(table: FoundTable) -> FoundColumn | None:
+    """Return the time at which a row of a table probably begins: one that is never NULL; None if several may be it.
+
+    >>> column = lambda name: FoundColumn(name, ColumnType.TIMESTAMP, "timestamp", nullable=False)
+    >>> creation_of(FoundTable("post", (column("CreationDate"), column("LastEditDate"), column("seen")))).name
+    'CreationDate'
+    """
+    keys = set(table.primary_key).union(*(key.columns for key in table.foreign_keys))
+    found = [
+        column
+        for column in table.columns
+        if column.type in _TIMES and not column.nullable and column.name not in keys
+        if _says(column.name, _BEGINS) and not _says(column.name, _ENDS)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def follows(column: FoundColumn, creation: FoundColumn) -> bool:
+    """Return whether a column may be relative to when its owner began: a time of the same type, but of no birth."""
+    return column.type is creation.type and column.scale == creation.scale and not _says(column.name, _LIVES[:2])
 
 
 def is_sound(base: FoundColumn) -> bool:
@@ -125,6 +164,11 @@ def _in_order(first: FoundColumn, last: FoundColumn) -> bool:
         if same or (first.type in _TIMES and not re.search(rf"\b{late}", here)):
             return True
     return False
+
+
+def _says(name: str, words: Iterable[str]) -> bool:
+    """Return whether a word of a name begins with one of some words."""
+    return any(re.search(rf"\b{word}", words_of(name)) for word in words)
 
 
 def _quoted(name: str) -> str:

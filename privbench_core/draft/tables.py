@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
+from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
 from privbench_core.draft.columns import draft_column, left_out, one_line
 from privbench_core.draft.owners import Role, Roles, is_optional
-from privbench_core.draft.related import propose_bases, related_lines
+from privbench_core.draft.related import creation_of, follows, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
 from privbench_core.schema.columns import Generated
@@ -70,6 +70,7 @@ def draft_table(
     in_keys = set(guess).union(*(key.columns for key in keys))
     meaningful = _meaningful(table, guess, keys, catalogue)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
+    of_owner, creation = _creation(table, keys, catalogue, roles)
     for column in table.columns:
         if column.type is None:
             yield left_out(column)
@@ -78,7 +79,22 @@ def draft_table(
             sample = samples.get(column.name)
             made = not public and (column.name not in in_keys or column.name in meaningful)
             base = bases.get(column.name) if made else None
-            yield draft_column(table, column, is_made=made, nullable=nullable, sample=sample, base=base)
+            above = (
+                of_owner if creation is not None and column.name not in in_keys and follows(column, creation) else ""
+            )
+            yield draft_column(table, column, is_made=made, nullable=nullable, sample=sample, base=base, of_owner=above)
+
+
+def _creation(
+    table: FoundTable, keys: list[FoundKey], catalogue: Catalogue, roles: Roles | None
+) -> tuple[str, FoundColumn | None]:
+    """Return when the owners of a table's rows began: the name of the column for ``relative_to``, and the column."""
+    for key in keys:
+        role = (roles or {}).get((table.name, key.columns, key.parent), Role())
+        if role.owner and not is_optional(table, key):
+            creation = next(creation_of(other) for other in catalogue.tables if other.name == key.parent)
+            return f"{key.parent}.{creation.name}" if creation else "", creation
+    return "", None
 
 
 def _meaningful(

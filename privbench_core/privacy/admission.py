@@ -222,10 +222,20 @@ def _require_null(schema: Schema, table: str, name: str, of: str, column: str, d
     """Refuse a column of a key, and a discretizer without a code for the NULL that a column may have."""
     looked_at = _attribute(schema, of, column)
     # A difference looks at its base as well, and is NULL where that is.
-    bases = [] if looked_at.relative is None else [_attribute(schema, of, looked_at.relative.to)]
+    bases = [] if looked_at.relative is None else [_base(schema, of, looked_at.relative.to)]
     nullable = any(each.nullable for each in (looked_at, *bases))
     if nullable and not getattr(discretizer.codec, "nullable", False):
         raise InternalError(f"{table}/{name}: {of}.{column} may be NULL, and the discretizer has no code for it")
+
+
+def _base(schema: Schema, table: str, to: str) -> Column:
+    """Return the column that another one is relative to, of the same table or of its owner's."""
+    here = schema.table(table)
+    if here.owner_key is not None and to in here.owner_bases:
+        if here.owner_key.optional:
+            raise InternalError(f"{table}: {to} is not there in rows without an owner")
+        return _attribute(schema, here.owner_key.parent, here.owner_bases[to])
+    return _attribute(schema, table, to)
 
 
 def _admitted_types(schema: Schema, key: ForeignKey, site: str, types: GroupTypes) -> GroupTypes:

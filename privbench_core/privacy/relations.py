@@ -104,7 +104,7 @@ def bounded_moves(schema: Schema, key: ForeignKey, to_unit: float, rows: float) 
 
 
 def deciding_tables(schema: Schema, *tables: str) -> tuple[str, ...]:
-    """The tables whose rows decide which rows of ``tables`` are kept and what they weigh, each table itself first."""
+    """The tables whose rows decide which rows of ``tables`` are kept, what they weigh and what they show."""
     found: dict[str, None] = {}
     for table in tables:
         found |= dict.fromkeys(_above(schema, table))
@@ -116,10 +116,13 @@ def deciding_tables(schema: Schema, *tables: str) -> tuple[str, ...]:
 
 
 def _above(schema: Schema, table: str) -> tuple[str, ...]:
-    """``table`` and all that its rows depend on, the unit's table left out: there every row is kept."""
-    found = {table: None}
-    for key in schema.table(table).foreign_keys:
-        if key.parent != schema.unit and carries(schema, key):
+    """``table`` and all that its rows depend on, the unit's table left out if no column is relative to one of it.
+
+    Every row of that table is kept.
+    """
+    found, here = {table: None}, schema.table(table)
+    for key in here.foreign_keys:
+        if carries(schema, key) and (key.parent != schema.unit or (key.owner and here.owner_bases)):
             found |= dict.fromkeys(_above(schema, key.parent))
     return tuple(found)
 

@@ -112,6 +112,7 @@ class _RowDraft:
     ) -> None:
         self._table, self._rows, self._model, self._discretizers = table, rows, model, discretizers
         self._limits, self._fixed, self._rng = limits, fixed, rng
+        self._bases = {name: fixed[name] for name in table.owner_bases}
         drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
         self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in drawn[0][0]}
         self.values = {name: joined([values[name] for _, values in drawn]) for name in discretizers}
@@ -184,7 +185,7 @@ class _RowDraft:
         codes = self._drawn(self._rows.take(where), rng)
         cells = allocate_within_bins(codes, self._discretizers, rng)
         drawn = {name: discretizer.values(cells[name], rng) for name, discretizer in self._discretizers.items()}
-        return codes, written_values(self._table, drawn)
+        return codes, written_values(self._table, drawn, {name: v[where] for name, v in self._bases.items()})
 
     def _drawn(self, part: Rows, rng: np.random.Generator) -> dict[str, Codes]:
         self._model.draw(part, rng)
@@ -196,7 +197,8 @@ class _RowDraft:
         take[index] = self._rows.n + np.arange(len(index))
         drawn = {name: self._discretizers[name].decode(again, self._rng) for name, again in codes.items()}
         near = {column.name for pair in self._table.relatives for column in pair}
-        before = {name: self.values[name].take(pa.array(index)) for name in sorted(near)}
+        known = {**self._bases, **self.values}
+        before = {name: known[name].take(pa.array(index)) for name in sorted(near)}
         for name, values in written_values(self._table, drawn, before).items():
             self.values[name] = pa.concat_arrays([self.values[name], values]).take(pa.array(take))
 
@@ -207,4 +209,4 @@ class _RowDraft:
         self.values |= other
         moved = other.keys() | {column.name for column, base in self._table.relatives if base.name in other}
         of_moved = {name: self._discretizers[name] for name in moved}
-        self.codes |= encoded(self._table, pa.table(self.values), of_moved)
+        self.codes |= encoded(self._table, pa.table({**self._bases, **self.values}), of_moved)

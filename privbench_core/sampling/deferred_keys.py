@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.columns.differences import encoded
+from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.parent_choice import repeated
@@ -30,6 +30,7 @@ def complete_table(
     table: Table,
     keys: Sequence[ForeignKey],
     made: pa.Table,
+    codes: Mapping[str, Codes],
     discretizers: Mapping[str, Discretizer],
     weights: NDArray[np.float64] | None,
     parents: Mapping[str, Parent],
@@ -45,7 +46,8 @@ def complete_table(
         table: The table.
         keys: Its deferred keys.
         made: Its rows, with NULL in the deferred keys.
-        discretizers: Of its attributes.
+        codes: Of its attributes.
+        discretizers: Of these.
         weights: Of its rows.
         parents: By foreign key name.
         lookups: By foreign key name.
@@ -55,8 +57,8 @@ def complete_table(
     Returns:
         The rows, and the parent of each by key name, -1 for none.
     """
-    codes = encoded(table, made, discretizers)
-    rows = Rows(made.num_rows, codes, {name: discretizer.size for name, discretizer in discretizers.items()}, weights)
+    sizes = {name: discretizer.size for name, discretizer in discretizers.items()}
+    rows = Rows(made.num_rows, dict(codes), sizes, weights)
     waiting = {name for key in keys for name in table.emptied_columns(key)}
     columns: Columns = {n: made.column(n).combine_chunks() for n in made.column_names if n not in waiting}
     places: dict[str, Places] = {}

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.differences import with_followers
+from privbench_core.columns.differences import values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.models.lookup import Lookup
@@ -44,12 +44,14 @@ class Drawn:
         parents: Foreign key name -> parent row of each row, -1 for NULL; deferred keys are not in it.
         dropped: Why rows were dropped -> how many.
         latents: Latent attribute -> code of each row.
+        bases: Owners' columns that columns are relative to, see `Table.owner_bases`.
     """
 
     table: pa.Table
     parents: Mapping[str, Places]
     dropped: Mapping[str, int] = field(default_factory=dict)
     latents: Mapping[str, Codes] = field(default_factory=dict)
+    bases: Mapping[str, pa.Array] = field(default_factory=dict)
 
 
 def draw_table(
@@ -116,13 +118,14 @@ def finished_rows(table: Table, columns: Mapping[str, pa.Array | pa.ChunkedArray
 def _owned(
     table: Table, owners: Places | None, parents: Mapping[str, Parent]
 ) -> tuple[dict[str, pa.Array], dict[str, Places]]:
-    """The columns of the owner key, and the owners by its name."""
+    """The columns of the owner key, and of the owner that others are relative to; and the owners by its name."""
     key = table.owner_key
     if key is None:
         return {}, {}
     if owners is None:
         raise InternalError(f"{key.name}: children without owners")
-    return copied_columns(key, owners, parents[key.name].table, ()), {key.name: owners}
+    above = parents[key.name].table
+    return copied_columns(key, owners, above, ()) | values_of_owners(table, above, owners), {key.name: owners}
 
 
 def _sizes(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:
@@ -274,4 +277,5 @@ def _kept(
         columns = {name: values.take(pa.array(index)) for name, values in columns.items()}
         places = {name: place[index] for name, place in places.items()}
         latents = {name: codes[index] for name, codes in latents.items()}
-    return Drawn(finished_rows(table, columns), places, dropped, latents)
+    bases = {name: columns[name] for name in table.owner_bases}
+    return Drawn(finished_rows(table, columns), places, dropped, latents, bases)

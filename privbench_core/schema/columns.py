@@ -69,10 +69,10 @@ Domain = Range | Values | Learn | Pattern
 
 @dataclass(frozen=True)
 class Relative:
-    """What of a column is modelled is its difference from another one of the same row.
+    """What of a column is modelled is its difference from another one: of the same row, or of the row that owns it.
 
     Attributes:
-        to: The base: an attribute of the same table and type.
+        to: The base, of the same type: an attribute of the same table, or ``table.attribute`` of the owner's.
         domain: Of the difference: days between dates, a span between times, else a value of the column's own type.
     """
 

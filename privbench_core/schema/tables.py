@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
@@ -81,9 +81,23 @@ class Table:
         return tuple(column.modelled for column in self.attributes)
 
     @cached_property
+    def owner_bases(self) -> dict[str, str]:
+        """Attributes of the owner that columns are relative to: by ``table.attribute``, as rows beside them call them.
+
+        What a column of this table is called is never one of them.
+        """
+        owner, own = self.owner_key, {column.name for column in self.columns}
+        named = {column.relative.to for column in self.attributes if column.relative} - own
+        prefix = "" if owner is None else f"{owner.parent}."
+        return {name: name.removeprefix(prefix) for name in sorted(named) if prefix and name.startswith(prefix)}
+
+    @cached_property
     def relatives(self) -> tuple[tuple[Column, Column], ...]:
-        """Columns that are relative to another one, each with its base, a base before what is relative to it."""
-        waiting = [(column, self.column(column.relative.to)) for column in self.attributes if column.relative]
+        """Columns that are relative to another one, each with its base, a base before what is relative to it.
+
+        A base that is the owner's stands there as a column of the name that `owner_bases` has for it.
+        """
+        waiting = [(column, self._base(column, column.relative.to)) for column in self.attributes if column.relative]
         found: list[tuple[Column, Column]] = []
         while waiting:
             unsettled = {column.name for column, _ in waiting}
@@ -93,6 +107,12 @@ class Table:
             found += ready
             waiting = [pair for pair in waiting if pair not in ready]
         return tuple(found)
+
+    def _base(self, column: Column, to: str) -> Column:
+        """The column that another one is relative to; SpecError if there is none."""
+        if to in self.owner_bases:  # of the same type, by the rules of specs
+            return replace(column, name=to, domain=None, relative=None)
+        return self.column(to)
 
     @property
     def arrow_schema(self) -> pa.Schema:

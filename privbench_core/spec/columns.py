@@ -70,7 +70,7 @@ def parse_column(
 
 def _relative(node: Node, kind: ColumnType) -> Relative | None:
     """Read ``relative_to``: the domain is then that of the difference."""
-    to = node.name("relative_to", "name the column of the same row that it is relative to")
+    to = node.name("relative_to", "name the column that it is relative to, or table.column of its owner")
     if kind.difference is None:
         todo = "only whole numbers, decimals, dates, times and spans have exact differences"
         money = " (money in floats: type: decimal with sql_type: real)" if kind is ColumnType.FLOAT else ""

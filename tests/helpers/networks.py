@@ -28,7 +28,7 @@ from privbench_core.privacy.features import (
 )
 from privbench_core.privacy.relations import lets_go
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
-from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.columns import Column, ColumnType, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database
@@ -55,7 +55,8 @@ def network(rng: np.random.Generator) -> Database:
     """Up to five tables with an attribute each, every one owned by an earlier one, and with keys to any other parents.
 
     These cascade, become NULL, or should stay inside of the unit (and do in three cases of four); rows may have no
-    owner; there are more children than τ; and all declared bounds on other keys hold.
+    owner; there are more children than τ; and all declared bounds on other keys hold. In half of the tables whose rows
+    have owners, the attribute is relative to the owner's.
     """
     names = _NAMES[: int(rng.integers(2, len(_NAMES) + 1))]
     tables = [table("unit")]
@@ -82,7 +83,22 @@ def network(rng: np.random.Generator) -> Database:
             keys.append(key(name, "before", name, 1, removed=OnUnitRemoved.SET_NULL))
         tables.append(table(name, *keys))
         rows[name] = columns
-    return with_attributes(database_of(Schema("network", tuple(tables), "unit"), rows), int(rng.integers(2**31)))
+    seed = int(rng.integers(2**31))
+    found = with_attributes(database_of(Schema("network", tuple(tables), "unit"), rows), seed)
+    return _with_relatives(found, np.random.default_rng([seed, 1]))
+
+
+def _with_relatives(database: Database, rng: np.random.Generator) -> Database:
+    """The same rows, with the attribute of some tables relative to their owner's."""
+
+    def drawn(t: Table) -> Table:
+        owner = t.owner_key
+        if owner is None or owner.optional or rng.random() < 0.5:
+            return t
+        x = replace(t.column("x"), domain=None, relative=Relative(f"{owner.parent}.x", Range(0, 3)))
+        return replace(t, columns=tuple(x if column.name == "x" else column for column in t.columns))
+
+    return replace(database, schema=replace(database.schema, tables=tuple(map(drawn, database.schema.tables))))
 
 
 def _other_key(

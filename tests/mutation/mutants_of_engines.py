@@ -56,8 +56,8 @@ ENGINES = [
         "rows in databases",
         "a difference is base less value",
         _RELATIONS,
-        "for each in (own, base))",
-        "for each in (base, own))",
+        "difference_of(stored, beside)",
+        "difference_of(beside, stored)",
         (f"{_ENGINES}::test_engines_give_a_difference_the_same_code",),
     ),
     Mutant(

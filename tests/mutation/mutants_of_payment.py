@@ -16,6 +16,7 @@ _T_BUDGET = "tests/unit/test_privacy_budget.py"
 _T_ACCOUNT = "tests/property/test_privacy_account.py"
 _T_LEDGER = "tests/unit/test_privacy_ledger.py"
 _T_RUNNER = "tests/unit/test_runner.py"
+_T_OWNERS = "tests/unit/test_owner_relative_columns.py"
 _T_ADMISSION = "tests/unit/test_privacy_admission.py"
 _T_OBSERVE = "tests/unit/test_observe.py"
 _T_IN_TWO = "tests/unit/test_privacy_in_two.py"
@@ -409,11 +410,20 @@ CLOSED_LISTS = [
         "closed lists",
         "differences are taken from keys, which become NULL with another unit, and from NULL without a code",
         _ADMISSION,
-        "bases = [] if looked_at.relative is None else [_attribute(schema, of, looked_at.relative.to)]",
+        "bases = [] if looked_at.relative is None else [_base(schema, of, looked_at.relative.to)]",
         "bases = [looked_at]",
         (
             "tests/unit/test_relative_columns.py::test_no_view_looks_at_a_base_that_is_a_key_or_has_no_code_for_its_null",
         ),
+    ),
+    Mutant(
+        "differences-from-no-owner",
+        "closed lists",
+        "differences are taken from owners that rows may be without",
+        _ADMISSION,
+        "if here.owner_key.optional:",
+        "if False:",
+        (f"{_T_OWNERS}::test_no_view_looks_at_an_owner_that_may_not_be_there_or_at_its_keys",),
     ),
     Mutant(
         "lists-of-anything",

@@ -23,6 +23,7 @@ _TYPES = "tests/property/test_privacy_types.py"
 _FUZZ = "tests/property/test_privacy_fuzz.py"
 _BOUNDED = "tests/property/test_privacy_bounded.py"
 _POPULARITY = "tests/property/test_privacy_popularity.py"
+_T_OWNERS = "tests/unit/test_owner_relative_columns.py"
 _REPLAY = "tests/property/test_record_replay.py"
 
 TRUNCATION = [
@@ -283,6 +284,24 @@ STABILITY = [
         "found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)",
         "found = np.maximum(_saturated(ends - np.roll(starts, 1), ends, starts, down=True), -INT64_MAX)",
         ("tests/unit/test_relative_columns.py::test_no_unit_moves_a_difference_of_another_one",),
+    ),
+    Mutant(
+        "differences-from-another-owner",
+        "stability",
+        "a difference is taken from the owner of the row before",
+        _RELATIONS,
+        "bases = values_of_owners(here, self._tables[owner.parent], self.parent_rows(owner))",
+        "bases = values_of_owners(here, self._tables[owner.parent], np.roll(self.parent_rows(owner), 1))",
+        (f"{_T_OWNERS}::test_no_unit_moves_a_difference_from_the_owner_of_another_one",),
+    ),
+    Mutant(
+        "owners-decide-nothing",
+        "stability",
+        "releases of differences stay when the unit's column that they are taken from changes",
+        _BOUNDS,
+        "(key.parent != schema.unit or (key.owner and here.owner_bases))",
+        "key.parent != schema.unit",
+        (f"{_T_OWNERS}::test_whatever_looks_at_such_a_column_depends_on_the_owners_rows",),
     ),
     Mutant(
         "one-unit-only",

@@ -49,6 +49,7 @@ from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
 from tests.helpers.databases import SECRET, Database, adversaries, database_from, fleet, forum, shop, till, town
+from tests.helpers.depot import depot
 from tests.helpers.engines import Cluster, Place, RowsInMemory, engine_of, in_postgres, opened
 from tests.helpers.networks import network, random_scale, random_view
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
@@ -401,7 +402,10 @@ _DIFFERENCES = [
 
 @pytest.mark.parametrize(("place", "name"), _DIFFERENCES, indirect=["place"])
 def test_engines_give_a_difference_the_same_code(name: str, place: Place) -> None:
-    """Between all pairs of values and NULL: of rows of the unit, of rows that it owns, and of what a row refers to."""
+    """Between all pairs of values and NULL: of rows of the unit, of rows that it owns, and of what a row refers to.
+
+    And of rows whose value is relative to one of their owner, along a key of two columns, which is relative itself.
+    """
     column, values, _ = _cases()[name]
     column = replace(column, relative=Relative("base", Learn()))
     base = replace(column, name="base", relative=None)
@@ -409,19 +413,24 @@ def test_engines_give_a_difference_the_same_code(name: str, place: Place) -> Non
     unit = Table("unit", (number, column, base), ("id",))  # a base may come after what is relative to it
     owner = ForeignKey("row", ("up",), "unit", ("id",), max_children=9, owner=True)
     row = Table("row", (number, base, Column("up", ColumnType.INTEGER), column), ("id",), (owner,))
+    along = ForeignKey("below", ("of", "up"), "row", ("id", "up"), max_children=1, owner=True)
+    above_it = replace(column, relative=Relative("row.v", Learn()))
+    referring = (Column("of", ColumnType.INTEGER), Column("up", ColumnType.INTEGER))
+    below = Table("below", (number, *referring, above_it), ("id",), (along,))
     every = product([*values, None], repeat=2)
     pairs = [pair for place, pair in enumerate(every) for _ in range(1 + place % 3)]  # not as often as turned round
     rows: dict[str, list[tuple[object, ...]]] = {
         "unit": [(place, *pair) for place, pair in enumerate(pairs)],
         "row": [(place, one, place, other) for place, (one, other) in enumerate(pairs)],
+        "below": [(place, place, place, one) for place, (one, _) in enumerate(pairs)],
     }
-    database = database_from(Schema("differences", (unit, row), "unit"), rows)
+    database = database_from(Schema("differences", (unit, row, below), "unit"), rows)
     private = database.private()
     with closing(engine_of(database, place)) as engine:
         for codec in _relative_cases()[name]:
             own: dict[str, Any] = {"v": (Own("v"), Discretizer(codec))}
             above: dict[str, Any] = {"v": (OfParent(owner, "v"), Discretizer(codec))}
-            for spec in (ViewSpec("unit", own), ViewSpec("row", own), ViewSpec("row", above)):
+            for spec in (*(ViewSpec(each, own) for each in ("unit", "row", "below")), ViewSpec("row", above)):
                 one, other = build_view(private, spec), build_view(engine, spec)
                 np.testing.assert_array_equal(one.counts(("v",)), other.counts(("v",)), str((spec.table, codec)))
                 assert np.count_nonzero(one.counts(("v",))) > 2
@@ -602,6 +611,7 @@ PLANS = {
     "shop, pairwise": (shop, Budget(100.0, 1e-6), {}),
     "forum, splits of rows": (forum, Budget(60.0), {"beta": 12, "alpha": 0.05}),
     "till, pairwise": (till, Budget(100.0, 1e-6), {}),
+    "depot, pairwise": (depot, Budget(100.0, 1e-6), {}),
     "shop, linked": (shop, Budget(3000.0, 1e-6), {"tables": "independent"}),
     "fleet, linked": (fleet, Budget(8.0, 1e-6), {"tables": "independent"}),
     "town, groups": (town, Budget(3000.0, 1e-6), {"usefulness": 0.1}),

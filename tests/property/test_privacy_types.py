@@ -27,7 +27,7 @@ def slow_types(database: Database, private: PrivateDatabase, key: ForeignKey, ty
     of_columns: list[tuple[list[int], Any]] = []
     for source, coder, scores in types.columns:
         if isinstance(source, Own):
-            codes = list(coder.encode(database.tables[key.child].column(source.column)))
+            codes = list(coder.encode(private.column(key.child, source.column)))
         else:
             codes = [value[source.latent] for value in slow_types(database, private, source.key, source.types)]
         of_columns.append((codes, scores))
@@ -100,7 +100,7 @@ def test_a_place_counts_the_kept_siblings_that_stand_before(number: int) -> None
         order = rng.permutation(X.size)
         feature = MemberPlace(key, "x", X, order, 3)
         codes = build_view(private, ViewSpec(key.child, {"p": (feature, PLACE)})).codes["p"]
-        scores = order[X.encode(database.tables[key.child].column("x"))]
+        scores = order[X.encode(private.column(key.child, "x"))]
         parents, kept = private.parent_rows(key), private.kept(key.child)
         for row, code in zip(np.flatnonzero(kept), codes, strict=True):
             group = np.flatnonzero(kept & (parents == parents[row])) if parents[row] >= 0 else np.array([row])

@@ -7,6 +7,7 @@ the two databases must add up to no more than the step's price: that proves the 
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -43,6 +44,7 @@ from tests.helpers.databases import (
     town,
     ward,
 )
+from tests.helpers.depot import depot
 from tests.helpers.key_graphs import without
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
@@ -94,6 +96,11 @@ CASES = {
     "ward, pairwise, zCDP": (ward, ZCDP, SPLITTING),
     "ward, pairwise, pure": (ward, CLOSE, SPLITTING),
     "ward, groups": (ward, PLENTY, GROUPS),
+    "depot, pairwise, zCDP": (depot, ZCDP, SPLITTING),
+    "depot, pairwise, pure": (partial(depot, cascades=True), CLOSE, SPLITTING),
+    "depot, groups": (depot, PLENTY, GROUPS),
+    "depot, latents": (depot, PLENTY, LATENTS),
+    "depot, linked": (depot, PLENTY, LINKED),
     "town, groups": (town, PLENTY, GROUPS),
     "town, linked": (town, PLENTY, LINKED),
     "town, linked, pure": (partial(town, learned=False), Budget(3000.0), LINKED),
@@ -127,6 +134,10 @@ LONG = {
     "harbour, groups",
     "ward, pairwise, pure",
     "ward, groups",
+    "depot, pairwise, pure",
+    "depot, groups",
+    "depot, latents",
+    "depot, linked",
 }
 """Cases of many seconds; each has one beside it with the same mechanisms along other keys or for the other measure."""
 
@@ -318,6 +329,7 @@ def test_adding_is_covered_like_removing(case: str) -> None:
         "shop, pairwise, zCDP",
         "till, pairwise, zCDP",
         "ward, pairwise, zCDP",
+        "depot, pairwise, zCDP",
         "town, groups",
         "town, latents",
         "forum, groups",
@@ -481,8 +493,25 @@ def test_the_plans_tested_do_look_at_differences(case: str) -> None:
     assert moved.private().column("stay", "gross") != database.private().column("stay", "gross")
 
 
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("depot"))))
+def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
+    """Of tables in which only a day of their owners is another one, each view has other codes."""
+    database, _, recorded, trace = recorded_case(case, 0)
+    for table in database.schema.private_tables:
+        found = dict(trace.artifacts["profile", table.name].data["profile"]["discretizers"])
+        for column, base in table.relatives:
+            assert base.name in table.owner_bases
+            assert found[column.name]["codec"]["type"] == column.modelled.type
+    assert any("fanout/parcel.with_id" in call.head[1] for call in recorded.tape)
+    customer = database.tables["customer"]
+    sooner = pa.array([dt.date(2000, 1, 1)] * customer.num_rows)
+    moved = replace(database, tables={**database.tables, "customer": customer.set_column(1, "since", sooner)})
+    assert moved.private().column("purchase", "placed") != database.private().column("purchase", "placed")
+    assert moved.private().column("parcel", "sent") == database.private().column("parcel", "sent"), "the stored day"
+
+
 def test_truncation_is_active_in_the_databases_tested() -> None:
-    for database in (town(0), shop(0), forum(0), till(0), site(0), ward(0)):
+    for database in (town(0), shop(0), forum(0), till(0), site(0), ward(0), depot(0)):
         private = database.private()
         kept = [private.kept(table.name).all() for table in database.schema.private_tables]
         assert not all(kept), database.schema.name

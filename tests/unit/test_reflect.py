@@ -324,6 +324,36 @@ CREATE TABLE sale (id BIGINT PRIMARY KEY, person BIGINT NOT NULL REFERENCES pers
     }  # fmt: skip
 
 
+def test_a_time_after_its_owners_is_proposed_to_keep_its_distance(tmp_path: Path) -> None:
+    """As a remark, where the owner has one time at which it began, always there and of the same type."""
+    sql = """
+CREATE TABLE users (id BIGINT PRIMARY KEY, "CreationDate" TIMESTAMP NOT NULL, "LastAccessDate" TIMESTAMP NOT NULL);
+CREATE TABLE posts (id BIGINT PRIMARY KEY, user_id BIGINT NOT NULL REFERENCES users, "CreationDate" TIMESTAMP NOT NULL,
+    "ClosedDate" TIMESTAMP, day DATE);
+CREATE TABLE votes (id BIGINT PRIMARY KEY, post_id BIGINT NOT NULL REFERENCES posts, cast_at TIMESTAMP, born TIMESTAMP,
+    day DATE NOT NULL);
+CREATE TABLE links (id BIGINT PRIMARY KEY, post_id BIGINT REFERENCES posts, linked_at TIMESTAMP NOT NULL);
+CREATE TABLE visits (id BIGINT PRIMARY KEY, user_id BIGINT NOT NULL REFERENCES users, started_at TIMESTAMP NOT NULL,
+    opened_at TIMESTAMP NOT NULL);
+CREATE TABLE clicks (id BIGINT PRIMARY KEY, visit_id BIGINT NOT NULL REFERENCES visits, clicked_at TIMESTAMP NOT NULL);
+"""
+    draft = draft_of(tmp_path, sql)
+    remark = "# or relative_to: {}.CreationDate, domain: learn: keeps its distance from its owner's"
+    lines = {line.strip().split(":")[0]: line for line in draft.splitlines() if "its owner's" in line}
+    assert {name: line.split("} ")[1] for name, line in lines.items()} == {
+        "CreationDate": remark.format("users"), "cast_at": remark.format("posts"),
+        "started_at": remark.format("users"), "opened_at": remark.format("users"),
+    }  # fmt: skip
+    assert "ClosedDate: {type: timestamp, relative_to: CreationDate," in draft, (
+        "to a column of its row, if there is one"
+    )
+    plain = f"cast_at: {{type: timestamp, domain: learn, nullable: true}} {remark.format('posts')}"
+    assert plain in draft
+    kept = plain.replace("domain: learn,", "relative_to: posts.CreationDate, domain: learn,").split(" #")[0]
+    votes = decide(tmp_path / "spec.yaml", draft, {plain: kept}).schema.table("votes")
+    assert votes.owner_bases == {"posts.CreationDate": "CreationDate"}
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.columns.differences import modelled_values
+from privbench_core.columns.differences import beside_rows, modelled_values, values_of_owners
 from privbench_core.engines.keyed_order import keyed_order
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.privacy.relations import carries
@@ -54,7 +54,12 @@ class Relations:
 
     def column(self, table: str, column: str) -> pa.ChunkedArray:
         """The column's exact values, or its differences from the column that it is relative to: private."""
-        return modelled_values(self.schema.table(table), self._tables[table], column)
+        here, rows = self.schema.table(table), self._tables[table]
+        relative, owner = here.column(column).relative, here.owner_key
+        if relative is not None and owner is not None and relative.to in here.owner_bases:
+            bases = values_of_owners(here, self._tables[owner.parent], self.parent_rows(owner))
+            rows = beside_rows(rows, bases)
+        return modelled_values(here, rows, column)
 
     def parent_rows(self, key: ForeignKey) -> Rows:
         """For each child row the row number of its parent, -1 where the key is NULL; shape (children,)."""

@@ -181,14 +181,15 @@ def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, t
 
 
 def _owners(schema: Schema, names: Names, table: Table, owner: ForeignKey) -> exp.Select:
-    """The kept rows that rows of a table belong to: their keys, ``n``, ``u``, and ``number``, of those they have."""
+    """The kept rows that rows of a table belong to: keys, bases, ``n``, ``u``, and ``number``, of those they have."""
     referring = names.columns(table.name, owner.columns)
     if all(key.owner or not carries(schema, key) for key in table.foreign_keys):
         numbers = _numbers_of(names.read(table.name), referring)  # no row is taken away but with its owner
     else:
         rows = _alive(schema, names, table, names.kept(owner.parent))
         numbers = _numbers_of("l", referring).with_("l", as_=rows)
-    shown = ["n", "u", *dict.fromkeys(names.columns(owner.parent, owner.parent_columns))]
+    looked_at = (*owner.parent_columns, *table.owner_bases.values())
+    shown = ["n", "u", *dict.fromkeys(names.columns(owner.parent, looked_at))]
     found = exp.select(*(column(name, "p") for name in shown), column("number", "l"))
     found = found.from_(exp.to_table(names.kept(owner.parent), alias="p"))
     return found.join(numbers.subquery("l"), on=matches(names, owner, "l", "p"))
@@ -234,9 +235,14 @@ def _alive(schema: Schema, names: Names, table: Table, owners: str = "", shown: 
 
 def _differences(names: Names, table: Table) -> Iterator[Expr]:
     """The differences of columns that are relative to another one, under the names of `Names.modelled`."""
+    owner, of_owner = table.owner_key, table.owner_bases
     for own, base in table.relatives:
-        ends = (column(names.column(table.name, each.name), "r") for each in (own, base))
-        yield exp.alias_(difference_of(*ends), names.modelled(table.name, own.name))
+        stored: Expr = column(names.column(table.name, own.name), "r")
+        if owner is not None and base.name in of_owner:
+            beside: Expr = column(names.column(owner.parent, of_owner[base.name]), _alias(table, owner))
+        else:
+            beside = column(names.column(table.name, base.name), "r")
+        yield exp.alias_(difference_of(stored, beside), names.modelled(table.name, own.name))
 
 
 def _surplus(crowded: exp.Select, owners: Sequence[str], bound: int, order: Expr) -> exp.Select:

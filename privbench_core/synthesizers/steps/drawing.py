@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.differences import encoded
+from privbench_core.columns.differences import base_numbers
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.errors import InternalError
@@ -167,17 +167,15 @@ class TableModels:
             numbering,
         )
         types = {name: (size, drawn.latents[name]) for name, size in self.latents.items()}
-        owner, left = table.owner_key, drawn.table.num_rows
+        bases = base_numbers(table, drawn.bases)
+        owner, left, weights = table.owner_key, drawn.table.num_rows, rows.weights
         if owner is None:
-            units = units if left == rows.n else self._units(left, None, parents, first)
-            return Sample(drawn.table, drawn.parents, None, drawn.dropped, units, types)
-        weights = rows.weights
-        if left == rows.n:  # none was dropped
-            return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types)
-        del rows  # as large as what the finished rows now get
-        units = self._units(left, drawn.parents[owner.name], parents, first)
-        weights = None if weights is None else row_weights(units, profile.size.rows_per_unit)
-        return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types)
+            units, weights = units if left == rows.n else self._units(left, None, parents, first), None
+        elif left < rows.n:  # some were dropped
+            del rows  # as large as what the finished rows now get
+            units = self._units(left, drawn.parents[owner.name], parents, first)
+            weights = None if weights is None else row_weights(units, profile.size.rows_per_unit)
+        return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types, bases)
 
     def _units(self, rows: int, owners: Numbers | None, parents: Mapping[str, Parent], first: int) -> Numbers:
         """Number of the unit of each row."""
@@ -258,7 +256,7 @@ def as_parent(table: Table, sample: Sample, profile: Profile | None) -> Parent:
     """A synthetic parent with its attributes coded by ``profile``; a public one has none."""
     if profile is None:
         return Parent(sample.table, {}, {}, None)
-    codes = encoded(table, sample.table, profile.discretizers)
+    codes = sample.encoded(table, profile.discretizers)
     sizes = {column: discretizer.size for column, discretizer in profile.discretizers.items()}
     for latent, (size, drawn) in sample.latents.items():
         codes[latent], sizes[latent] = drawn, size

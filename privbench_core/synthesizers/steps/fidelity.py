@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import contingency
-from privbench_core.columns.differences import encoded
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.models.fanout import parent_column
@@ -115,14 +114,14 @@ def _metrics(
     own: dict[str, tuple[Feature, Discretizer]] = {
         name: (Own(name), discretizer) for name, discretizer in discretizers.items()
     }
-    codes = encoded(table, sample.table, discretizers)
+    codes = sample.encoded(table, discretizers)
     columns, owner, children = dict(own), table.owner_key, 1.0
     if owner is not None:
         above = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"])
         children = max(1.0, profile.size.rows / max(above.size.rows, 1.0))
-        rows, places = parents[owner.parent].table, sample.parents[owner.name]
+        places = sample.parents[owner.name]
         of_parents = {name: _clamping(discretizer) for name, discretizer in above.discretizers.items()}
-        for name, found in encoded(schema.table(owner.parent), rows, of_parents).items():
+        for name, found in parents[owner.parent].encoded(schema.table(owner.parent), of_parents).items():
             discretizer = of_parents[name]
             columns[parent_column(name)] = (OfParent(owner, name), discretizer)
             codes[parent_column(name)] = np.append(found, np.int32(discretizer.size))[places]  # -1: no owner

@@ -286,8 +286,9 @@ class RangeCompletion(_Ranges):
                 parents[key.name], lookups[key.name] = _of_units(units, lookups[key.name], coded, above, self.scale)
         rng = sampling_rng(self.seed, "references", self.table.name, str(number))
         discretizers = self.profiles[self.table.name].discretizers
+        codes = drawn.encoded(self.table, discretizers)
         rows, _ = complete_table(
-            self.table, self.keys, drawn.table, discretizers, drawn.weights, parents, lookups, rng, drawn.units
+            self.table, self.keys, drawn.table, codes, discretizers, drawn.weights, parents, lookups, rng, drawn.units
         )
         return replace(drawn, table=rows)
 

@@ -180,8 +180,9 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
         discretizers = Profile.from_dict(context.inputs["profile", table.name].data["profile"]).discretizers
         rng = context.rng("references", table.name)
         by_key = {key.name: above[key.parent] for key in keys}
+        codes = first.encoded(table, discretizers)
         rows, places = complete_table(
-            table, keys, first.table, discretizers, first.weights, by_key, lookups, rng, first.units
+            table, keys, first.table, codes, discretizers, first.weights, by_key, lookups, rng, first.units
         )
         return replace(first, table=rows, parents={**first.parents, **places}).to_artifact()
 

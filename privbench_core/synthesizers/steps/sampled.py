@@ -14,8 +14,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.differences import base_values, beside_rows, encoded
+from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import InternalError
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 
 
@@ -31,6 +34,7 @@ class Sample:
         dropped: Why rows were dropped while sampling -> how many.
         units: Number of the unit of each row of a private table.
         latents: Latent attribute -> number of its codes, and the code of each row.
+        bases: What of the owner's columns are relative to -> numbers of its values, see `base_numbers`.
     """
 
     table: pa.Table
@@ -39,6 +43,12 @@ class Sample:
     dropped: Mapping[str, int] = field(default_factory=dict)
     units: NDArray[np.int64] | None = None
     latents: Mapping[str, tuple[int, Codes]] = field(default_factory=dict)
+    bases: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+
+    def encoded(self, table: Table, discretizers: Mapping[str, Discretizer]) -> dict[str, Codes]:
+        """Return the codes of some attributes, each of shape (rows,)."""
+        rows = beside_rows(self.table, base_values(table, self.bases)) if self.bases else self.table
+        return encoded(table, rows, discretizers)
 
     def to_artifact(self, **facts: Any) -> Artifact:
         """As a step stores it, with more ``facts`` for its summary."""
@@ -54,6 +64,8 @@ class Sample:
         }
         if self.latents:
             data["latents"] = [[name, size, codes] for name, (size, codes) in self.latents.items()]
+        if self.bases:
+            data["bases"] = [[name, numbers] for name, numbers in self.bases.items()]
         return Artifact({**data, "summary": summary}, self.table)
 
     @classmethod
@@ -65,7 +77,10 @@ class Sample:
             raise InternalError("a sample was stored without its rows")
         data = stored.data
         latents = {name: (size, codes) for name, size, codes in data.get("latents", [])}
-        return cls(stored.table, dict(data["parents"]), data["weights"], data["dropped"], data.get("units"), latents)
+        bases = dict(data.get("bases", []))
+        return cls(
+            stored.table, dict(data["parents"]), data["weights"], data["dropped"], data.get("units"), latents, bases
+        )
 
 
 @dataclass(frozen=True)
@@ -222,7 +237,8 @@ def _some(sample: Sample, which: NDArray[np.bool_]) -> Sample:
     weights = None if sample.weights is None else sample.weights[which]
     units = None if sample.units is None else sample.units[which]
     latents = {name: (size, codes[which]) for name, (size, codes) in sample.latents.items()}
-    return Sample(sample.table.filter(pa.array(which)), {}, weights, {}, units, latents)
+    bases = {name: numbers[which] for name, numbers in sample.bases.items()}
+    return Sample(sample.table.filter(pa.array(which)), {}, weights, {}, units, latents, bases)
 
 
 def _together(parts: Sequence[pa.Table]) -> pa.Table:
@@ -244,4 +260,5 @@ def joined(ranges: Sequence[Sample]) -> Sample:
     }
     dropped = sum((Counter(part.dropped) for part in ranges), Counter[str]())
     table = _together([part.table for part in ranges])
-    return Sample(table, {}, weights, dropped, np.concatenate(units) if units else None, latents)
+    bases = {name: np.concatenate([part.bases[name] for part in ranges]) for name in ranges[0].bases}
+    return Sample(table, {}, weights, dropped, np.concatenate(units) if units else None, latents, bases)

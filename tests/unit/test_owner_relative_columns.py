@@ -1,0 +1,415 @@
+"""Columns that are relative to one of the row that owns theirs: what is declared, coded, written, and depends on it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.columns.differences import base_numbers, base_values, values_of_owners
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
+from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.errors import InternalError
+from privbench_core.evaluation.encode import encode_tables
+from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.features import Own
+from privbench_core.privacy.views import ViewSpec
+from privbench_core.sampling import ranges
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
+from privbench_core.schema.constraints import Check
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import dump_spec, load_spec
+from privbench_core.synthesizers.contract import StepKind
+from privbench_core.synthesizers.steps.sampled import SampledTable
+from tests.helpers import specs
+from tests.helpers.databases import Database
+from tests.helpers.depot import depot
+from tests.helpers.plans import plan_with
+from tests.helpers.planted import (
+    broken_expectations,
+    door_of,
+    draw_exactly,
+    integer,
+    made_exactly,
+    owner_key,
+    place_of,
+    rows_of,
+    samples_of,
+    tvd,
+)
+from tests.helpers.relatives import OWNERS, distances, mail_order, of_owners
+
+DATE, INTEGER, DECIMAL = ColumnType.DATE, ColumnType.INTEGER, ColumnType.DECIMAL
+SPEC = """
+database: d
+source: data
+privacy: {unit: client, delta: 1e-9, epsilons: [1], lifetime: {epsilon: 2}}
+tables:
+  client:
+    primary_key: id
+    columns:
+      id: integer
+      since: {type: date, domain: learn}
+      left: {type: date, relative_to: since, domain: learn, nullable: true}
+      paid: {type: decimal, precision: 8, scale: 2, domain: learn}
+      number: {type: integer, domain: learn}
+  order:
+    primary_key: id
+    foreign_keys:
+      - {columns: client_id, references: client, max_children: 9, owner: true}
+    columns:
+      id: integer
+      client_id: integer
+"""
+BY_OPTIONS: dict[str, dict[str, Any]] = {
+    "privbench": {},
+    "privspn": {"alpha": 0.1},
+    "privpetal": {"usefulness": 0.1},
+    "privlava": {"latents": 2},
+    "relational": {"tables": "independent"},
+}
+
+
+def with_column(line: str) -> str:
+    return f"{SPEC}      {line}\n"
+
+
+def test_a_column_of_the_owner_is_found_by_its_table_and_dumped_again(tmp_path: Path) -> None:
+    text = with_column("placed: {type: date, relative_to: client.since, domain: {min: 0, max: 99}}")
+    spec = specs.load(tmp_path, text)
+    order = spec.schema.table("order")
+    assert order.owner_bases == {"client.since": "since"}
+    assert [(column.name, base.name) for column, base in order.relatives] == [("placed", "client.since")]
+    again = tmp_path / "again.yaml"
+    again.write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(again).schema == spec.schema
+
+
+def test_integers_of_two_widths_have_a_difference(tmp_path: Path) -> None:
+    """The wider one is the owner's, and its values are stored as they are."""
+    text = with_column("less: {type: integer, sql_type: smallint, relative_to: client.number, domain: learn}")
+    order = specs.load(tmp_path, text).schema.table("order")
+    bases = {"client.number": pa.array([2**40, -(2**62)])}
+    assert base_values(order, base_numbers(order, bases)) == bases
+
+
+def test_an_own_column_is_meant_where_it_has_the_name(tmp_path: Path) -> None:
+    text = with_column("placed: {type: integer, relative_to: client.since, domain: learn}")
+    order = specs.load(tmp_path, text + "      client.since: {type: integer, domain: learn}\n").schema.table("order")
+    assert order.owner_bases == {}
+    assert order.relatives == ((order.column("placed"), order.column("client.since")),)
+
+
+def test_an_own_column_of_that_name_may_close_a_circle(tmp_path: Path) -> None:
+    text = with_column("placed: {type: integer, relative_to: client.since, domain: learn}")
+    found = specs.problems(tmp_path, text + "      client.since: {type: integer, relative_to: placed, domain: learn}\n")
+    assert len(found) == 1
+    assert found[0].startswith("order: placed, client.since: relative to each other in a circle; ")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "placed: {type: date, relative_to: client.sinse, domain: learn}",
+            "order.placed: relative to client.sinse, which is no column; did you mean 'client.since'?",
+        ),
+        (
+            "placed: {type: date, relative_to: since, domain: learn}",
+            "order.placed: relative to since, which is no column; known: client.left, client.number, client.paid, ",
+        ),
+        (
+            "placed: {type: date, relative_to: clients.since, domain: learn}",
+            "order.placed: relative to clients.since, which is no column; did you mean 'client.since'?",
+        ),
+        (
+            "placed: {type: integer, relative_to: client.id, domain: learn}",
+            "order.placed: relative to the key column client.id, ",
+        ),
+        (
+            "placed: {type: timestamp, relative_to: client.since, domain: learn}",
+            "order.placed: of type timestamp, relative to client.since of type date; ",
+        ),
+        (
+            "net: {type: decimal, precision: 8, scale: 3, relative_to: client.paid, domain: learn}",
+            "order.net: of type decimal(8, 3), relative to client.paid of type decimal(8, 2); ",
+        ),
+        (
+            "net: {type: decimal, precision: 9, scale: 2, relative_to: client.paid, domain: learn}",
+            "order.net: of type decimal(9, 2), relative to client.paid of type decimal(8, 2); declare the same ",
+        ),
+        (
+            "placed: {type: date, relative_to: client.left, domain: learn}",
+            "order.placed: never NULL, but relative to client.left, which may be NULL; ",
+        ),
+    ],
+)
+def test_what_cannot_be_relative_to_the_owner_is_refused_in_one_line(tmp_path: Path, line: str, expected: str) -> None:
+    found = specs.problems(tmp_path, with_column(line))
+    assert len(found) == 1, found
+    assert found[0].startswith(expected)
+
+
+def test_rows_that_may_have_no_owner_have_no_base(tmp_path: Path) -> None:
+    text = with_column("placed: {type: date, relative_to: client.since, domain: learn, nullable: true}")
+    text = specs.changed(text, "owner: true", "owner: true, optional: true")
+    text = specs.changed(text, "client_id: integer", "client_id: {type: integer, nullable: true}")
+    (found,) = specs.problems(tmp_path, text)
+    expected = (
+        "order.placed: relative to client.since, which a row without an owner does not have; make order.client_id"
+    )
+    assert found.startswith(expected)
+
+
+def test_only_the_owners_columns_are_found(tmp_path: Path) -> None:
+    """Those of the owner's owner are not, and the unit has none."""
+    line = "      sent: {type: date, relative_to: client.since, domain: learn}\n"
+    parcel = "  parcel:\n    primary_key: id\n    foreign_keys:\n"
+    parcel += "      - {columns: order_id, references: order, max_children: 9, owner: true}\n"
+    parcel += "    columns:\n      id: integer\n      order_id: integer\n"
+    (found,) = specs.problems(tmp_path, SPEC + parcel + line)
+    assert found.startswith("parcel.sent: relative to client.since, which is no column; ")
+    (found,) = specs.problems(
+        tmp_path, specs.changed(SPEC, "date, relative_to: since,", "date, relative_to: order.placed,")
+    )
+    assert found.startswith("client.left: relative to order.placed, which is no column; ")
+
+
+def owned(kind: ColumnType, **more: Any) -> Schema:
+    """A unit with a column, and a table of its rows with one that is relative to it; both may be NULL."""
+    base = Column("base", kind, Learn(), nullable=True, **more)
+    later = replace(base, name="later", domain=None, relative=Relative("unit.base", Learn()))
+    unit = Table("unit", (integer("id"), base), ("id",))
+    row = Table("row", (integer("id"), integer("up"), later), ("id",), (owner_key("row", "up", "unit", 9),))
+    return Schema("owned", (unit, row), "unit")
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "values"),
+    [
+        (DATE, {}, [dt.date(2020, 2, 29), dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
+        (ColumnType.TIMESTAMP, {}, [dt.datetime(2020, 1, 1, 1, 2, 3, 4), dt.datetime.min, dt.datetime.max, None]),
+        (ColumnType.TIMESTAMPTZ, {}, [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), None]),
+        (ColumnType.INTERVAL, {}, [dt.timedelta(0), -dt.timedelta(days=3, microseconds=1), None]),
+        (INTEGER, {}, [0, -5, 2**63 - 1, 1 - 2**63, None]),
+        (INTEGER, {"sql_type": "smallint"}, [0, -32_768, 32_767, None]),
+        (DECIMAL, {"precision": 8, "scale": 2}, [Decimal("-999999.99"), Decimal("0.01"), None]),
+    ],
+)
+def test_bases_are_stored_as_numbers_and_are_the_same_values_again(
+    kind: ColumnType, more: dict[str, Any], values: list[Any]
+) -> None:
+    table = owned(kind, **more).table("row")
+    owners = pa.table({"base": pa.chunked_array([pa.array(values, table.column("later").arrow_type)])})
+    places = np.array([len(values) - 1, -1, *range(len(values)), 0])
+    bases = values_of_owners(table, owners, places)
+    expected = [values[place] if place >= 0 else None for place in places]
+    assert bases["unit.base"].to_pylist() == expected
+    numbers = base_numbers(table, bases)
+    assert numbers["unit.base"].dtype == np.int64
+    again = base_values(table, numbers)["unit.base"]
+    assert again.type == bases["unit.base"].type
+    assert again.to_pylist() == expected
+
+
+def test_a_difference_is_from_the_row_that_owns_a_row() -> None:
+    schema = owned(INTEGER)
+    rows = {
+        "unit": pa.table({"id": [7, 3, 5], "base": pa.array([100, None, 10])}),
+        "row": pa.table({"id": [0, 1, 2, 3], "up": [5, 7, 3, 5], "later": pa.array([12, 90, 1, None])}),
+    }
+    found = PrivateDatabase(schema, rows, bytes(16)).column("row", "later")
+    assert found.to_pylist() == [2, -10, None, None]
+
+
+@pytest.mark.parametrize("cascades", [False, True])
+def test_no_unit_moves_a_difference_from_the_owner_of_another_one(cascades: bool) -> None:
+    database = depot(0, cascades=cascades)
+
+    def by_row(of: Database) -> dict[tuple[str, int], Any]:
+        return {
+            (f"{table.name}.{column.name}", number): value
+            for table in database.schema.tables
+            for column, _ in table.relatives
+            for number, value in zip(
+                of.tables[table.name].column("id").to_pylist(),
+                of.private().column(table.name, column.name).to_pylist(),
+                strict=True,
+            )
+        }
+
+    everything = by_row(database)
+    for unit in database.units()[:8]:
+        left = by_row(database.without(unit))
+        assert left.items() <= everything.items()
+        assert unit == 1 or len(left) < len(everything), "its purchases are gone"
+
+
+def test_no_view_looks_at_an_owner_that_may_not_be_there_or_at_its_keys() -> None:
+    schema = owned(INTEGER)
+    rows = {
+        "unit": pa.table({"id": [7], "base": pa.array([1])}),
+        "row": pa.table({"id": [0], "up": [7], "later": pa.array([2])}),
+    }
+    row = schema.table("row")
+    codec = Discretizer(codec_for(replace(row.column("later"), relative=Relative("unit.base", Range(0, 9)))))
+    view = ViewSpec("row", {"later": (Own("later"), codec)})
+    door_of(schema, rows).view(view, "fine")
+    (key,) = row.foreign_keys
+    alone = replace(row, foreign_keys=(replace(key, optional=True),))
+    session = door_of(replace(schema, tables=(schema.table("unit"), alone)), rows)
+    with pytest.raises(InternalError, match="not there in rows without an owner"):
+        session.view(view, "optional")
+    of_key = replace(row.column("later"), relative=Relative("unit.id", Learn()))
+    keyed = replace(row, columns=(*row.columns[:2], of_key))
+    session = door_of(replace(schema, tables=(schema.table("unit"), keyed)), rows)
+    with pytest.raises(InternalError, match="only columns that are not part of a key"):
+        session.view(view, "a key as base")
+    strict = replace(row.column("later"), nullable=False)
+    without = Discretizer(codec_for(replace(strict, relative=Relative("unit.base", Range(0, 9)))))
+    never = replace(row, columns=(*row.columns[:2], strict))
+    session = door_of(replace(schema, tables=(schema.table("unit"), never)), rows)
+    with pytest.raises(InternalError, match="no code for it"):
+        session.view(ViewSpec("row", {"later": (Own("later"), without)}), "NULL of the base")
+
+
+def shares(source: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Shares of the cells between quantiles of the source, and of NULL."""
+    edges = np.unique(np.nanquantile(source, np.arange(1, 20) / 20))
+    cells = np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values))
+    return np.bincount(cells, minlength=len(edges) + 2) / max(len(values), 1)
+
+
+def check_distances(schema: Schema, source: Any, made: Any, most: float) -> None:
+    """No distance is negative, and their distribution is as far from the source's at most."""
+    for later, base in OWNERS.items():
+        column = later.split(".")[1]
+        known, drawn = (distances(of_owners(schema, tables, later), column, base) for tables in (source, made))
+        assert np.nanmin(drawn) >= 0, later
+        assert tvd(shares(known, known), shares(known, drawn)) < most, later
+
+
+def test_distances_are_kept_along_a_chain_of_owners() -> None:
+    schema, tables = mail_order(2000)
+    made = {name: sample.table for name, sample in draw_exactly(schema, tables).items()}
+    check_distances(schema, tables, made, 0.1)
+    signed = distances(made["parcel"], "signed", "shipped")
+    assert 0 <= np.nanmin(signed) <= np.nanmax(signed) <= 9
+    waiting = [rows["parcel"].column("shipped").null_count / rows["parcel"].num_rows for rows in (tables, made)]
+    assert abs(waiting[0] - waiting[1]) < 0.02
+    plain, tables = mail_order(2000, relative=False)
+    alone = {name: sample.table for name, sample in draw_exactly(plain, tables).items()}
+    with pytest.raises(AssertionError):
+        check_distances(plain, tables, alone, 0.1)
+
+
+def test_redrawn_repaired_and_dropped_rows_stay_at_their_distance() -> None:
+    """Values that are unique, a bound that the model breaks, and a check that some owners leave no row for."""
+    unit = Table("unit", (integer("id"), integer("start", 0, 400)), ("id",))
+    middle = Column("middle", INTEGER, relative=Relative("unit.start", Range(-3, 30)))
+    end = Column("end", INTEGER, relative=Relative("middle", Range(-3, 30)))
+    key = owner_key("span", "up", "unit", 3)
+    checks = (Check("late", '"end" <= 400'), Check("order", 'middle <= "end"'))
+    span = Table("span", (integer("id"), integer("up"), middle, end), ("id",), (key,), unique=(("middle",),),
+                 checks=checks)  # fmt: skip
+    rng = np.random.default_rng(0)
+    starts = rng.permutation(401)[:300]
+    up = np.flatnonzero(starts < 340)
+    middles = starts[up] + rng.integers(-3, 30, len(up))
+    _, first = np.unique(middles, return_index=True)
+    up, middles = up[first], middles[first]
+    rows = {
+        "unit": rows_of(unit, id=np.arange(300), start=starts),
+        "span": rows_of(span, id=np.arange(len(up)), up=up, middle=middles, end=middles + rng.integers(0, 30, len(up))),
+    }
+    schema = Schema("spans", (unit, span), "unit")
+    samples = draw_exactly(schema, rows)
+    made = samples["span"].table
+    assert made.num_rows > 0.8 * len(up)
+    places = samples["span"].parents["span.up"]
+    start = samples["unit"].table.column("start").to_numpy()[places]
+    assert (samples["unit"].table.column("id").to_numpy()[places] == made.column("up").to_numpy()).all()
+    middle_values, end_values = (made.column(name).to_numpy() for name in ("middle", "end"))
+    assert len(set(middle_values)) == made.num_rows
+    assert (end_values >= middle_values).all()
+    assert end_values.max() <= 400
+    assert ((middle_values - start >= -3) & (middle_values - start <= 30)).mean() > 0.98  # all but repaired ones
+    np.testing.assert_array_equal(samples["span"].bases["unit.start"], start)
+
+
+@pytest.mark.parametrize("synthesizer", BY_OPTIONS)
+def test_whatever_looks_at_such_a_column_depends_on_the_owners_rows(synthesizer: str) -> None:
+    """The unit's table as well, of which all rows are kept."""
+    schema, _ = mail_order(10)
+    plain, _ = mail_order(10, relative=False)
+    steps = {each: plan_with(each, Budget(10.0, 1e-6), BY_OPTIONS[synthesizer]).steps for each in (schema, plain)}
+    looking = [step for step in steps[schema] if {"purchase", "parcel"} & set(step.reads)]
+    assert {step.kind for step in looking} >= {StepKind.PROFILE, StepKind.FANOUT, StepKind.FIDELITY}
+    for step in looking:
+        assert "customer" in step.reads, step.key
+        assert "purchase" in step.reads, step.key
+    assert any("customer" not in step.reads for step in steps[plain] if "parcel" in step.reads)
+
+
+def change_since(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """The same rows, but that every second customer is one since an earlier day."""
+    rows = tables["customer"]
+    days = rows.column("since").cast(pa.int32()).to_numpy() - np.arange(rows.num_rows) % 2
+    since = pa.array(days.astype(np.int32)).cast(pa.date32())
+    return {"customer": rows.set_column(rows.schema.get_field_index("since"), "since", since)}
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_change_of_the_owners_column_alone_makes_releases_of_its_children_stale(
+    tmp_path: Path, relative: bool
+) -> None:
+    schema, tables = mail_order(60, relative=relative)
+    place = place_of(tmp_path, schema, tables)
+    place.run()
+    assert place.run().paid == 0
+    before = len(place.booked)
+    place.write(change_since(tables))
+    place.run()
+    again = {step for step, _ in place.booked[before:]}
+    assert "profile/customer" in again
+    assert ("profile/purchase" in again) == relative
+    assert ("profile/parcel" in again) == relative, (
+        "its base is relative to it, so what purchases show is another thing"
+    )
+
+
+@pytest.mark.parametrize("synthesizer", BY_OPTIONS)
+def test_every_synthesizer_writes_days_that_are_not_before_their_owners(tmp_path: Path, synthesizer: str) -> None:
+    schema, tables = mail_order(120)
+    options = {"tables": "independent"} if synthesizer == "relational" else {}
+    place = place_of(tmp_path, schema, tables, synthesizer=synthesizer, delta=1e-6, options=options)
+    result = place.run(8.0)
+    assert broken_expectations(result) == []
+    made = samples_of(result)
+    for table in schema.tables:
+        assert made[table.name].schema.equals(table.arrow_schema)
+    check_distances(schema, tables, made, 1.0)  # their order alone
+    codes = encode_tables(schema, made, tables)
+    assert codes["parcel"].names == tuple(column.name for column in schema.table("parcel").attributes)
+
+
+def test_ranges_of_rows_are_the_same_for_any_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "MOST_ROWS", 300)
+    schema, tables = mail_order(1000)
+    runs = [made_exactly(schema, tables, workers=workers) for workers in (1, 2)]
+    samples = [{name: SampledTable(made["sample", name]) for name in tables} for made in runs]
+    for name in tables:
+        one, two = (each[name] for each in samples)
+        assert len(one.rows) > 2
+        assert one.digests == two.digests
+    made = {name: each.whole_rows() for name, each in samples[0].items()}
+    check_distances(schema, tables, made, 0.1)
+    placed = of_owners(schema, made, "parcel.shipped").column("purchase.placed").cast(pa.int32()).to_numpy()
+    np.testing.assert_array_equal(samples[0]["parcel"].whole().bases["purchase.placed"], placed)
