@@ -36,10 +36,17 @@ _SAMPLE = 10_000  # rows from which the information shared by two columns is est
 
 @dataclass(frozen=True)
 class PairMarginal:
-    """A released joint of the target and one drawn column, shape (target, column), adding up to 1."""
+    """A released joint of the target and one drawn column, shape (target, column), adding up to 1.
+
+    Attributes:
+        column: The drawn column.
+        joint: Shape (codes of the target, codes of the column).
+        latent: Whether the column is a latent attribute, which is to tell what observed columns leave open.
+    """
 
     column: str
     joint: Array
+    latent: bool = False
 
 
 def draw_column(
@@ -106,8 +113,10 @@ def _chosen(
     """Return the most informative pair tables, within the limits, each context's codes of them, and that of each row.
 
     Greedy: each next table is the one with the most information on the target that earlier tables do not share, so that
-    of two columns that determine each other only one is used. Contexts are numbered in the order of their codes, the
-    first table's first; contexts without rows get no number.
+    of two columns that determine each other only one is used. Latent attributes come after all observed columns: a type
+    follows from its group's rows and so knows most of them, but that holds only as far as drawn types and columns meet
+    as in the source; where they do not, it would outweigh the joints of columns. Contexts are numbered in the order of
+    their codes, the first table's first; contexts without rows get no number.
     """
     chosen: list[PairMarginal] = []
     codes_of: list[Codes] = []
@@ -117,7 +126,7 @@ def _chosen(
     information = [mutual_information(pair_table.joint) for pair_table in left]
     known = [0.0] * len(left)  # the part of it that the chosen pair tables share
     while left and len(chosen) < _MAX_CONTEXT:
-        best = int(np.argmax(np.subtract(information, known)))
+        best = max(range(len(left)), key=lambda i: (not left[i].latent, information[i] - known[i]))
         pair_table, gained, _ = left.pop(best), information.pop(best), known.pop(best)
         columns = pair_table.joint.shape[1]
         both = {_CONTEXT: context, pair_table.column: rows.codes[pair_table.column]}

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.models.conditional import PairMarginal, draw_column
+from privbench_core.models.latent import is_latent
 from privbench_core.models.registry import register_model
 from privbench_core.models.row_count import UNIT_SIZE
 from privbench_core.models.rows import Rows
@@ -57,7 +58,11 @@ class GroupClass:
     def pair_tables(self, column: str, rows: Rows, members: Sequence[str]) -> list[PairMarginal]:
         """Return released joints of ``column`` and columns of ``rows``; ``members`` are prefixes of other children."""
         above = {**rows.links, **self.above}
-        pair_tables = [PairMarginal(a, joint.T) for (a, c), joint in above.items() if c == column and a in rows.codes]
+        pair_tables = [
+            PairMarginal(a, joint.T, latent=is_latent(a))
+            for (a, c), joint in above.items()
+            if c == column and a in rows.codes
+        ]
         pair_tables += [
             PairMarginal(b, joint) for (a, b), joint in self.within.items() if a == column and b in rows.codes
         ]

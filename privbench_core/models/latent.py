@@ -14,17 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import fit_margins
+from privbench_core.models.fanout import parent_column
 from privbench_core.models.one_way import OneWay
 
 Array = NDArray[np.float64]
 SCORE_SCALE = 1 << 16  # scores are in whole multiples of 1/65,536 nats: rounding is far below any noise
+_TYPE = "#type "  # no column of a database is called that
 _ROUNDS = 30  # of iterative proportional fitting; chosen by hand
 _POSSIBLE = 1e-6  # least probability of a code: nothing is ruled out, and scores stay finite
 
 
 def latent_names(key: str, number: int) -> tuple[str, ...]:
     """Names of the latent attributes of the groups along an owner key."""
-    return tuple(f"#type {position} of {key}" for position in range(1, number + 1))
+    return tuple(f"{_TYPE}{position} of {key}" for position in range(1, number + 1))
+
+
+def is_latent(name: str) -> bool:
+    """Whether a column, of the rows themselves or of their owners, is a latent attribute.
+
+    >>> is_latent("parent.#type 1 of order.user_id"), is_latent("parent.kind")
+    (True, False)
+    """
+    return name.removeprefix(parent_column("")).startswith(_TYPE)
 
 
 @dataclass(frozen=True)

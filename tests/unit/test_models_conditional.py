@@ -29,3 +29,17 @@ def test_of_tables_that_contradict_each_other_the_one_that_tells_most_holds() ->
     ]
     drawn = draw_column(rows, np.full(CODES, 1 / CODES), tables, rng)
     assert abs(float((drawn == codes).mean()) - 0.9) < 0.01
+
+
+def test_latent_attributes_come_after_observed_columns() -> None:
+    """A type that tells more than any column has no say where as many columns as are used tell something."""
+    rng = np.random.default_rng(0)
+    columns = {f"c{number}": rng.integers(0, 2, 20_000) for number in range(6)}
+    rows = Rows(20_000, {**columns, "#type 1 of key": rng.integers(0, 2, 20_000)})
+    rows.sizes = dict.fromkeys(rows.codes, 2)
+    weak, strong = np.array([[0.3, 0.2], [0.2, 0.3]]), np.array([[0.45, 0.05], [0.05, 0.45]])
+    tables = [PairMarginal(name, weak) for name in columns]
+    for latent, share in ((True, 0.5), (False, 0.9)):
+        told = PairMarginal("#type 1 of key", strong, latent=latent)
+        drawn = draw_column(rows, np.array([0.5, 0.5]), [*tables, told], np.random.default_rng(1))
+        assert abs((drawn == rows.codes["#type 1 of key"]).mean() - share) < 0.02
