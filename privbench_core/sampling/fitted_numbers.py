@@ -24,7 +24,7 @@ from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_SWEEPS = 12  # as of linked rows: further ones change little
+_SWEEPS = 12  # at most, as of linked rows
 _PARENT, _CODE, _MAGNITUDE = "#parent", "#code of number", "#magnitude of number"
 _NOTHING = 1e-300
 
@@ -59,8 +59,7 @@ def fitted_numbers(numbers: Numbers, parents: Rows, fanout: Fanout, rng: np.rand
     counted += [TargetTable((name, _MAGNITUDE), joint @ of_parent) for name, joint in joints.items()]
     moved = {_PARENT: np.arange(parents.n), _CODE: code, _MAGNITUDE: magnitude}
     swapping = RecordSwapping({**{name: parents.codes[name] for name in joints}, **moved}, counted, None)
-    for _ in range(_SWEEPS):
-        swapping.sweep_together(tuple(moved), rng)
+    swapping.fit_together(tuple(moved), rng, _SWEEPS)
     in_children = {name: joint @ of_child for name, joint in joints.items()}
     return _by_children(numbers[moved[_PARENT]], parents, in_children, rng)
 
@@ -77,8 +76,7 @@ def _by_children(numbers: Numbers, parents: Rows, wanted: Mapping[str, Array], r
     targets = [TargetTable((name, _MAGNITUDE), joint) for name, joint in wanted.items()]
     moved = {_PARENT: np.arange(len(owning)), **{name: parents.codes[name][owning] for name in wanted}}
     swapping = RecordSwapping({_MAGNITUDE: _magnitudes(held), **moved}, targets, held.astype(np.float64))
-    for _ in range(_SWEEPS):
-        swapping.sweep_together(tuple(moved), rng)
+    swapping.fit_together(tuple(moved), rng, _SWEEPS)
     result = numbers.copy()
     result[owning[moved[_PARENT]]] = held  # columns move here, and numbers stay
     return result
