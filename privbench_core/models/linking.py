@@ -29,7 +29,7 @@ from privbench_core.models.rows import Rows
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 _MAX_CLASS_PAIRS = 1 << 20  # cells of the relaxed bi-adjacency, for time: 0.1 s per cross-table marginal
-_SWEEPS = 12  # of swaps of linked rows; chosen by hand, further ones change little
+_SWEEPS = 12  # of swaps of linked rows, at most; chosen by hand, further ones change little
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,7 @@ def link_rows(
     targets = [TargetTable((f"left {k}", f"right {k}"), table.links) for k, table in enumerate(tables)]
     swapping = RecordSwapping(codes, targets, None)
     moved = (_ITEM, *(f"right {k}" for k in range(len(tables))))
-    for _ in range(_SWEEPS):
-        swapping.sweep_together(moved, rng)
+    swapping.fit_together(moved, rng, _SWEEPS)
     return codes[_ITEM]
 
 

@@ -24,7 +24,7 @@ Numbers = NDArray[np.integer[Any]]
 # Chosen by hand, for fit and time on the benchmark data sets.
 _SHARE = 0.4  # share of the rows proposed in a sweep: those that fit the tables worst
 _BATCHES = 16  # per column and sweep; gaps are updated after each
-_LITTLE = 0.05  # of the gaps: sweeps that take less away are not worth their time
+_LITTLE = 0.01  # of the gaps: sweeps that take less away are not worth their time
 _MAX_ROWS = 100_000  # drawn per column and sweep: tables of more rows have little sampling error
 
 
@@ -98,17 +98,14 @@ class RecordSwapping:
             if name in self._sides:
                 self._sweep((name,), rng, None if within is None else within[name])
 
-    def sweep_together(self, columns: Sequence[str], rng: np.random.Generator) -> None:
+    def fit_together(self, columns: Sequence[str], rng: np.random.Generator, most: int) -> None:
         """Bring the rows closer to the tables by pairs of rows that swap all of ``columns`` at once.
 
         Args:
             columns: No table has two of them.
             rng: Sampling only: pairs rows.
+            most: Sweeps at most; they end when one takes little away of what is left of the gaps.
         """
-        self._sweep(columns, rng, None)
-
-    def fit_together(self, columns: Sequence[str], rng: np.random.Generator, most: int) -> None:
-        """`sweep_together` up to ``most`` times, until a sweep takes little away of what is left of the gaps."""
         left = self._left
         for _ in range(most):
             before = left

@@ -31,13 +31,8 @@ JOINTS = {"joined": 0.05, "by_name": 0.05}
 NAMES = names() or ["privbench"]  # not installed: fail and say so, rather than test nothing
 
 GAPS = {
-    ("privpetal", "diamond"): "brands of cards, and amounts and channels, .051 and .052 with two seeds of three",
-    ("privlava", "diamond"): "brands of cards, and amounts, .052 with one seed of three",
-    (
-        "relational",
-        "optional_keys",
-    ): "country and score of editors .053 with one seed of four, .030 and .034 with others",
-    ("privbench", "chain"): "sizes of groups of items .019 with one seed of four, .005 to .013 with the others",
+    ("privpetal", "diamond"): "brands of cards, and amounts and channels, .054 to .061 with two seeds of six",
+    ("privlava", "diamond"): "brands of cards, and amounts, .050 and .058 with two seeds of six",
 }
 """What is still beyond its limit, and by how much: these may fail until they are fixed, all others must not."""
 
