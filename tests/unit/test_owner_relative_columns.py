@@ -366,7 +366,7 @@ def change_since(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     return {"customer": rows.set_column(rows.schema.get_field_index("since"), "since", since)}
 
 
-@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("relative", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_change_of_the_owners_column_alone_makes_releases_of_its_children_stale(
     tmp_path: Path, relative: bool
 ) -> None:
@@ -385,7 +385,9 @@ def test_a_change_of_the_owners_column_alone_makes_releases_of_its_children_stal
     )
 
 
-@pytest.mark.parametrize("synthesizer", BY_OPTIONS)
+@pytest.mark.parametrize(
+    "synthesizer", [pytest.param(name, marks=[pytest.mark.slow] * (name == "relational")) for name in BY_OPTIONS]
+)
 def test_every_synthesizer_writes_days_that_are_not_before_their_owners(tmp_path: Path, synthesizer: str) -> None:
     schema, tables = mail_order(120)
     options = {"tables": "independent"} if synthesizer == "relational" else {}
