@@ -103,7 +103,7 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
         for reach in reaches:
             say(f"  {reach.subject} {reach.stability:,.0f} times: {reach.why}")
         say("Where such a key refers to a row of the same unit, declare same_unit: true, and it costs nothing.")
-        say("Where rows outlive what it refers to, on_unit_removed: set null leaves what is measured along it to pay.")
+        say("Where rows outlive what it refers to, on_unit_removed: set null costs only what is measured along it.")
         say("Where the rows of one unit have fewer children than the product says, declare max_children_per_unit.")
     if unenforced:
         say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")

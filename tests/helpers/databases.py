@@ -74,6 +74,19 @@ class Database:
                 left[key.child] = left[key.child].set_column(place, name, cleared)
         return replace(self, tables=left)
 
+    def differences(self) -> dict[tuple[str, int], object]:
+        """What is modelled of columns that are relative to another one, by ``table.column`` and key of the row."""
+        return {
+            (f"{table.name}.{column.name}", number): value
+            for table in self.schema.tables
+            for column, _ in table.relatives
+            for number, value in zip(
+                self.tables[table.name].column("id").to_pylist(),
+                self.private().column(table.name, column.name).to_pylist(),
+                strict=True,
+            )
+        }
+
     def shuffled(self, seed: int) -> Database:
         """The same rows of the private tables in another physical order."""
         rng = np.random.default_rng(seed)

@@ -14,6 +14,9 @@ from privbench_core.privacy.budget import Budget
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.registry import names
+from tests.helpers.databases import forum
+from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
     broken_expectations,
     category,
@@ -385,3 +388,17 @@ def test_two_required_keys_that_share_a_column_agree_on_it() -> None:
     made = {name: sample.table for name, sample in draw_exactly(schema, tables).items()}
     assert unresolved(schema, made) == {}
     assert made["unit"].num_rows == 200
+
+
+@pytest.mark.parametrize("synthesizer", names() or ["privbench"])
+def test_every_row_refers_to_another_along_a_required_key_that_lets_go(synthesizer: str, tmp_path: Path) -> None:
+    """Views may see rows that refer to nothing; no bundle has one, even where noise hides all references."""
+    database = forum(0, 200, required=True)
+    rows = {name: found.cast(database.schema.table(name).arrow_schema) for name, found in database.tables.items()}
+    place = place_of(tmp_path / "place", database.schema, rows, synthesizer=synthesizer, delta=1e-6)
+    for epsilon in (0.2, 20.0):
+        result = place.run_with(SeededNoise(0), epsilon)
+        votes = samples_of(result)["vote"]
+        assert votes.num_rows > 0
+        assert votes.column("user_id").null_count == 0
+        assert broken_expectations(result) == []

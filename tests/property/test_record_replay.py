@@ -23,9 +23,11 @@ import pytest
 from privbench_core.measure import adaptive_bins as refine
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.features import SiblingFanout
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import Marginal, ParentCounts
-from privbench_core.privacy.views import CodedView
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
@@ -491,6 +493,21 @@ def test_the_plans_tested_do_look_at_differences(case: str) -> None:
     later = stay.set_column(5, "net", pa.array([Decimal("-5.00")] * stay.num_rows, stay.schema.field("net").type))
     moved = replace(database, tables={**database.tables, "stay": later})
     assert moved.private().column("stay", "gross") != database.private().column("stay", "gross")
+
+
+@pytest.mark.parametrize("case", ["site, pairwise, zCDP", "site, cascading, zCDP", "harbour, pairwise, pure"])
+def test_the_plans_tested_do_look_at_how_many_others_owners_have(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noting(self: PrivateSession, spec: ViewSpec, *rest: Any) -> Any:
+        asked.extend(spec.table for of, _ in spec.features.values() if isinstance(of, SiblingFanout))
+        return view(self, spec, *rest)
+
+    view = PrivateSession.view
+    monkeypatch.setattr(PrivateSession, "view", noting)
+    make, budget, options = CASES[case]
+    record(plan_of(make(0), budget, options), make(0), 0)
+    assert asked
 
 
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("depot"))))

@@ -29,7 +29,6 @@ from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.synthesizers.contract import StepKind
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from tests.helpers import specs
-from tests.helpers.databases import Database
 from tests.helpers.depot import depot
 from tests.helpers.plans import plan_with
 from tests.helpers.planted import (
@@ -232,22 +231,9 @@ def test_a_difference_is_from_the_row_that_owns_a_row() -> None:
 @pytest.mark.parametrize("cascades", [False, True])
 def test_no_unit_moves_a_difference_from_the_owner_of_another_one(cascades: bool) -> None:
     database = depot(0, cascades=cascades)
-
-    def by_row(of: Database) -> dict[tuple[str, int], Any]:
-        return {
-            (f"{table.name}.{column.name}", number): value
-            for table in database.schema.tables
-            for column, _ in table.relatives
-            for number, value in zip(
-                of.tables[table.name].column("id").to_pylist(),
-                of.private().column(table.name, column.name).to_pylist(),
-                strict=True,
-            )
-        }
-
-    everything = by_row(database)
+    everything = database.differences()
     for unit in database.units()[:8]:
-        left = by_row(database.without(unit))
+        left = database.without(unit).differences()
         assert left.items() <= everything.items()
         assert unit == 1 or len(left) < len(everything), "its purchases are gone"
 

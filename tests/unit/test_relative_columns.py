@@ -26,7 +26,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.synthesizers.impossible import impossible_checks
 from tests.helpers import specs
-from tests.helpers.databases import Database, ward
+from tests.helpers.databases import ward
 from tests.helpers.planted import broken_expectations, door_of, draw_exactly, place_of, samples_of, tvd
 from tests.helpers.relatives import PAIRS, distances, hospital
 
@@ -277,23 +277,9 @@ def test_no_view_looks_at_a_base_that_is_a_key_or_has_no_code_for_its_null() -> 
 
 def test_no_unit_moves_a_difference_of_another_one() -> None:
     database = ward(0)
-
-    def by_row(of: Database) -> dict[tuple[str, int], Any]:
-        private = of.private()
-        return {
-            (f"{table.name}.{column.name}", number): value
-            for table in database.schema.tables
-            for column, _ in table.relatives
-            for number, value in zip(
-                of.tables[table.name].column("id").to_pylist(),
-                private.column(table.name, column.name).to_pylist(),
-                strict=True,
-            )
-        }
-
-    everything = by_row(database)
+    everything = database.differences()
     for unit in database.units()[:6]:
-        left = by_row(database.without(unit))
+        left = database.without(unit).differences()
         assert left.items() <= everything.items()
         assert unit == 1 or len(left) <= len(everything) - 3, "a row and its stays are gone"
 
