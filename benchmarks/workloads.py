@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Runs, call_in_child
+from benchmarks.one_unit import hidden
 from benchmarks.report import Row, markdown, medians
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
@@ -35,6 +36,7 @@ from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.workload.statements import Workload
 
+ALONE = "Each query alone, exact but for noise that hides its largest unit, for all of ε"
 SHUFFLED = "source, columns shuffled"
 CODED = "source, within the codes of "
 SYNTHESIZERS = ("privlava", "privpetal", "privbench")
@@ -137,6 +139,8 @@ def measure(
             tables = shuffled_reference(case.spec.schema, case.source, seed)
             bundle = write_bundle(Path(folder) / "shuffled", case.spec.schema, tables, {})
             found.add({"method": SHUFFLED, "δ": "-", "ε": "-"}, tables, bundle, {})
+    for delta, epsilon in runs.budgets:
+        found.add_hidden(epsilon, delta)
     for (delta, epsilon), synthesizer, seed in product(runs.budgets, synthesizers, range(runs.seeds)):
         if not available(synthesizer, delta):
             continue
@@ -170,6 +174,7 @@ class _Figures:
             "Q-error": [],
             "Q-error by joins, median / 95th": [],
             "Run time in PostgreSQL": [],
+            ALONE: [],
         }
 
     def add(self, cell: dict[str, str], tables: Tables, bundle: Path | None, costs: dict[str, float]) -> None:
@@ -186,6 +191,13 @@ class _Figures:
                 self._rows["Run time in PostgreSQL"].append({**here, **_run_times(times)})
         if self._more is not None:
             self._rows.setdefault("Relative errors of answers", []).append({**cell, **self._more(case.source, tables)})
+
+    def add_hidden(self, epsilon: float, delta: float) -> None:
+        """Measure what hiding one unit leaves of each query, see `one_unit`."""
+        for name, workload in self._case.workloads.items():
+            cell = {"workload": name, "δ": f"{delta:.3g}", "ε": f"{epsilon:g}"}
+            figures = hidden(self._case.spec.schema, self._case.source, workload, epsilon, delta)
+            self._rows[ALONE].append({**cell, **figures})
 
     def markdown(self) -> str:
         """The tables, each with its title."""

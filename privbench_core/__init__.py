@@ -62,8 +62,8 @@ if TYPE_CHECKING:
         Own,
         OwnerFanout,
         OwnFanout,
+        ParentFanout,
         ParentRow,
-        SiblingFanout,
     )
     from privbench_core.privacy.queries import Distances, Marginal
     from privbench_core.privacy.session import Discovered, PrivateSession
@@ -102,6 +102,7 @@ __all__ = [
     "Own",
     "OwnFanout",
     "OwnerFanout",
+    "ParentFanout",
     "ParentRow",
     "Plan",
     "Price",
@@ -111,7 +112,6 @@ __all__ = [
     "ReleaseError",
     "RunResult",
     "Schema",
-    "SiblingFanout",
     "SourceChangedError",
     "SourceError",
     "Spec",
@@ -158,7 +158,7 @@ _HOMES = {
     "PrivateSession": "privacy.session",
     "RunResult": "pipeline.run",
     "Schema": "schema.tables",
-    "SiblingFanout": "privacy.features",
+    "ParentFanout": "privacy.features",
     "Spec": "spec.model",
     "Step": "synthesizers.contract",
     "StepContext": "synthesizers.contract",

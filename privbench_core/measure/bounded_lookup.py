@@ -19,7 +19,7 @@ from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounded
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.presence import present_or_not
-from privbench_core.measure.targets import clean_target, targets_of, telling, usual_shares
+from privbench_core.measure.targets import Referred, clean_target
 from privbench_core.models.lookup import ANY, Lookup
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -41,7 +41,7 @@ def fit_bounded(
     session: PrivateSession,
     key: ForeignKey,
     child: Profile,
-    parent: Profile,
+    parent: Referred,
     own: Features,
     price: Price,
     fit: LookupFit,
@@ -52,17 +52,17 @@ def fit_bounded(
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 4, "Bounded references", and section 5, mechanisms 1, 2, 4, 7 and 9.
     """
-    counts, left = measure_bounded(session, key, child.size, parent.size, referring, price.share(_TOTALS))
+    counts, left = measure_bounded(session, key, child.size, parent.profile.size, referring, price.share(_TOTALS))
     popularity, unspent = counts.popularity(price.share(_RANKS))
     rest = price.share(1 - _TOTALS - _RANKS) + left + unspent
-    targets = targets_of(key, parent)
+    targets = parent.targets(key)
     looks = _Looks(session, key, child, counts, targets, own)
     joints = looks.measure(parent, fit, rest)
     present = min(counts.rows / max(child.size.rows, 1.0), 1.0) if key.optional else 1.0
     marginals = {name: np.append(shares * present, 1 - present) for name, shares in joints.targets.items()}
     coders = {name: discretizer for name, (_, discretizer) in looks.targets_or_any.items()}
     pair_tables = {pair: _with_none(joint, child, pair[1], present) for pair, joint in joints.tables().items()}
-    found = Lookup(coders, marginals, pair_tables, popularity, key.may_be_empty, telling(marginals, parent))
+    found = Lookup(coders, marginals, pair_tables, popularity, key.may_be_empty, parent.telling(marginals))
     return found if key.optional else found.of_all_rows()
 
 
@@ -113,13 +113,13 @@ class _Targets:
     most: int = 1
     counted: float = 1.0
 
-    def shares(self, parent: Profile) -> dict[str, Array]:
+    def shares(self, parent: Referred) -> dict[str, Array]:
         """Clean distributions."""
         if not self.counts:
             return {ANY: np.ones(1)}
         return {
             name: clean_target(self.counts[name], self.sigma, usual, self.counted) / self.counted
-            for name, usual in usual_shares(parent).items()
+            for name, usual in parent.usual_shares().items()
         }
 
 
@@ -148,7 +148,7 @@ class _Looks:
         """The targets; where the parent has no attributes, whether a row refers to any."""
         return self.targets or {ANY: (ParentRow(self.key), present_or_not(ANY))}
 
-    def measure(self, parent: Profile, fit: LookupFit, price: Price) -> _Joints:
+    def measure(self, parent: Referred, fit: LookupFit, price: Price) -> _Joints:
         """Measure targets, and joints with columns where these pay, for ``price``."""
         for_targets, for_joints = price.share(fit.margin_share), price.share(1 - fit.margin_share)
         if not self.targets:

@@ -47,7 +47,7 @@ from privbench_core.models.size_counts import (
 from privbench_core.models.spn import REGION, Node, Sum
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentRow, SiblingFanout
+from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentFanout, ParentRow
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
@@ -289,7 +289,7 @@ def link_context(
         parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.discretizers.items()
     }
     return context | {
-        parent_column(children_column(other.name)): (SiblingFanout(key, other), link.sizes)
+        parent_column(children_column(other.name)): (ParentFanout(key, other), link.sizes)
         for other, link in siblings.items()
     }
 

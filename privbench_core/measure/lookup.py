@@ -14,7 +14,7 @@ from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.public_parents import PublicParent
-from privbench_core.measure.targets import clean_target, clean_target_or_none, targets_of, telling, usual_shares
+from privbench_core.measure.targets import Referred, clean_target, clean_target_or_none
 from privbench_core.models.lookup import ANY, Lookup, marginals_of
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -33,7 +33,7 @@ def fit_lookup(
     session: PrivateSession,
     key: ForeignKey,
     child: Profile,
-    parent: Profile | PublicParent | None,
+    parent: Referred | PublicParent | None,
     price: Price,
     fit: LookupFit,
     owner: Features | None = None,
@@ -48,7 +48,7 @@ def fit_lookup(
         session: Open for the step.
         key: Not on the ownership path.
         child: Released profile of the table that has the key.
-        parent: Released profile of a private parent, a public parent, or None where a row can refer to one row alone.
+        parent: What is released of a private parent, a public parent, or None where a row can refer to one row alone.
         price: Of everything here.
         fit: How to spend it.
         owner: Attributes of the row's owner, which the reference may follow as well as the row's own.
@@ -62,10 +62,8 @@ def fit_lookup(
         return _to_public(session, key, child, own, parent, price, fit)
     if referring is not None and parent is not None:
         return fit_bounded(session, key, child, parent, own, price, fit, referring)
-    features: dict[str, tuple[Feature, Discretizer]] = {}
-    if parent and parent.discretizers:
-        features = targets_of(key, parent)
-    elif key.may_be_empty:
+    features = parent.targets(key) if parent else {}
+    if not features and key.may_be_empty:
         features[ANY] = (ParentRow(key), present_or_not(ANY))
     if not features:
         return Lookup({}, {}, {}, None if parent is None else rank_popularity(session, key, child.size, 1.0, price))
@@ -74,7 +72,7 @@ def fit_lookup(
     view = session.view(ViewSpec(key.child, {**features, **own}, (child.size.rows_per_unit,)), "lookup")
     share = fit.margin_share if own else 1.0
     noisy = view.measure("targets", [Marginal((name,)) for name in features], price.share(share))
-    total, usual = child.one_way.total, usual_shares(parent) if parent else {}
+    total, usual = child.one_way.total, parent.usual_shares() if parent else {}
     cleaned = clean_target_or_none if key.may_be_empty else clean_target
     clean = {
         name: cleaned(counts, noisy.sigma, usual.get(name, np.ones(1)), total)
@@ -88,7 +86,7 @@ def fit_lookup(
         popularity = rank_popularity(session, key, child.size, 1 - none, for_popularity + left)
     targets = {name: discretizer for name, (_, discretizer) in features.items()}
     marginals = {name: counts / total for name, counts in clean.items()}
-    tell = telling(marginals, parent) if parent else {}
+    tell = parent.telling(marginals) if parent else {}
     found = Lookup(targets, marginals, pair_tables, popularity, key.may_be_empty, tell)
     return found if key.optional else found.of_all_rows()
 

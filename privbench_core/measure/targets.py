@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,10 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import relative_entropy, shrunk
 from privbench_core.estimate.popularity import some_of_all
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.models.fanout import Fanout, children_column
 from privbench_core.models.lookup import TARGET
 from privbench_core.models.profile import Profile
-from privbench_core.privacy.features import Feature, OfParent
+from privbench_core.privacy.features import Feature, OfParent, ParentFanout
 from privbench_core.schema.constraints import ForeignKey
 
 Array = NDArray[np.float64]
@@ -23,26 +25,43 @@ _ALIKE = 1e-9  # nats
 _STANDS_OUT = 2.0  # standard deviations of the sum of squares of noise
 
 
-def targets_of(key: ForeignKey, parent: Profile) -> dict[str, tuple[Feature, Discretizer]]:
-    """Return the attributes of a private parent as columns of a view, by target."""
-    return {f"{TARGET}{name}": (OfParent(key, name), discretizer) for name, discretizer in parent.discretizers.items()}
+@dataclass(frozen=True)
+class Referred:
+    """What is released of the rows of a private parent that references may follow.
 
+    Attributes:
+        profile: Of its columns.
+        numbers: Links along owner keys of other tables, whose numbers of children references may follow too.
+    """
 
-def usual_shares(parent: Profile) -> dict[str, Array]:
-    """Return the released distributions of the attributes of all parents, by target."""
-    clean = parent.one_way.clean()
-    return {f"{TARGET}{name}": clean[name] / clean[name].sum() for name in parent.discretizers}
+    profile: Profile
+    numbers: Mapping[ForeignKey, Fanout] = field(default_factory=dict)
 
+    def targets(self, key: ForeignKey) -> dict[str, tuple[Feature, Discretizer]]:
+        """Return columns of a view, by target."""
+        found: dict[str, tuple[Feature, Discretizer]] = {
+            f"{TARGET}{name}": (OfParent(key, name), coder) for name, coder in self.profile.discretizers.items()
+        }
+        for of, link in self.numbers.items():
+            found[f"{TARGET}{children_column(of.name)}"] = ParentFanout(key, of), link.sizes
+        return found
 
-def telling(marginals: Mapping[str, Array], parent: Profile) -> dict[str, float]:
-    """Return `Lookup.telling`: targets that noise hides have been taken to be distributed as among all parents."""
-    found = {}
-    for name, usual in usual_shares(parent).items():
-        shares = marginals[name][: len(usual)]
-        apart = relative_entropy(shares / max(float(shares.sum()), _NOTHING), usual)
-        if apart > _ALIKE:
-            found[name] = apart
-    return found
+    def usual_shares(self) -> dict[str, Array]:
+        """Return the released distributions among all parents, by target."""
+        clean = self.profile.one_way.clean()
+        known = {name: clean[name] for name in self.profile.discretizers}
+        known |= {children_column(of.name): link.counts for of, link in self.numbers.items()}
+        return {f"{TARGET}{name}": counts / counts.sum() for name, counts in known.items()}
+
+    def telling(self, marginals: Mapping[str, Array]) -> dict[str, float]:
+        """Return `Lookup.telling`: targets that noise hides have been taken to be distributed as among all parents."""
+        found = {}
+        for name, usual in self.usual_shares().items():
+            shares = marginals[name][: len(usual)]
+            apart = relative_entropy(shares / max(float(shares.sum()), _NOTHING), usual)
+            if apart > _ALIKE:
+                found[name] = apart
+        return found
 
 
 def clean_target(noisy: Array, sigma: float, usual: Array, total: float) -> Array:

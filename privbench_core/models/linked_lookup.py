@@ -18,9 +18,9 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimate.fitting import EMPTY, mutual_information
 from privbench_core.models.linking import CrossMarginal, link_rows
-from privbench_core.models.lookup import TARGET, Lookup, raked
+from privbench_core.models.lookup import TARGET, Lookup
 from privbench_core.models.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
-from privbench_core.models.popularity import ByRank
+from privbench_core.models.popularity import ByRank, raked
 from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]

@@ -18,20 +18,21 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.estimate.fitting import EMPTY, mutual_information
+from privbench_core.estimate.fitting import mutual_information
 from privbench_core.models.conditional import PairMarginal, draw_column
+from privbench_core.models.fanout import OWN_FANOUT
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
-from privbench_core.models.popularity import ByRank, ByRow, Popularity, popularity_from_dict
+from privbench_core.models.popularity import ByRank, ByRow, Margin, Popularity, popularity_from_dict
 from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
 TARGET = "target."
 ROW = f"{TARGET}#row"
+_NUMBER = f"{TARGET}{OWN_FANOUT}"
 ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_TARGETS = 3  # attributes that choose a parent together; chosen by hand
 _REFITS = 4  # draws of references that must differ
 _MOST_REFIT = 2.0  # by which one of them may raise what is wanted
-_ROUNDS = 15  # of fitting kinds of parents to their one-way marginals, as in `conditional.draw_column`
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,10 @@ class Lookup:
         """Columns of rows that the choice depends on: their own, and their owner's."""
         return frozenset(column for _, column in self.pair_tables)
 
+    def looks_at(self, name: str) -> bool:
+        """Whether references depend on a column of the rows that they refer to."""
+        return f"{TARGET}{name}" in self.targets
+
     @property
     def none(self) -> float:
         """Share of rows that refer to none."""
@@ -70,7 +75,7 @@ class Lookup:
 
     def kind_columns(self, _parents: Mapping[str, Codes]) -> tuple[str, ...]:
         """Targets that distinguish parents, the most informative first; () if all parents are alike to rows."""
-        return tuple(self._informative)
+        return (*self._informative, *self._counting)
 
     @property
     def _informative(self) -> list[str]:
@@ -81,9 +86,15 @@ class Lookup:
             name: self.telling.get(name, 0.0)
             + sum(mutual_information(j) for (t, _), j in self.pair_tables.items() if t == name)
             for name in self.targets
+            if not name.startswith(_NUMBER)
         }
-        found = sorted((n for n in self.targets if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
+        found = sorted((n for n in information if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
         return sorted(found, key=lambda name: name == ROW)
+
+    @property
+    def _counting(self) -> list[str]:
+        """Numbers of children that tell which parents are popular; rows do not ask for them."""
+        return [name for name in self.targets if name.startswith(_NUMBER) and self.telling.get(name, 0.0) > 0]
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
@@ -196,7 +207,7 @@ class Lookup:
             wanting = self._draw_target(ANY, rows, rng) == 0
         elif self.targets:
             wanting, preferences = self._preferences(rows, parents, rng)
-        choice = replace(choice, weights=self._weights(preferences, wanting, choice, drawn, rng))
+        choice = replace(choice, weights=self._weights(preferences, wanting, parents, choice, drawn, rng))
         return pick_parents(preferences, wanting, choice, rng)
 
     def _refitted(
@@ -208,7 +219,7 @@ class Lookup:
         """
         have, wanted, least = parents[ROW.removeprefix(TARGET)], self.marginals[ROW], np.inf
         found, link = np.full(rows.n, -1, dtype=np.int64), self
-        counts = self._weights([], np.ones(rows.n, dtype=bool), choice, None, rng)
+        counts = self._weights([], np.ones(rows.n, dtype=bool), parents, choice, None, rng)
         for _ in range(_REFITS):
             picked = link._picked(rows, parents, choice, None, rng)
             got = np.bincount(have[picked[picked >= 0]], minlength=len(wanted)) / rows.n
@@ -236,6 +247,7 @@ class Lookup:
         self,
         preferences: list[Level],
         wanting: NDArray[np.bool_],
+        parents: Mapping[str, Codes],
         choice: ParentChoice,
         drawn: NDArray[np.int64] | None,
         rng: np.random.Generator,
@@ -253,7 +265,14 @@ class Lookup:
             if preferences
             else (np.zeros(count, dtype=np.int64), np.zeros(len(wanting), dtype=np.int64))
         )
-        return self.popularity.weights(have, want[wanting], rng)
+        return self.popularity.weights(have, want[wanting], rng, self._margins(parents))
+
+    def _margins(self, parents: Mapping[str, Codes]) -> list[Margin]:
+        """How often parents are to be referred to, by their numbers of children."""
+        return [
+            (parents[name.removeprefix(TARGET)].astype(np.int64), self.marginals[name][: self.targets[name].size])
+            for name in self._counting
+        ]
 
     def _preferences(
         self, rows: Rows, parents: Mapping[str, Codes], rng: np.random.Generator
@@ -312,21 +331,6 @@ def _shares(counts: Array) -> Array:
     """Return counts as shares, equal ones where there are none."""
     total = float(counts.sum())
     return np.asarray(counts / total if total > 0 else np.full(len(counts), 1 / len(counts)))
-
-
-def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Array:
-    """Return how often kinds of parents are to be referred to, from how many parents there are of each.
-
-    Args:
-        room: Parents of each kind, shape (kinds,).
-        margins: Code of each kind in a column, shape (kinds,), and how often codes are to be referred to, of any total.
-    """
-    wanted = room.copy()
-    for _ in range(_ROUNDS):
-        for codes, marginal in margins:
-            current = np.bincount(codes, wanted, len(marginal))
-            wanted *= np.divide(marginal, current, out=np.zeros_like(marginal), where=current > EMPTY)[codes]
-    return wanted
 
 
 def coded_by_position(targets: Mapping[str, Discretizer], count: int) -> dict[str, Codes]:

@@ -9,18 +9,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.estimate.fitting import EMPTY
 from privbench_core.estimate.popularity import rank_sums
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
+Margin = tuple[Numbers, Array]
+"""Code of each parent in a column, shape (parents,), and how often codes are to be referred to, of any total."""
 # Exchanges of degrees between kinds, chosen by hand: on the convergence test next to nothing is left to exchange.
 _ROUNDS = 16  # per kind
 _PARTNERS = 24  # kinds that one looks for partners in
 # Share of all references that a degree may lose, where its kind has no rows for it: as popularity may be off by.
 _CUT = 0.02
+_STRENGTHS = (1.0, 0.5, 0.25, 0.0)  # with which parents of a kind are told apart
 _SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
 _FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
 _LEAST = 1e-6  # above zero
+_RAKING = 15  # rounds of fitting kinds of parents to their one-way marginals, as in `conditional.draw_column`
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,9 @@ class ByRow:
         """Return the same: there are as many of them at every scale."""
         return self
 
-    def weights(self, _parents: Numbers, _wanted: Numbers, _rng: np.random.Generator) -> Array:
+    def weights(
+        self, _parents: Numbers, _wanted: Numbers, _rng: np.random.Generator, _margins: Sequence[Margin] = ()
+    ) -> Array:
         """Return the relative frequency with which each parent is to be referred to."""
         return self.counts
 
@@ -83,7 +90,9 @@ class ByRank:
             return np.diff(before(np.arange(parents + 1)))
         return before(ranks + 1) - before(ranks)
 
-    def weights(self, parents: Numbers, wanted: Numbers, rng: np.random.Generator) -> Array:
+    def weights(
+        self, parents: Numbers, wanted: Numbers, rng: np.random.Generator, margins: Sequence[Margin] = ()
+    ) -> Array:
         """Return the relative frequency with which each parent is to be referred to.
 
         Degrees are `allocated_degrees`: so kinds get the references that rows ask for, and degrees stay as released.
@@ -92,11 +101,12 @@ class ByRank:
             parents: Kind of each parent.
             wanted: Kind that each row asks for.
             rng: Sampling only.
+            margins: Of columns that tell more about who is popular, and that rows do not ask for.
         """
         kinds = int(max(parents.max(initial=0), wanted.max(initial=0))) + 1
         room = np.bincount(parents, minlength=kinds)
         lacking: Array = np.where(room > 0, np.bincount(wanted, minlength=kinds), 0).astype(np.float64)
-        return allocated_degrees(self.degrees(len(parents), int(lacking.sum())), parents, lacking, rng)
+        return allocated_degrees(self.degrees(len(parents), int(lacking.sum())), parents, lacking, rng, margins)
 
     def weights_inside(self, of_parent: Numbers, of_row: Numbers, rng: np.random.Generator) -> Array:
         """Return the relative frequency of each parent, if rows choose among the parents of their own group.
@@ -152,29 +162,53 @@ def popularity_from_dict(stored: Mapping[str, Any]) -> Popularity:
     return ByRow(stored["counts"]) if "counts" in stored else ByRank(**stored)
 
 
-def allocated_degrees(degrees: Array, kinds: Numbers, lacking: Array, rng: np.random.Generator) -> Array:
+def allocated_degrees(
+    degrees: Array, kinds: Numbers, lacking: Array, rng: np.random.Generator, margins: Sequence[Margin] = ()
+) -> Array:
     """Return a degree for each parent, such that the parents of a kind have about the references it lacks.
 
     Degrees are allocated from the largest down, to parents in the order of the logarithm of the references that their
-    kind lacks per parent, plus normal luck of that spread with which kinds come closest to what they lack.
+    kind lacks per parent, plus normal luck of that spread with which kinds come closest to what they lack. Within
+    kinds, parents are in the order of what margins say of them, as far as kinds then still get what they lack.
 
     Args:
         degrees: In any order, shape (parents,).
         kinds: Kind of each parent, shape (parents,).
         lacking: References that rows of each kind are to get, shape (kinds,).
         rng: Sampling only.
+        margins: Of columns that tell more about who is popular, and that rows do not ask for.
     """
-    descending = np.sort(degrees)[::-1]
+    total = float(lacking.sum())
     room = np.bincount(kinds, minlength=len(lacking))
-    usual = np.log(np.maximum(lacking, _LEAST) / np.maximum(room, 1))[kinds]
+    of_kind = np.log(np.maximum(lacking, _LEAST) / np.maximum(room, 1))[kinds]
+    known = [(kinds, lacking), *((codes, shares * (total / shares.sum())) for codes, shares in margins)]
+    within = np.log(np.maximum(raked(np.ones(len(kinds)), known), _LEAST)) - of_kind if margins else of_kind * 0.0
     luck = rng.normal(size=len(kinds))
+    for strength in _STRENGTHS if margins else (0.0,):
+        found = _in_order(degrees, of_kind + strength * within, luck, known)
+        if np.abs(lacking - np.bincount(kinds, found, minlength=len(lacking))).sum() <= 2 * _CUT * total:
+            break
+    return found
+
+
+def _in_order(degrees: Array, usual: Array, luck: Array, known: Sequence[Margin]) -> Array:
+    """Allocate degrees to parents in the order of ``usual`` plus luck, and balance them between kinds.
+
+    Args:
+        degrees: As of `allocated_degrees`.
+        usual: Logarithm of the references that parents like each lack, shape (parents,).
+        luck: Standard normal, shape (parents,).
+        known: Kinds and what they lack, and further columns.
+    """
+    (kinds, lacking), descending = known[0], np.sort(degrees)[::-1]
 
     def order(spread: float) -> Numbers:
         return np.argsort(-usual - max(spread, _LEAST) * luck)
 
     def misfit(spread: float) -> float:
-        found = np.bincount(kinds[order(spread)], descending, minlength=len(lacking))
-        return float(np.abs(lacking - found).sum())
+        ranked = order(spread)
+        found = (np.bincount(codes[ranked], descending, minlength=len(wanted)) for codes, wanted in known)
+        return sum(float(np.abs(wanted - each).sum()) for (_, wanted), each in zip(known, found, strict=True))
 
     chosen = order(min(_SPREADS, key=misfit))
     _move_large(chosen, descending, lacking[kinds])
@@ -267,3 +301,18 @@ class _Exchange:
         if kind not in self._distinct:
             self._distinct[kind] = np.unique(self.degrees[self.members[kind]])
         return self._distinct[kind]
+
+
+def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Array:
+    """Return how often kinds of parents are to be referred to, from how many parents there are of each.
+
+    Args:
+        room: Parents of each kind, shape (kinds,).
+        margins: Code of each kind in a column, shape (kinds,), and how often codes are to be referred to, of any total.
+    """
+    wanted = room.copy()
+    for _ in range(_RAKING):
+        for codes, marginal in margins:
+            current = np.bincount(codes, wanted, len(marginal))
+            wanted *= np.divide(marginal, current, out=np.zeros_like(marginal), where=current > EMPTY)[codes]
+    return wanted

@@ -32,8 +32,8 @@ from privbench_core.privacy.features import (
     OwnerType,
     OwnFanout,
     OwnType,
+    ParentFanout,
     ParentRow,
-    SiblingFanout,
     UnitRows,
 )
 from privbench_core.privacy.queries import (
@@ -66,7 +66,7 @@ _FEATURES = (
     OwnType,
     OwnerType,
     MemberPlace,
-    SiblingFanout,
+    ParentFanout,
 )
 _KINDS = {"ordered", "list"}
 Sizes = Mapping[str, int]
@@ -198,7 +198,7 @@ def _admitted(
     _admit_discretizer(table, name, discretizer)
     if not isinstance(feature, Own | UnitRows):
         feature = replace(feature, key=admit_key(schema, feature.key))
-    if isinstance(feature, SiblingFanout):
+    if isinstance(feature, ParentFanout):
         feature = replace(feature, of=admit_key(schema, feature.of))
     if isinstance(feature, OwnType | OwnerType):
         site, known = f"{table}/{name}", type(feature.types) is GroupTypes and type(feature.latent) is int

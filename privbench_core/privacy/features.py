@@ -56,10 +56,11 @@ class OwnFanout:
 
 
 @dataclass(frozen=True)
-class SiblingFanout:
-    """Number of kept children that the row's owner has along ``of``, another owner key to the same table.
+class ParentFanout:
+    """Number of kept children that the row that ``key`` refers to has along ``of``, an owner key to the same table.
 
-    An optional ``key`` adds one code, the last, for a row without an owner.
+    Along the row's owner key these are its owner's other children. A key that may be empty adds one code, the last, for
+    "refers to none".
     """
 
     key: ForeignKey
@@ -148,11 +149,11 @@ class CoMember:
     column: str
 
 
-Along = OfParent | ParentRow | OwnerFanout | OwnFanout | SiblingFanout | CoMember | OwnType | OwnerType | MemberPlace
+Along = OfParent | ParentRow | OwnerFanout | OwnFanout | ParentFanout | CoMember | OwnType | OwnerType | MemberPlace
 Feature = Own | UnitRows | Along
 
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:
     """Number of codes of a view's column."""
-    of_another = isinstance(feature, OfParent | SiblingFanout | OwnerType) and feature.key.may_be_empty
+    of_another = isinstance(feature, OfParent | ParentFanout | OwnerType) and feature.key.may_be_empty
     return discretizer.size + int(of_another)

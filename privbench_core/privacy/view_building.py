@@ -21,7 +21,7 @@ from privbench_core.privacy.features import (
     OwnerType,
     OwnFanout,
     OwnType,
-    SiblingFanout,
+    ParentFanout,
     feature_size,
 )
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE
@@ -34,13 +34,14 @@ from privbench_core.privacy.relations import (
 )
 from privbench_core.privacy.views import CodedRows, CodedView, Engine, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
 
 _SMALL = 1 << 10  # rounding shares of up to so many rows to whole weights changes them by a thousandth at most
 _ROWS_PER_UNIT = (
     *range(1, _SMALL),
     *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
 )
-_OF_GROUPS = (OwnerFanout, SiblingFanout, OwnerType, MemberPlace)  # of rows of one owner: along owner keys only
+_OF_GROUPS = (OwnerFanout, OwnerType, MemberPlace)  # of rows of one owner: along owner keys only
 
 
 def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
@@ -54,7 +55,7 @@ def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
     schema = engine.schema
     along = [feature for feature, _ in spec.features.values() if isinstance(feature, Along)]
     for feature in along:
-        if not _of_its_rows(spec.table, feature):
+        if not _of_its_rows(schema, spec.table, feature):
             raise InternalError(f"{feature.key.name}: not what a view of {spec.table} can look along")
     owned = len(schema.ownership_path(spec.table)) > 0
     possible = _ROWS_PER_UNIT[: None if owned else 1]
@@ -147,12 +148,16 @@ def distinct_weights(
     return exact, view
 
 
-def _of_its_rows(table: str, feature: Along) -> bool:
+def _of_its_rows(schema: Schema, table: str, feature: Along) -> bool:
     """Whether a column is what the stability of a view of ``table`` was worked out for."""
     if isinstance(feature, OwnFanout | OwnType):
         return feature.key.owner and feature.key.parent == table
-    if isinstance(feature, SiblingFanout) and not (feature.of.owner and feature.of.parent == feature.key.parent):
-        return False
+    if isinstance(feature, ParentFanout):
+        if not (feature.of.owner and feature.of.parent == feature.key.parent):
+            return False
+        # Any number of rows of other units may refer to a row, so which children it has must be its own unit's matter.
+        if not feature.key.owner and stability(schema, feature.of.child) > 1:
+            return False
     return feature.key.child == table and (feature.key.owner or not isinstance(feature, _OF_GROUPS))
 
 
@@ -160,7 +165,7 @@ def _children_seen(feature: Along) -> tuple[str, ...]:
     """The tables whose kept rows decide the values of a column, where these are children: see `relations.stability`."""
     if isinstance(feature, OwnFanout):
         return (feature.key.child,)
-    if isinstance(feature, SiblingFanout):
+    if isinstance(feature, ParentFanout):
         return (feature.of.child,)
     if isinstance(feature, OwnType | OwnerType):
         below = (of for of, _, _ in feature.types.columns if isinstance(of, OwnType))

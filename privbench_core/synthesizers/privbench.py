@@ -24,9 +24,10 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import FidelityOptions, parsed
 from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.steps.counted import released_numbers
 from privbench_core.synthesizers.steps.learn import learn_steps
 from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
-from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step, released_siblings
+from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 
 Learn = Callable[[Table, Price], list[Step]]
 """(table, price) -> the steps that learn the attributes of a private table."""
@@ -140,7 +141,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         model = node_from_dict(context.inputs["model", key.child].data["model"])
         fanout = fit_fanout(
-            context.opened(), key, above, own, model, price, FanoutFit(), released_siblings(schema, key, context)
+            context.opened(), key, above, own, model, price, FanoutFit(), released_numbers(schema, key, context.inputs)
         )
         summary = {
             "attributes that depend on the number of children": len(fanout.fanout_tables),

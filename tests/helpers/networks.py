@@ -22,11 +22,11 @@ from privbench_core.privacy.features import (
     OwnerType,
     OwnFanout,
     OwnType,
+    ParentFanout,
     ParentRow,
-    SiblingFanout,
     UnitRows,
 )
-from privbench_core.privacy.relations import lets_go
+from privbench_core.privacy.relations import lets_go, stability
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
@@ -162,10 +162,11 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
             found += [(OwnerFanout(k), SmallNumbers()), (CoMember(k, 1, "x"), X), (CoMember(k, 2, "x"), X)]
             found.append((MemberPlace(k, "x", X, rng.integers(0, 3, X.size), 3), PLACE))
             found.append((OwnerType(k, random_types(rng, schema, k), 0), TYPE))
-            owned = (other.owner_key for other in schema.tables if other.name != here.name)
-            found += [
-                (SiblingFanout(k, of), SmallNumbers()) for of in owned if of is not None and of.parent == k.parent
-            ]
+        found += [
+            (ParentFanout(k, of), SmallNumbers())
+            for of in (other.owner_key for other in schema.tables)
+            if of is not None and of.parent == k.parent and of != k and (k.owner or stability(schema, of.child) == 1)
+        ]
     for other in schema.tables:
         if other.owner_key is not None and other.owner_key.parent == here.name:
             found.append((OwnFanout(other.owner_key), SmallNumbers()))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.heavy_tails import Database, Ints, following, magnitudes, zipf_sizes
 from tests.helpers.planted import category, integer, owner_key, rows_of, texts
@@ -120,6 +122,27 @@ def _shares(rng: np.random.Generator, parents: int) -> np.ndarray:
     return np.asarray(weights / weights.sum())
 
 
+def messages(users: int = 5000, seed: int = 0) -> Database:
+    """Posts of users and messages between them: who writes much gets many, and no column of users says who."""
+    rng = np.random.default_rng(seed)
+    active = rng.lognormal(0, 1.2, users)
+    user = Table("user", (integer("id"), category("country", 4)), ("id",))
+    tables = {"user": rows_of(user, id=np.arange(users), country=texts(rng.choice(4, users, p=[0.5, 0.3, 0.1, 0.1])))}
+    of = {name: np.repeat(np.arange(users), np.minimum(rng.poisson(active), 200)) for name in ("post", "message")}
+    recipient = rng.choice(users, len(of["message"]), p=active / active.sum())
+    recipient[rng.random(len(recipient)) < 0.1] = -1
+    to = ForeignKey("message", ("to_id",), "user", ("id",), 200, optional=True, on_unit_removed=OnUnitRemoved.SET_NULL)
+    more = {"post": {}, "message": {"to_id": pa.array(recipient, mask=recipient < 0)}}
+    owned = []
+    for name, rows in of.items():
+        columns = (integer("id"), integer("user_id"), *(replace(integer(n), nullable=True) for n in more[name]))
+        keys = (owner_key(name, "user_id", "user", 200), *((to,) if more[name] else ()))
+        owned.append(Table(name, (*columns, category("kind", 3)), ("id",), keys))
+        kind = texts(rng.choice(3, len(rows), p=[0.6, 0.3, 0.1]))
+        tables[name] = rows_of(owned[-1], id=np.arange(len(rows)), user_id=rows, kind=kind, **more[name])
+    return Schema("messages", (user, *owned), "user"), tables
+
+
 def _owned(name: str, unit: tuple[str, int], children: list[tuple[str, Ints, int]], seed: int) -> Database:
     """A unit's table with children of given sizes (name, rows per unit, bound), columns following the sizes."""
     rng = np.random.default_rng([seed, 1])
@@ -155,5 +178,6 @@ CASES: dict[str, Callable[[], Database]] = {
     "hospital": hospital_stays,
     "returns": returns,
     "bestsellers": bestsellers,
+    "messages": messages,
 }
 """Each by its name."""

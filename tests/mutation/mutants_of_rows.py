@@ -25,6 +25,7 @@ _BOUNDED = "tests/property/test_privacy_bounded.py"
 _POPULARITY = "tests/property/test_privacy_popularity.py"
 _T_OWNERS = "tests/unit/test_owner_relative_columns.py"
 _REPLAY = "tests/property/test_record_replay.py"
+_NUMBERS = "tests/unit/test_numbers_of_children.py"
 
 TRUNCATION = [
     Mutant(
@@ -573,6 +574,15 @@ STABILITY = [
         "here = stability(schema, spec.table, *of_children)",
         "here = stability(schema, spec.table)",
         (f"{_TRUNCATION}::test_stability_covers_the_number_of_children_of_others",),
+    ),
+    Mutant(
+        "numbers-that-go-with-others",
+        "stability",
+        "any key shows how many children a row has, though other units take some of them away",
+        _BUILDING,
+        "if not feature.key.owner and stability(schema, feature.of.child) > 1:",
+        "if not feature.key.owner and stability(schema, feature.of.child) > 1e9:",
+        (f"{_NUMBERS}::test_references_follow_numbers_of_children_that_are_known_and_go_with_their_own_unit",),
     ),
     Mutant(
         "types-of-children-below",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.errors import InternalError
-from privbench_core.privacy.features import Feature, OwnerFanout, OwnFanout, ParentRow, SiblingFanout
+from privbench_core.privacy.features import Feature, OwnerFanout, OwnFanout, ParentFanout, ParentRow
 from privbench_core.privacy.relations import (
     WEIGHT_SCALE,
     deciding_tables,
@@ -425,10 +425,10 @@ def test_views_look_only_where_their_stability_was_worked_out() -> None:
         ("b", OwnerFanout(owner_of(schema, "c"))),
         ("b", OwnerFanout(schema.table("b").foreign_keys[1])),
         ("b", ParentRow(owner_of(schema, "c"))),
-        ("b", SiblingFanout(owner_of(schema, "b"), schema.table("b").foreign_keys[1])),
-        ("b", SiblingFanout(schema.table("b").foreign_keys[1], owner_of(schema, "b"))),
-        ("c", SiblingFanout(owner_of(schema, "c"), owner_of(schema, "b"))),
-        ("a", SiblingFanout(owner_of(schema, "c"), owner_of(schema, "c"))),
+        ("b", ParentFanout(owner_of(schema, "b"), schema.table("b").foreign_keys[1])),
+        ("b", ParentFanout(schema.table("b").foreign_keys[1], owner_of(schema, "b"))),
+        ("c", ParentFanout(owner_of(schema, "c"), owner_of(schema, "b"))),
+        ("a", ParentFanout(owner_of(schema, "c"), owner_of(schema, "c"))),
     ]
     for name, feature in strays:
         with pytest.raises(InternalError, match=f"not what a view of {name} can look along"):

@@ -23,7 +23,7 @@ import pytest
 from privbench_core.measure import adaptive_bins as refine
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import SiblingFanout
+from privbench_core.privacy.features import ParentFanout
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import Marginal, ParentCounts
 from privbench_core.privacy.session import PrivateSession
@@ -500,7 +500,7 @@ def test_the_plans_tested_do_look_at_how_many_others_owners_have(case: str, monk
     asked: list[str] = []
 
     def noting(self: PrivateSession, spec: ViewSpec, *rest: Any) -> Any:
-        asked.extend(spec.table for of, _ in spec.features.values() if isinstance(of, SiblingFanout))
+        asked.extend(spec.table for of, _ in spec.features.values() if isinstance(of, ParentFanout))
         return view(self, spec, *rest)
 
     view = PrivateSession.view

@@ -52,7 +52,7 @@ SYNTHESIZERS = [
     "Price",
     "PrivateSession",
     "Schema",
-    "SiblingFanout",
+    "ParentFanout",
     "Step",
     "StepContext",
     "StepKind",

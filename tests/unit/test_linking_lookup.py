@@ -14,6 +14,7 @@ from privbench_core.measure.lookup import fit_lookup
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent
+from privbench_core.measure.targets import Referred
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup, marginals_of
 from privbench_core.models.popularity import ByRow
@@ -248,7 +249,7 @@ def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bo
     child = profile_of(schema.table(key.child), tables[key.child])
     parent = schema.table(key.parent)
     rows = tables[key.parent]
-    of_parent = PublicParent(parent, rows) if public else profile_of(parent, rows)
+    of_parent = PublicParent(parent, rows) if public else Referred(profile_of(parent, rows))
     found = fit_lookup(session, key, child, of_parent, price, LookupFit())
     assert not found.pair_tables
     assert sum(cost for _, cost in spent) == pytest.approx(price.amount)
@@ -353,7 +354,7 @@ def test_a_lookup_comes_back_from_a_stored_artifact():
     own = profile_of(visit, tables["visit"], rows_per_unit=4)
     of_doctors = profile_of(doctor, tables["doctor"])
     for parent in (of_doctors, replace(of_doctors, discretizers={})):
-        lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY, LookupFit())
+        lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, Referred(parent), PLENTY, LookupFit())
         stored = Artifact({"link": lookup.to_dict()}).to_bytes()
         back = Lookup.from_dict(Artifact.from_bytes(stored).data["link"])
         assert Artifact({"link": back.to_dict()}).to_bytes() == stored
@@ -365,7 +366,7 @@ def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
     schema, tables, _, _ = visits(optional=True, attributes=False)
     visit = schema.tables[2]
     own = profile_of(visit, tables["visit"], rows_per_unit=4)
-    parent = profile_of(schema.tables[1], tables["doctor"])
+    parent = Referred(profile_of(schema.tables[1], tables["doctor"]))
     lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY, LookupFit())
     (discretizer,) = lookup.targets.values()
     assert discretizer.size == 2

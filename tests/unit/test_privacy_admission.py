@@ -29,8 +29,8 @@ from privbench_core.privacy.features import (
     OwnerType,
     OwnFanout,
     OwnType,
+    ParentFanout,
     ParentRow,
-    SiblingFanout,
 )
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
@@ -261,8 +261,8 @@ def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
         "of parent": ("person", OfParent(key, "rooms")),
         "parent row": ("person", ParentRow(key)),
         "siblings": ("person", OwnerFanout(key)),
-        "others of the owner": ("person", SiblingFanout(key, OWNER)),
-        "others along a key": ("person", SiblingFanout(OWNER, key)),
+        "others of the owner": ("person", ParentFanout(key, OWNER)),
+        "others along a key": ("person", ParentFanout(OWNER, key)),
         "children": ("household", OwnFanout(key)),
         "co_member": ("person", CoMember(key, 1, "rooms")),
         "own type": ("household", OwnType(key, TYPES, 0)),

@@ -16,9 +16,9 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import Key
+from privbench_core.synthesizers.steps.counted import drawn_beside
 from privbench_core.synthesizers.steps.drawing import TableModels
 from privbench_core.synthesizers.steps.range_drawing import RangeDrawing
-from privbench_core.synthesizers.steps.sample import drawn_siblings
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.workers import side_by_side
 from tests.helpers.market import market
@@ -211,7 +211,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def drawing_of(schema: Schema, made: Mapping[Key, Artifact], folder: Path) -> RangeDrawing:
     models = TableModels.of(schema, schema.table("sale"), made, 1.0)
     above = {name: SampledTable(made["sample", name]) for name in ("customer", "product")}
-    beside = drawn_siblings(schema, models.table, made, "sample")
+    beside = drawn_beside(schema, models.table, made, "sample")
     drawing = RangeDrawing.plan(models, 0, above, beside, PartFiles(folder))
     assert drawing is not None
     return drawing

@@ -26,8 +26,8 @@ from privbench_core.privacy.features import (
     OwnerType,
     OwnFanout,
     OwnType,
+    ParentFanout,
     ParentRow,
-    SiblingFanout,
     UnitRows,
     feature_size,
 )
@@ -145,7 +145,7 @@ def _feature(database: Relations, table: str, rows: Index, feature: Feature, dis
         return _encoded_numbers(np.append(database.group_sizes(feature.key), 1), discretizer)[parents]
     if isinstance(feature, OwnerType):
         return np.append(_latent_values(database, feature), discretizer.size)[parents]
-    if isinstance(feature, SiblingFanout):
+    if isinstance(feature, ParentFanout):
         encoded = _encoded_numbers(database.group_sizes(feature.of), discretizer)
     else:
         encoded = _encoded(database.column(feature.key.parent, feature.column), discretizer)

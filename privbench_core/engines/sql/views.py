@@ -28,8 +28,8 @@ from privbench_core.privacy.features import (
     OwnerType,
     OwnFanout,
     OwnType,
+    ParentFanout,
     ParentRow,
-    SiblingFanout,
     UnitRows,
     feature_size,
 )
@@ -97,7 +97,7 @@ class Views:
             if isinstance(feature, OfParent):
                 value = column(self._names.modelled(feature.key.parent, feature.column), "q")
                 joined.codes.setdefault(feature.key, {})[called[name]] = self._code(value, discretizer)
-            elif isinstance(feature, SiblingFanout):
+            elif isinstance(feature, ParentFanout):
                 referred = self._names.columns(feature.of.parent, feature.of.parent_columns)
                 joined.others.setdefault(feature.key, []).extend(referred)
         for name, (feature, discretizer) in spec.features.items():
@@ -276,7 +276,7 @@ class Views:
             there = column("n", parent) if public else number(0)
             return found, self._code(exp.Paren(this=exp.case().when(none, number(-1)).else_(there)), discretizer)
         shown: Expr = column(called, parent)
-        if isinstance(feature, SiblingFanout):
+        if isinstance(feature, ParentFanout):
             found, size = self._children(found, feature.of, parent)
             shown = self._code(size, discretizer)
         return found, exp.case().when(none, number(discretizer.size)).else_(shown)

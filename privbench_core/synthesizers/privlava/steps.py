@@ -22,7 +22,7 @@ from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.drawing import fanout_key
+from privbench_core.synthesizers.steps.counted import fanout_key
 
 
 def owned_keys(schema: Schema, table: str) -> list[ForeignKey]:

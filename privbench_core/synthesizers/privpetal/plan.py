@@ -26,9 +26,9 @@ from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, S
 from privbench_core.synthesizers.prices import GroupBudget, Prices
 from privbench_core.synthesizers.privpetal.options import Options
 from privbench_core.synthesizers.steps.assemble import whole_plan
-from privbench_core.synthesizers.steps.drawing import fanout_key
+from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
 from privbench_core.synthesizers.steps.learn import learn_steps
-from privbench_core.synthesizers.steps.link import link_step, lookup_step, released_siblings
+from privbench_core.synthesizers.steps.link import link_step, lookup_step
 from privbench_core.synthesizers.steps.profile import profile_step
 
 
@@ -87,7 +87,7 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         fanout = fit_sizes(
-            context.opened(), key, above, own.size, price, FanoutFit(), released_siblings(schema, key, context)
+            context.opened(), key, above, own.size, price, FanoutFit(), released_numbers(schema, key, context.inputs)
         )
         summary = {"attributes that depend on the number of children": len(fanout.fanout_tables)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.errors import InternalError
-from privbench_core.models.lookup import TARGET, Lookup, raked
-from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees
+from privbench_core.models.lookup import TARGET, Lookup
+from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees, raked
 from privbench_core.sampling.allocation import Allocation, ranks_of
 from privbench_core.sampling.ranges import is_unique
 from privbench_core.sampling.references import Parent
@@ -34,7 +34,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import sampling_rng
-from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
+from privbench_core.synthesizers.steps.sampled import SampledTable
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -69,7 +69,7 @@ class AllocatedKey:
         table: Table,
         key: ForeignKey,
         lookup: Lookup,
-        coded: Callable[[Sample], Parent],
+        coded: Callable[[int], Parent],
         parents: SampledTable,
         rows: Sequence[int],
         seed: int,
@@ -81,7 +81,7 @@ class AllocatedKey:
             table: The referring one.
             key: To a private table.
             lookup: Released, of the key.
-            coded: Codes the attributes of some parents.
+            coded: A range of the parents, with codes of what the link looks at.
             parents: All of them.
             rows: Planned for each range of the referring table.
             seed: Of the run.
@@ -91,10 +91,10 @@ class AllocatedKey:
         rng = sampling_rng(seed, "degrees", key.name)
         sizes, turns = parents.rows, rng.permutation(len(parents.rows))
         total, references = sum(sizes), round(sum(rows) * (1 - lookup.none))
-        kinds = _Kinds.of(lookup, (coded(parents.part(number)) for number in range(len(sizes))))
+        kinds = _Kinds.of(lookup, map(coded, range(len(sizes))))
         lacking, digests = kinds.wanted(lookup, references), [""] * len(sizes)
         for number in np.argsort(turns).tolist():
-            here = coded(parents.part(number))
+            here = coded(number)
             kind = kinds.of_parents(here)
             degrees = _degrees(lookup, ranks_of(sizes, turns, number), total, references, most)
             if len(degrees) and degrees.min() < degrees.max():
@@ -201,7 +201,7 @@ def allocate(
     table: Table,
     keys: Sequence[ForeignKey],
     lookups: Mapping[str, Lookup],
-    coded: Callable[[str, Sample], Parent],
+    coded: Callable[[ForeignKey, int], Parent],
     parents: Mapping[str, SampledTable | pa.Table],
     rows: Sequence[int],
     seed: int,
@@ -213,7 +213,7 @@ def allocate(
         table: The referring one.
         keys: Of it, those of `sampling.ranges.allocated_keys`, and to its own rows.
         lookups: Released, by key name.
-        coded: Codes the attributes of some rows of a parent, given its name.
+        coded: A range of the private rows that a key refers to, with codes of what the link looks at.
         parents: By table name; public ones as rows.
         rows: Planned for each range.
         seed: Of the run.
@@ -226,8 +226,7 @@ def allocate(
             found.append(AllocatedPublicKey.plan(table, key, lookup, above, rows, seed))
         else:
             files = PartFiles(folder / f"allocated-{number}")
-            of_parent = partial(coded, key.parent)
-            found.append(AllocatedKey.plan(table, key, lookup, of_parent, above, rows, seed, files))
+            found.append(AllocatedKey.plan(table, key, lookup, partial(coded, key), above, rows, seed, files))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, Step
 from privbench_core.synthesizers.impossible import impossible_checks
 from privbench_core.synthesizers.limits import unsampleable
-from privbench_core.synthesizers.steps.drawing import fanout_key
+from privbench_core.synthesizers.steps.counted import fanout_key
 from privbench_core.synthesizers.steps.fidelity import fidelity_step
 from privbench_core.synthesizers.steps.publish import publish_step
 from privbench_core.synthesizers.steps.sample import complete_step, deferred_of, public_step, sample_step
@@ -25,13 +25,13 @@ def whole_plan(name: str, schema: Schema, budget: Budget, measuring: Sequence[St
         name: Of the synthesizer.
         schema: The database.
         budget: Of the whole plan.
-        measuring: The first steps.
+        measuring: The first steps; each is made after those whose releases it looks at.
         validation: For the fidelity figures of all tables.
     """
     free = zero(validation.measure)
     private = schema.private_tables
     inside_out = [table for table in schema.sampling_order if not table.public]
-    steps = [*measuring]
+    steps = _inputs_first(measuring)
     steps += [fidelity_step(schema, table, validation.share(1 / len(private))) for table in inside_out]
     for table in schema.sampling_order:
         steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))
@@ -41,6 +41,17 @@ def whole_plan(name: str, schema: Schema, budget: Budget, measuring: Sequence[St
     off_path = [key for table in private for key in table.foreign_keys if not key.owner and fanout_key(key) in paid]
     steps.append(publish_step(schema, free, {key: paid[fanout_key(key)] for key in off_path}))
     return Plan(name, budget, tuple(steps))
+
+
+def _inputs_first(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps in the given order, but each after those of them that are its inputs."""
+    waiting, found = list(steps), list[Step]()
+    while waiting:
+        missing = {step.key for step in waiting}
+        ready = next((step for step in waiting if missing.isdisjoint(step.inputs)), waiting[0])
+        waiting.remove(ready)
+        found.append(ready)
+    return found
 
 
 def refuse_impossible(schema: Schema, budget: Budget) -> None:

@@ -29,17 +29,13 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.unit_numbers import unit_numbers
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
+from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
 DRAWING = "11"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 _SPREAD = 16  # unit numbers per row that counting by number may go through
-
-
-def fanout_key(key: ForeignKey) -> Key:
-    """Key of the step that models a foreign key."""
-    return ("fanout", key.name)
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class TableModels:
         model: Of its rows.
         latents: Latent attribute -> number of its codes.
         fanout: Link to its owner, None for the unit's table.
-        siblings: Codes of numbers of children along other owner keys that the link looks at.
+        counted: Codes of the numbers of children that links look at, along owner keys, by name of the link's key.
         lookups: Other links by key name, without deferred keys.
         above: Profiles of private parents, by table name.
     """
@@ -66,7 +62,7 @@ class TableModels:
     model: Model
     latents: Mapping[str, int]
     fanout: Fanout | None
-    siblings: Mapping[str, Discretizer]
+    counted: Mapping[str, Mapping[ForeignKey, Discretizer]]
     lookups: Mapping[str, Lookup]
     above: Mapping[str, Profile]
 
@@ -78,6 +74,7 @@ class TableModels:
         owner, stored = table.owner_key, inputs["model", table.name].data
         fanout = None if owner is None else Fanout.from_dict(links[owner.name])
         model = model_from_dict(stored["model"])
+        lookups = {key.name: lookup_from_dict(links[key.name]).at_scale(scale) for key in keys if not key.owner}
         private = {key.parent for key in keys if not schema.table(key.parent).public}
         return cls(
             schema,
@@ -88,11 +85,14 @@ class TableModels:
             dict(stored.get("latents", [])),
             fanout,
             {
-                name: Fanout.from_dict(inputs[kind, name].data["link"]).sizes
-                for kind, name, *_ in inputs
-                if kind == "fanout" and fanout is not None and fanout.looks_at(children_column(name))
+                key.name: {
+                    other: link.sizes
+                    for other, link in released_numbers(schema, key, inputs).items()
+                    if (fanout if key.owner and fanout else lookups[key.name]).looks_at(children_column(other.name))
+                }
+                for key in keys
             },
-            {key.name: lookup_from_dict(links[key.name]).at_scale(scale) for key in keys if not key.owner},
+            lookups,
             {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
         )
 
@@ -112,24 +112,36 @@ class TableModels:
         """A synthetic parent, with its attributes coded as its children's context."""
         return as_parent(self.schema.table(name), sample, self.above.get(name))
 
-    def above_with(
+    def counting(
         self,
+        key: ForeignKey,
         parent: Parent,
         beside: Mapping[ForeignKey, SampledTable],
-        owners: Sequence[int],
+        parents: Sequence[int],
         number: int | None = None,
+        own: Numbers | None = None,
     ) -> Parent:
-        """Owners with the numbers of their other children, as further columns, where the link looks at them.
+        """Parents along a key with their numbers of children, as further columns, where the link looks at them.
 
-        ``owners`` and ``number`` as in `SampledTable.owners_along`.
+        Args:
+            key: The key.
+            parent: All rows, or those of a range.
+            beside: Children that are drawn already, by their owner key.
+            parents: As in `SampledTable.owners_along`.
+            number: As there.
+            own: How many children of this table each of the parents has, if they are the owners of its rows.
         """
         codes, sizes = dict(parent.codes), dict(parent.sizes)
-        for key, children in beside.items():
-            if key.name in self.siblings:
-                places = children.owners_along(key, owners, number)
+        for other, coder in self.counted[key.name].items():
+            if other == self.table.owner_key:
+                numbers = own
+            else:
+                places = beside[other].owners_along(other, parents, number)
                 numbers = np.bincount(places[places >= 0], minlength=parent.table.num_rows)
-                name, coder = children_column(key.name), self.siblings[key.name]
-                codes[name], sizes[name] = coder.encode_numbers(numbers), coder.size
+            if numbers is None:
+                raise InternalError(f"{key.name}: how many rows each of its parents owns is not known")
+            name = children_column(other.name)
+            codes[name], sizes[name] = coder.encode_numbers(numbers), coder.size
         return replace(parent, codes=codes, sizes=sizes)
 
     def draw(
@@ -207,11 +219,15 @@ def draw_sample(
     owner, fanout = models.table.owner_key, models.fanout
     if owner is None or fanout is None:
         return models.draw(draw_root(models.profile.total, models.scale), None, parents, rng)
-    with_siblings = models.above_with(parents[owner.name], beside, above[owner.parent].rows)
+    owners_of = models.counting(owner, parents[owner.name], beside, above[owner.parent].rows)
     total = round(fanout.owned * models.scale)
-    numbers = numbers_of_children(fanout, with_siblings, total, rng, models.table, size=models.size_of_units)
+    numbers = numbers_of_children(fanout, owners_of, total, rng, models.table, size=models.size_of_units)
     ownerless = round(fanout.ownerless * models.scale)
-    rows, owners = children_of(fanout, with_siblings, numbers, ownerless, rng, models.table)
+    rows, owners = children_of(fanout, owners_of, numbers, ownerless, rng, models.table)
+    for key in models.first_keys:
+        if not key.owner:
+            referred = above[key.parent].rows
+            parents[key.name] = models.counting(key, parents[key.name], beside, referred, own=numbers)
     return models.draw(rows, owners, parents, rng)
 
 

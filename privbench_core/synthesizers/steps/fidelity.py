@@ -48,9 +48,10 @@ from privbench_core.schema.identity import column_identity, constraints_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.steps.counted import drawn_beside, samples_beside
 from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, draw_sample, row_weights
 from privbench_core.synthesizers.steps.rare_values import rare_cells, rare_values, shuffled_apart
-from privbench_core.synthesizers.steps.sample import drawn_siblings, first_parents, model_inputs, sibling_samples
+from privbench_core.synthesizers.steps.sample import first_parents, model_inputs
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Array = NDArray[np.float64]
@@ -67,7 +68,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
     inputs: list[Key] = [
         *model_inputs(schema, table),
         *(("fidelity", name) for name in private),
-        *sibling_samples(schema, table, "fidelity"),
+        *samples_beside(schema, table, "fidelity"),
         ("profile", schema.unit),
     ]
 
@@ -79,7 +80,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         models = TableModels.of(schema, table, context.inputs, min(1.0, _REFERENCE_UNITS / units))
         sampled = {name: SampledTable(context.inputs["fidelity", name]) for name in private}
         sampled |= {name: SampledTable(above[name].to_artifact()) for name in parents if name not in sampled}
-        sample = draw_sample(models, sampled, drawn_siblings(schema, table, context.inputs, "fidelity"), rng)
+        sample = draw_sample(models, sampled, drawn_beside(schema, table, context.inputs, "fidelity"), rng)
         metrics = _metrics(schema, table, price, context, sample, above)
         stored = sample.to_artifact()
         shown = {figure.metric: str(figure) for figure in metrics}

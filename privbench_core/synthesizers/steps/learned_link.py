@@ -14,6 +14,7 @@ from privbench_core.measure.lookup import fit_lookup
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent, fitted_to_attributes
+from privbench_core.measure.targets import Referred
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.linked_lookup import LinkedLookup
 from privbench_core.models.lookup import TARGET, marginals_of
@@ -26,7 +27,7 @@ from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext
-from privbench_core.synthesizers.steps.drawing import fanout_key
+from privbench_core.synthesizers.steps.counted import fanout_key
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.reference import References
 
@@ -130,7 +131,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         lookup = (
             _to_public(session, key, profile, target, context.public[key.parent], for_degrees)
             if target.public
-            else _to_private(session, key, profile, references.profile(key.parent), for_degrees, fit)
+            else _to_private(session, key, profile, Referred(references.profile(key.parent)), for_degrees, fit)
         )
         fanout = None
         left = _own(profile)
@@ -176,7 +177,7 @@ def _references(schema: Schema, key: ForeignKey, context: StepContext) -> Refere
 
 
 def _to_private(
-    session: PrivateSession, key: ForeignKey, child: Profile, parent: Profile, price: Price, fit: LinkFit
+    session: PrivateSession, key: ForeignKey, child: Profile, parent: Referred, price: Price, fit: LinkFit
 ) -> LinkedLookup:
     """Return how often private parents are referred to, by rank and by their attributes."""
     found = fit_lookup(session, key, replace(child, discretizers={}), parent, price, fit.references)

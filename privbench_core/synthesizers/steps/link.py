@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from privbench_core.measure.lookup import Features, fit_lookup
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.public_parents import PublicParent
-from privbench_core.models.fanout import Fanout, parent_column
+from privbench_core.measure.targets import Referred
+from privbench_core.models.fanout import parent_column
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OfParent
@@ -18,8 +19,7 @@ from privbench_core.schema.identity import Identity, key_identity
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.drawing import fanout_key
-from privbench_core.synthesizers.steps.sample import siblings_of
+from privbench_core.synthesizers.steps.counted import counted_along, fanout_key, released_numbers
 
 _BOUNDED = "bounded"  # parameter of a step that counts bounded references alone
 
@@ -54,21 +54,22 @@ def link_step(
         fit: How it spends the price: part of the release's identity.
         inputs: Of the work, beside the profiles.
         looked_at: Private tables whose rows the work looks at, beside those of the key.
-        beside: Whether the work looks at the numbers of children along `siblings_of` the key, too.
+        beside: Whether the work looks at the numbers of children of `counted_along` the key, too.
         bounded: Whether it counts bounded references alone (`BoundedReferences`), where the key lets go.
     """
     child, parent = schema.table(key.child), schema.table(key.parent)
     profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
-    siblings = siblings_of(schema, key) if beside else ()
-    inputs = (*inputs, *map(fanout_key, siblings))
-    looked_at = (*looked_at, *(other.child for other in siblings))
+    counted = counted_along(schema, key) if beside else ()
+    inputs = (*inputs, *map(fanout_key, counted))
+    looked_at = (*looked_at, *(other.child for other in counted))
     reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]), *looked_at)
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters: dict[str, Any] = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     if bounded and lets_go(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    version = "20" if siblings else "19"  # since 20 columns of children may follow how many others their owner has
+    # Since 20 columns of children may follow how many others their owner has; since 21 references, numbers of children.
+    version = "19" if not counted else "20" if key.owner else "21"
     return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 
 
@@ -82,12 +83,6 @@ def bounded_keys(plan: Plan) -> frozenset[str]:
     return frozenset(step.key[1] for step in plan.steps if bounds_references(step))
 
 
-def released_siblings(schema: Schema, key: ForeignKey, context: StepContext) -> dict[ForeignKey, Fanout]:
-    """The released links along `siblings_of` an owner key."""
-    others = siblings_of(schema, key)
-    return {other: Fanout.from_dict(context.inputs[fanout_key(other)].data["link"]) for other in others}
-
-
 def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -> Step:
     """The step that measures the link along a key off the ownership path; references may follow the row's owner.
 
@@ -99,13 +94,14 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
 
     def run(context: StepContext) -> Artifact:
         profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
-        parent: Profile | PublicParent | None
+        parent: Referred | PublicParent | None
         if schema.table(key.parent).public:
             parent = PublicParent(schema.table(key.parent), context.public[key.parent])
         elif determined(schema, key):
             parent = None
         else:
-            parent = Profile.from_dict(context.inputs["profile", key.parent].data["profile"])
+            stored = context.inputs["profile", key.parent].data["profile"]
+            parent = Referred(Profile.from_dict(stored), released_numbers(schema, key, context.inputs))
         above: Features = {}
         referring = referring_rows(schema, key) if lets_go(schema, key) else None
         if owner is not None:
@@ -115,7 +111,8 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     above = () if owner is None else (owner.parent,)
-    return link_step(schema, key, price, run, fit, tuple(("profile", name) for name in above), above, bounded=True)
+    profiles = tuple(("profile", name) for name in above)
+    return link_step(schema, key, price, run, fit, profiles, above, beside=True, bounded=True)
 
 
 def determined(schema: Schema, key: ForeignKey) -> bool:

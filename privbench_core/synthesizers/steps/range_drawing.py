@@ -167,9 +167,17 @@ class RangeDrawing(_Ranges):
         rows = list(side_by_side(_PlannedRows(self), range(len(self.pieces)), workers))
         parents = {key.parent: _known(models.schema, key.parent, self.above[key.parent]) for key in keys}
         allocated = allocate(
-            models.table, keys, models.lookups, models.parent, parents, rows, self.seed, self.parts.folder
+            models.table, keys, models.lookups, self._referred, parents, rows, self.seed, self.parts.folder
         )
         return replace(self, allocated=allocated)
+
+    def _referred(self, key: ForeignKey, number: int) -> Parent:
+        """A range of the rows that a key refers to, with their numbers of children."""
+        models, above = self.models, self.above[key.parent]
+        owner = models.table.owner_key
+        own = self._numbers(number)[1] if owner is not None and owner in models.counted[key.name] else None
+        parent = models.parent(key.parent, above.part(number))
+        return models.counting(key, parent, self.beside, above.rows, number, own)
 
     def _owners_of(self, number: int) -> int:
         return self.pieces[number].owners
@@ -215,21 +223,26 @@ class RangeDrawing(_Ranges):
 
     def _children(self, piece: Piece) -> tuple[Parent, Numbers, tuple[int, int]]:
         """A range of owners, how many children each has, and which of them are those of a piece."""
+        above, numbers = self._numbers(piece.owners)
+        cuts = cuts_between_units(numbers, np.asarray(above.units), piece.of)
+        return above, numbers, (cuts[piece.place], cuts[piece.place + 1])
+
+    def _numbers(self, owners: int) -> tuple[Parent, Numbers]:
+        """A range of owners, and how many children each has."""
         models, owner = self.models, self.models.table.owner_key
         if owner is None or models.fanout is None:
             raise InternalError(f"{models.table.name}: rows of the unit's table have no owners")
-        if piece.owners not in self._owners:
+        if owners not in self._owners:
             self._owners.clear()  # the pieces of one range of owners follow each other
-            above = models.parent(owner.parent, self.above[owner.parent].part(piece.owners))
-            rng = sampling_rng(self.seed, "children", models.table.name, str(piece.owners))
-            stratum = piece.owners, len(self.above[owner.parent].rows)
-            with_siblings = models.above_with(above, self.beside, self.above[owner.parent].rows, piece.owners)
-            size = models.size_of_units
-            numbers = numbers_of_children(models.fanout, with_siblings, piece.rows, rng, models.table, stratum, size)
-            self._owners[piece.owners] = with_siblings, numbers
-        above, numbers = self._owners[piece.owners]
-        cuts = cuts_between_units(numbers, np.asarray(above.units), piece.of)
-        return above, numbers, (cuts[piece.place], cuts[piece.place + 1])
+            above = self.above[owner.parent]
+            rows = next(piece.rows for piece in self.pieces if piece.owners == owners)
+            rng = sampling_rng(self.seed, "children", models.table.name, str(owners))
+            stratum, size = (owners, len(above.rows)), models.size_of_units
+            parent = models.parent(owner.parent, above.part(owners))
+            parent = models.counting(owner, parent, self.beside, above.rows, owners)
+            numbers = numbers_of_children(models.fanout, parent, rows, rng, models.table, stratum, size)
+            self._owners[owners] = parent, numbers
+        return self._owners[owners]
 
 
 @dataclass(frozen=True)
@@ -268,7 +281,7 @@ class RangeCompletion(_Ranges):
         rows, folder = self.first.rows, self.parts.folder
         return replace(
             self,
-            allocated=allocate(self.table, keys, self.lookups, self._coded, self.above, rows, self.seed, folder),
+            allocated=allocate(self.table, keys, self.lookups, self._referred, self.above, rows, self.seed, folder),
         )
 
     def _owners_of(self, number: int) -> int:
@@ -291,6 +304,9 @@ class RangeCompletion(_Ranges):
             self.table, self.keys, drawn.table, codes, discretizers, drawn.weights, parents, lookups, rng, drawn.units
         )
         return replace(drawn, table=rows)
+
+    def _referred(self, key: ForeignKey, number: int) -> Parent:
+        return self._coded(key.parent, self.above[key.parent].part(number))
 
     def _coded(self, name: str, sample: Sample) -> Parent:
         return as_parent(self.schema.table(name), sample, self.profiles[name])

@@ -6,15 +6,13 @@ children and parents build on, and filled in a second pass, when the tables they
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from privbench_core.models.linked_lookup import lookup_from_dict
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.relations import stability
 from privbench_core.sampling import ranges
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.deferred_keys import complete_table
@@ -23,13 +21,8 @@ from privbench_core.schema.identity import constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.drawing import (
-    DRAWING,
-    TableModels,
-    as_parent,
-    draw_sample,
-    fanout_key,
-)
+from privbench_core.synthesizers.steps.counted import counted_beside, drawn_beside, fanout_key, samples_beside
+from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, as_parent, draw_sample
 from privbench_core.synthesizers.steps.range_drawing import RangeCompletion, RangeDrawing
 from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
 from privbench_core.workers import side_by_side
@@ -37,7 +30,6 @@ from privbench_core.workers import side_by_side
 _IN_RANGES = {"in ranges": "3"}
 """Changed by hand when tables in ranges get other rows or another form, and those in one piece do not: samples are made
 again."""
-_SIBLINGS = 4  # so that the work grows with the number of tables, not with its square; chosen by hand
 
 
 def sampled_key(schema: Schema, table: Table) -> Key:
@@ -55,44 +47,10 @@ def first_parents(schema: Schema, table: Table) -> list[str]:
     return sorted({key.parent for key in table.foreign_keys if key.name not in schema.deferred_keys})
 
 
-def siblings_of(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
-    """Other owner keys to the parent of an owner key, of the last `_SIBLINGS` tables that are drawn before its child.
-
-    Left out are those whose rows go with other units too, where looking at them would cost more noise.
-    """
-    before = [table.owner_key for table in schema.sampling_order if not table.public]
-    before = before[: before.index(key)]
-    alone = stability(schema, key.parent, key.child)
-    found = (
-        other
-        for other in reversed(before)
-        if other is not None
-        and other.parent == key.parent
-        and stability(schema, key.parent, key.child, other.child) <= alone
-    )
-    return tuple(islice(found, _SIBLINGS))
-
-
-def drawn_siblings(
-    schema: Schema, table: Table, inputs: Mapping[Key, Artifact], stage: str
-) -> dict[ForeignKey, SampledTable]:
-    """The children along the keys of `siblings_of` the owner key, from the samples of a stage."""
-    return {key: SampledTable(inputs[stage, key.child]) for key in _siblings(schema, table)}
-
-
-def sibling_samples(schema: Schema, table: Table, stage: str) -> list[Key]:
-    """The steps whose samples `drawn_siblings` looks at."""
-    return [(stage, key.child) for key in _siblings(schema, table)]
-
-
-def _siblings(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
-    return () if table.owner_key is None else siblings_of(schema, table.owner_key)
-
-
 def model_inputs(schema: Schema, table: Table) -> list[Key]:
     """The released models that a sample of ``table`` is drawn from."""
     inputs: list[Key] = [("profile", table.name), ("model", table.name)]
-    inputs += [fanout_key(key) for key in _siblings(schema, table)]
+    inputs += [fanout_key(key) for key in counted_beside(schema, table)]
     inputs += [fanout_key(key) for key in table.foreign_keys if key.name not in schema.deferred_keys]
     return inputs + [("profile", name) for name in first_parents(schema, table) if not schema.table(name).public]
 
@@ -110,12 +68,12 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
     """The step that draws a private table."""
     parents = first_parents(schema, table)
     inputs: list[Key] = [*model_inputs(schema, table), *(("sample", name) for name in parents)]
-    inputs += sibling_samples(schema, table, "sample")
+    inputs += samples_beside(schema, table, "sample")
 
     def run(context: StepContext) -> Artifact:
         models = TableModels.of(schema, table, context.inputs, context.scale)
         above = {name: SampledTable(context.inputs["sample", name]) for name in parents}
-        beside = drawn_siblings(schema, table, context.inputs, "sample")
+        beside = drawn_beside(schema, table, context.inputs, "sample")
         ignored = ignored_checks(table)
         facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
         drawing = RangeDrawing.plan(models, context.seed, above, beside, context.parts)

@@ -1,24 +1,38 @@
-"""Numbers of children of two kinds: who has many of one has many of the other, though no column of theirs says so."""
+"""Numbers of children of two kinds: who has many of one has many of the other, though no column of theirs says so.
+
+And who has many rows is often referred to by those of others.
+"""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.errors import InternalError
 from privbench_core.models.fanout import children_column
+from privbench_core.privacy.features import ParentFanout
+from privbench_core.privacy.view_building import build_view
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.sampling import ranges
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.steps.sample import siblings_of
+from privbench_core.synthesizers.steps.counted import counted_along
 from tests.helpers.heavy_tails import zipf_sizes
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import integer, owner_key, place_of, rows_of, samples_of, tvd
 
 USERS = 3000
 POST, BADGE = (owner_key(name, "user_id", "user", 60) for name in ("post", "badge"))
+RECIPIENT = ForeignKey("message", ("to_id",), "user", ("id",), 100, on_unit_removed=OnUnitRemoved.SET_NULL)
 
 
 def site(seed: int = 0) -> tuple[Schema, dict[str, pa.Table]]:
@@ -94,10 +108,75 @@ def over_posts(tables: dict[str, pa.Table]) -> np.ndarray:
     return weights / weights.sum()
 
 
+@pytest.mark.parametrize(
+    ("synthesizer", "of", "most"),
+    [
+        ("privbench", "message", 1 << 20),
+        ("privlava", "post", 1 << 20),
+        pytest.param("privbench", "message", 1000, marks=pytest.mark.slow),
+        pytest.param("privbench", "post", 1000, marks=pytest.mark.slow),
+    ],
+)
+def test_who_has_many_rows_is_often_referred_to(
+    tmp_path: Path, synthesizer: str, of: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes much hears much, and no column of users says who writes: messages they send, or posts."""
+    monkeypatch.setattr(ranges, "MOST_ROWS", most)
+    schema, tables = messages(of)
+    place = place_of(tmp_path / "place", schema, tables, delta=1e-9, synthesizer=synthesizer, options={})
+    made = samples_of(place.run_with(SeededNoise(0), 10_000.0))  # so that it is known how popular users are
+    independent = tables[of].num_rows * (tables["message"]["to_id"].to_numpy() >= 0).sum() / USERS
+    assert exchanged(tables, of) > 2 * independent
+    assert exchanged(made, of) == pytest.approx(exchanged(tables, of), rel=0.15)
+
+
+def messages(of: str) -> tuple[Schema, dict[str, pa.Table]]:
+    """Users without columns; who has many rows of a table gets many messages."""
+    schema, tables = site()
+    rng = np.random.default_rng(2)
+    posts = np.bincount(tables["post"]["user_id"].to_numpy(), minlength=USERS)
+    sent = posts if of == "message" else np.ones(USERS, dtype=np.int64)
+    sender = np.repeat(np.arange(USERS), sent)
+    to = rng.choice(USERS, len(sender), p=posts / posts.sum())
+    message = Table(
+        "message",
+        (integer("id"), integer("user_id"), integer("to_id"), integer("x", 0, 3)),
+        ("id",),
+        (owner_key("message", "user_id", "user", 60), RECIPIENT),
+    )
+    tables["message"] = rows_of(
+        message, id=np.arange(len(sender)), user_id=sender, to_id=to, x=rng.integers(0, 4, len(sender))
+    )
+    return Schema("messages", (schema.table("user"), schema.table("post"), message), "user"), tables
+
+
+def exchanged(tables: dict[str, pa.Table], of: str) -> int:
+    """Pairs of a row of a user and a message that the user gets."""
+    owned, to = (pc.value_counts(tables[name][column]) for name, column in ((of, "user_id"), ("message", "to_id")))
+    numbers = [{count["values"]: count["counts"] for count in counts.to_pylist()} for counts in (owned, to)]
+    return sum(number * numbers[1].get(user, 0) for user, number in numbers[0].items())
+
+
+def test_references_follow_numbers_of_children_that_are_known_and_go_with_their_own_unit() -> None:
+    schema, tables = messages("post")
+    sent = schema.table("message").owner_key
+    assert counted_along(schema, RECIPIENT) == (sent, POST)
+    cascading = replace(RECIPIENT, on_unit_removed=OnUnitRemoved.CASCADE)
+    other = replace(schema.table("message"), foreign_keys=(sent, cascading))
+    crossed = Schema("messages", (schema.table("user"), schema.table("post"), other), "user")
+    assert counted_along(crossed, cascading) == (POST,), "messages go with those who get them, too"
+    for of, its, refused in ((sent, schema, False), (POST, crossed, False), (sent, crossed, True)):
+        key = its.table("message").foreign_keys[1]
+        spec = ViewSpec("message", {"number": (ParentFanout(key, of), Discretizer(FanoutCodec(60)))})
+        message = "not what a view of message can look along"
+        with pytest.raises(InternalError, match=message) if refused else nullcontext():
+            build_view(PrivateDatabase(its, tables, bytes(16)), spec)
+
+
 def test_siblings_are_drawn_before_and_have_the_same_owner() -> None:
     schema, _ = site()
-    assert siblings_of(schema, POST) == ()
-    assert siblings_of(schema, BADGE) == (POST,)
+    assert counted_along(schema, POST) == ()
+    assert counted_along(schema, BADGE) == (POST,)
     assert POST.name in children_column(POST.name)
 
 
@@ -107,12 +186,12 @@ def test_a_sibling_whose_rows_go_with_other_units_is_not_looked_at() -> None:
     post, badge = schema.table("post"), schema.table("badge")
     other = Table("post", (*post.columns, integer("best")), ("id",), (POST, best))
     mixed = Schema("site", (schema.table("user"), badge, other), "user")
-    assert siblings_of(mixed, POST) == (BADGE,), "badges go with their own units alone"
+    assert counted_along(mixed, POST) == (BADGE,), "badges go with their own units alone"
     likes = ForeignKey("badge", ("liked",), "post", ("id",), 5)
     liked = Table("badge", (*badge.columns, integer("liked")), ("id",), (BADGE, likes))
     third = owner_key("vote", "user_id", "user", 9)
     vote = Table("vote", (integer("id"), integer("user_id")), ("id",), (third,))
     crossed = Schema("site", (schema.table("user"), post, liked, vote), "user")
-    found = siblings_of(crossed, third) + siblings_of(crossed, BADGE)
+    found = counted_along(crossed, third) + counted_along(crossed, BADGE)
     assert BADGE not in found
     assert POST in found

@@ -1,0 +1,76 @@
+"""Numbers of children that links look at: of a row's owner, those of its other children; of a row it refers to, all.
+
+Who has many posts has many badges, and edits many posts of others. So columns of children, numbers of children, and
+references follow how many children a parent has along owner keys of tables that are drawn before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+
+from privbench_core.models.fanout import Fanout
+from privbench_core.privacy.relations import stability
+from privbench_core.sampling.ranges import stays_inside
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key
+from privbench_core.synthesizers.steps.sampled import SampledTable
+
+_MOST = 4  # so that the work grows with the number of tables, not with its square; chosen by hand
+
+
+def fanout_key(key: ForeignKey) -> Key:
+    """Key of the step that models a foreign key."""
+    return ("fanout", key.name)
+
+
+def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
+    """Owner keys to the parent of ``key`` along which the link may look at the parent's numbers of children.
+
+    Of the last `_MOST` tables that are drawn before the key's child; and along a key that is not its owner key, of the
+    child itself. Left out are those whose rows go with other units too, where looking at them would cost more noise,
+    and keys that are filled in a second pass or stay within the owner or the unit.
+    """
+    child = schema.table(key.child)
+    known = [table for table in schema.sampling_order if not table.public]
+    known = known[: known.index(child) + (not key.owner)]
+    if key.owner:
+        base = stability(schema, key.parent, key.child)
+        tables: tuple[str, ...] = (key.parent, key.child)
+    else:
+        inside = key.parent == key.child or stays_inside(schema, child, key)
+        if schema.table(key.parent).public or inside or key.name in schema.deferred_keys:
+            return ()
+        base, tables = 1.0, ()
+    found = (
+        other
+        for other in (table.owner_key for table in reversed(known))
+        if other is not None and other.parent == key.parent and stability(schema, *tables, other.child) <= base
+    )
+    return tuple(islice(found, _MOST))
+
+
+def released_numbers(schema: Schema, key: ForeignKey, inputs: Mapping[Key, Artifact]) -> dict[ForeignKey, Fanout]:
+    """The released links along the keys of `counted_along`."""
+    others = counted_along(schema, key)
+    return {other: Fanout.from_dict(inputs[fanout_key(other)].data["link"]) for other in others}
+
+
+def counted_beside(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
+    """The keys of `counted_along` all links of a table, but its own owner key: children that are drawn before it."""
+    found = (other for key in table.foreign_keys for other in counted_along(schema, key))
+    return tuple(other for other in dict.fromkeys(found) if other.child != table.name)
+
+
+def drawn_beside(
+    schema: Schema, table: Table, inputs: Mapping[Key, Artifact], stage: str
+) -> dict[ForeignKey, SampledTable]:
+    """The children along the keys of `counted_beside`, from the samples of a stage."""
+    return {key: SampledTable(inputs[stage, key.child]) for key in counted_beside(schema, table)}
+
+
+def samples_beside(schema: Schema, table: Table, stage: str) -> list[Key]:
+    """The steps whose samples `drawn_beside` looks at."""
+    return [(stage, key.child) for key in counted_beside(schema, table)]
