@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 _LEAST = 1e-9  # above zero
+_MOST_COUNTED = 0.9  # of a bound, on average: then four times as much does not count
+_IN_MEANS = np.geomspace(1e-2, 1e6, 4000)  # bounds
 _USUAL = 0.6  # of what a bound adds, as a rule, the next one adds, which is four times as large
 
 
@@ -47,6 +49,21 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
         totals.append(totals[-1] + step)
         added, width = step, wider
     return np.array(totals)
+
+
+def unbounded_means(bounded: Array, bound: float) -> Array:
+    """Return the means of exponential degrees of which at most ``bound`` count of each, from the means of what counts.
+
+    Args:
+        bounded: Means of what counts, of any shape; noise may have moved them beyond what is possible.
+        bound: Above 0.
+
+    >>> unbounded_means(np.array([0.0, 1.0, 10 * (1 - np.exp(-2.0))]), 20.0).round(3).tolist()
+    [0.0, 1.0, 10.0]
+    """
+    shares = np.minimum(bounded / bound, _MOST_COUNTED)
+    counted = -np.expm1(-_IN_MEANS) / _IN_MEANS  # descending
+    return np.asarray(bound / np.interp(-shares, -counted, _IN_MEANS) * (shares > 0))
 
 
 def ranked(bounds: Array, totals: Array, ends: NDArray[np.int64], alike: float) -> Array:

@@ -67,6 +67,10 @@ class BoundedCounts:
         """Estimated number of rows that one of the bounds counts, at least one."""
         return max(1.0, float(self.totals[self.bounds.index(most)]))
 
+    def in_rows(self, most: int) -> float:
+        """How many references to one unit count at most, as rows."""
+        return most * self._rows_of_row
+
     def in_view(self, most: int) -> float:
         """The same in a view of rows (`ViewSpec`), where units beyond T count as T rows."""
         return self.counted(most) / self._rows_of_row
@@ -100,7 +104,7 @@ class BoundedCounts:
         ends = rank_ends(min(math.ceil(self.rows), _MOST_PARENTS))
         most = self.bounds[-1]
         if _NUMBERS * self._noise(most, price) > _CLEAR:
-            in_rows = np.minimum(np.array(self.bounds) * self._rows_of_row, self.most)
+            in_rows = np.minimum([self.in_rows(bound) for bound in self.bounds], self.most)
             last = int(np.searchsorted(in_rows, self.most)) + 1  # larger bounds stand for more than any unit has
             totals = np.append(self.totals[: last - 1], self.totals[-1]) if last <= len(in_rows) else self.totals
             sums = ranked(in_rows[:last], totals, ends, self.alike)

@@ -8,13 +8,15 @@ noise is larger. What is said of rows that refer to none is what is left of all 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.estimate.degrees import unbounded_means
 from privbench_core.estimate.fitting import combine, shrunk
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounded
 from privbench_core.measure.lookup_fit import LookupFit
@@ -57,7 +59,9 @@ def fit_bounded(
     rest = price.share(1 - _TOTALS - _RANKS) + left + unspent
     targets = parent.targets(key)
     looks = _Looks(session, key, child, counts, targets, own)
-    joints = looks.measure(parent, fit, rest)
+    joints, seen = looks.measure(parent, fit, rest)
+    whole = unbounded_targets(joints.targets, parent, counts, seen.most, 1 - seen.noise)
+    joints = replace(joints, targets=whole)
     present = min(counts.rows / max(child.size.rows, 1.0), 1.0) if key.optional else 1.0
     marginals = {name: np.append(shares * present, 1 - present) for name, shares in joints.targets.items()}
     coders = {name: discretizer for name, (_, discretizer) in looks.targets_or_any.items()}
@@ -113,6 +117,12 @@ class _Targets:
     most: int = 1
     counted: float = 1.0
 
+    @property
+    def noise(self) -> float:
+        """Expected distance of a distribution from the true one by noise, 1 at most."""
+        codes = float(np.mean([len(counts) for counts in self.counts.values()])) if self.counts else 0.0
+        return min(ABSOLUTE * self.sigma * codes / (2 * self.counted), 1.0)
+
     def shares(self, parent: Referred) -> dict[str, Array]:
         """Clean distributions."""
         if not self.counts:
@@ -148,8 +158,8 @@ class _Looks:
         """The targets; where the parent has no attributes, whether a row refers to any."""
         return self.targets or {ANY: (ParentRow(self.key), present_or_not(ANY))}
 
-    def measure(self, parent: Referred, fit: LookupFit, price: Price) -> _Joints:
-        """Measure targets, and joints with columns where these pay, for ``price``."""
+    def measure(self, parent: Referred, fit: LookupFit, price: Price) -> tuple[_Joints, _Targets]:
+        """Measure targets, and joints with columns where these pay, for ``price``; the noisy targets, too."""
         for_targets, for_joints = price.share(fit.margin_share), price.share(1 - fit.margin_share)
         if not self.targets:
             for_targets, for_joints = price.share(0.0), price
@@ -157,7 +167,8 @@ class _Looks:
         view, counted = self._view({**self.targets_or_any, **self.own}, most), self.counts.in_view(most)
         pairs, rest = len(self.targets_or_any) * len(self.own), for_joints.share(1 - fit.context_share)
         if not fit.pairs.tells(view, pairs, counted, rest):
-            return _Joints(self._targets(price).shares(parent), {}, {})
+            alone = self._targets(price)
+            return _Joints(alone.shares(parent), {}, {}), alone
         targets = self._targets(for_targets)
         usual = {name: onto_simplex(found, counted) for name, found in self.child.one_way.clean().items()}
         usual |= {name: shares * counted for name, shares in targets.shares(parent).items()}
@@ -178,7 +189,8 @@ class _Looks:
         measured, left = fit.pairs.fit_pairs(
             view, known, candidates, rest, ordered, self.child.size, self.child.one_way.counts
         )
-        return _Joints(self._targets(left, targets).shares(parent), context, measured)
+        targets = self._targets(left, targets)
+        return _Joints(targets.shares(parent), context, measured), targets
 
     def _targets(self, price: Price, before: _Targets | None = None) -> _Targets:
         """One-way marginals of the targets, for ``price``, averaged with those that were measured before."""
@@ -202,6 +214,32 @@ class _Looks:
             self.key.child, dict(columns), (self.child.size.rows_per_unit,), BoundedReferences(self.key, most)
         )
         return self.session.view(spec, f"lookup of at most {most:,}")
+
+
+def unbounded_targets(
+    targets: Mapping[str, Array], parent: Referred, counts: BoundedCounts, most: int, known: float
+) -> dict[str, Array]:
+    """Distributions of targets over all references, of those over references that a bound counts.
+
+    Which do not count is told by how many count per parent of each code: popular parents lose more of theirs. Degrees
+    of parents of a code are taken to be exponential: of a mean m, m · (1 - exp(-bound / m)) count. Codes share what is
+    missing of all references as they so miss some, as far as it is known how many count, from 0 to 1. Where a unit may
+    have several of the parents, bounds are not theirs.
+    """
+    rows, parents = counts.rows, parent.profile.size
+    counted = min(counts.counted(most), rows)
+    if parents.units is not None or counted >= rows:
+        return dict(targets)
+    usual, result = parent.usual_shares(), dict(targets)
+    for name, shares in targets.items():
+        if name in usual:
+            there = usual[name] * max(parents.rows, 1.0)
+            rates = shares * counted / np.maximum(there, _NOTHING)
+            lost = (unbounded_means(rates, counts.in_rows(most)) - rates) * there
+            if lost.sum() > 0:
+                whole = (shares * counted + lost * ((rows - counted) / lost.sum())) / rows
+                result[name] = (1 - known) * shares + known * whole
+    return result
 
 
 def _with_none(joint: Array, child: Profile, column: str, present: float) -> Array:

@@ -10,6 +10,8 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.systematic import diffused_counts
 from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.measure.bounded import BoundedCounts
+from privbench_core.measure.bounded_lookup import unbounded_targets
 from privbench_core.measure.lookup import fit_lookup
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import row_popularity
@@ -17,7 +19,9 @@ from privbench_core.measure.public_parents import PublicParent
 from privbench_core.measure.targets import Referred
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup, marginals_of
+from privbench_core.models.one_way import OneWay
 from privbench_core.models.popularity import ByRow
+from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Budget, Measure, Price
@@ -412,3 +416,26 @@ def test_a_link_of_rows_that_all_refer_to_another_has_no_share_of_none() -> None
     rows = Rows(300, {"a": np.tile([0, 1, 1], 100)}, {"a": 2})
     places = link.draw(rows, {"x": np.array([0, 1, 0, 1]), "y": np.array([0, 0, 1, 1])}, 4, np.random.default_rng(0))
     assert places.min() >= 0
+
+
+def test_popular_parents_lose_what_a_bound_does_not_count_of_references():
+    """Half of the parents are referred to once, the others 20 times on average: most of these do not count."""
+    codec = codec_for(Column("kind", ColumnType.INTEGER, Range(0, 1)), table="user")
+    coder = Discretizer(codec)
+    usual = np.ones(coder.size)
+    parent = Profile({"kind": coder}, OneWay({"kind": usual}, {"kind": usual}), RowCount(1000.0, 0.0))
+    degrees = np.concatenate([np.ones(500), np.random.default_rng(0).exponential(20, 500)])
+    bounded, rows = np.minimum(degrees, 4), float(degrees.sum())
+    seen = np.zeros(coder.size)
+    seen[:2] = bounded[:500].sum(), bounded[500:].sum()
+    counts = BoundedCounts({4: None, 400: None}, RowCount(rows, 0.0), 1.0, 400, np.array([seen.sum(), rows]))  # type: ignore[dict-item]
+    shares = {f"{TARGET}kind": seen / seen.sum()}
+    assert shares[f"{TARGET}kind"][1] < 0.8
+    found = unbounded_targets(shares, Referred(parent), counts, 4, 1.0)[f"{TARGET}kind"]
+    assert found.sum() == pytest.approx(1)
+    assert found[1] == pytest.approx(degrees[500:].sum() / rows, abs=0.04)
+    np.testing.assert_array_equal(
+        unbounded_targets(shares, Referred(parent), counts, 400, 1.0)[f"{TARGET}kind"], shares[f"{TARGET}kind"]
+    )
+    several = replace(parent, size=RowCount(1000.0, 0.0, units=np.ones(3)))
+    assert unbounded_targets(shares, Referred(several), counts, 4, 1.0) == shares

@@ -68,8 +68,9 @@ def link_step(
     if bounded and lets_go(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    # Since 20 columns of children may follow how many others their owner has; since 21 references, numbers of children.
-    version = "19" if not counted else "20" if key.owner else "21"
+    # Since 20 columns of children may follow how many others their owner has; since 21 references follow numbers of
+    # children, and what bounds do not count of them is estimated.
+    version = "20" if counted and key.owner else "21" if counted or _BOUNDED in parameters else "19"
     return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 
 
