@@ -22,7 +22,7 @@ from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounde
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.targets import Referred, clean_target
-from privbench_core.models.lookup import ANY, Lookup
+from privbench_core.models.lookup import ANY, COUNTED, Lookup
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -165,14 +165,15 @@ class _Looks:
             for_targets, for_joints = price.share(0.0), price
         most = self.counts.best(for_joints)
         view, counted = self._view({**self.targets_or_any, **self.own}, most), self.counts.in_view(most)
-        pairs, rest = len(self.targets_or_any) * len(self.own), for_joints.share(1 - fit.context_share)
+        columns = [name for name in self.targets if not name.startswith(COUNTED)]
+        pairs, rest = max(len(columns), 1) * len(self.own), for_joints.share(1 - fit.context_share)
         if not fit.pairs.tells(view, pairs, counted, rest):
             alone = self._targets(price)
             return _Joints(alone.shares(parent), {}, {}), alone
         targets = self._targets(for_targets)
         usual = {name: onto_simplex(found, counted) for name, found in self.child.one_way.clean().items()}
         usual |= {name: shares * counted for name, shares in targets.shares(parent).items()}
-        asked = [*self.own, *self.targets]
+        asked = [*self.own, *columns]
         noisy = view.measure("context", [Marginal((name,)) for name in asked], for_joints.share(fit.context_share))
         known = {} if self.targets else {ANY: np.array([counted, 0.0])}
         for name, found in zip(asked, noisy.values, strict=True):
@@ -184,7 +185,7 @@ class _Looks:
             for name in self.child.discretizers
             if float(np.abs(known[name] - usual[name]).sum()) > _ALIKE * counted
         }
-        candidates = [(target, column) for target in self.targets for column in self.own]
+        candidates = [(target, column) for target in columns for column in self.own]
         ordered = ordered_codes({name: coder for name, (_, coder) in {**self.targets, **self.own}.items()})
         measured, left = fit.pairs.fit_pairs(
             view, known, candidates, rest, ordered, self.child.size, self.child.one_way.counts

@@ -15,7 +15,7 @@ from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.measure.targets import Referred, clean_target, clean_target_or_none
-from privbench_core.models.lookup import ANY, Lookup, marginals_of
+from privbench_core.models.lookup import ANY, COUNTED, Lookup, marginals_of
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -122,13 +122,13 @@ def _pair_tables(
     known = {**targets, **child.one_way.clean()}
     above = [name for name in features if name not in known]
     followed = [column for column in features if column not in targets]
+    candidates = [(target, column) for target in targets if not target.startswith(COUNTED) for column in followed]
     share = fit.context_share if above else 0.0
-    if above and not fit.pairs.tells(view, len(targets) * len(followed), child.one_way.total, price.share(1 - share)):
-        above, followed, share = [], [column for column in followed if column in known], 0.0
+    if above and not fit.pairs.tells(view, len(candidates), child.one_way.total, price.share(1 - share)):
+        above, share, candidates = [], 0.0, [pair for pair in candidates if pair[1] in known]
     if above:
         margins = view.measure("context", [Marginal((name,)) for name in above], price.share(share))
         known |= {name: onto_simplex(n, child.one_way.total) for name, n in zip(above, margins.values, strict=True)}
-    candidates = [(target, column) for target in targets for column in followed]
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
     return fit.pairs.fit_pairs(
         view, known, candidates, price.share(1 - share), ordered, child.size, child.one_way.counts

@@ -28,7 +28,7 @@ from privbench_core.models.rows import Rows
 Array = NDArray[np.float64]
 TARGET = "target."
 ROW = f"{TARGET}#row"
-_NUMBER = f"{TARGET}{OWN_FANOUT}"
+COUNTED = f"{TARGET}{OWN_FANOUT}"  # numbers of children: they tell who is popular, and rows do not ask for them
 ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_TARGETS = 3  # attributes that choose a parent together; chosen by hand
 _REFITS = 4  # draws of references that must differ
@@ -86,7 +86,7 @@ class Lookup:
             name: self.telling.get(name, 0.0)
             + sum(mutual_information(j) for (t, _), j in self.pair_tables.items() if t == name)
             for name in self.targets
-            if not name.startswith(_NUMBER)
+            if not name.startswith(COUNTED)
         }
         found = sorted((n for n in information if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
         return sorted(found, key=lambda name: name == ROW)
@@ -94,7 +94,7 @@ class Lookup:
     @property
     def _counting(self) -> list[str]:
         """Numbers of children that tell which parents are popular; rows do not ask for them."""
-        return [name for name in self.targets if name.startswith(_NUMBER) and self.telling.get(name, 0.0) > 0]
+        return [name for name in self.targets if name.startswith(COUNTED) and self.telling.get(name, 0.0) > 0]
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
