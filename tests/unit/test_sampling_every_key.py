@@ -158,6 +158,7 @@ def test_which_keys_stay_are_allocated_or_keep_a_table_in_one_piece():
     assert not ranges.can_be_cut(replace(SCHEMA, tables=tables), overlapping)
 
 
+@pytest.mark.slow
 def test_a_whole_run_has_the_same_bytes_for_any_number_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ranges, "MOST_ROWS", 3 * MOST)
     place = place_of(tmp_path, SCHEMA, TABLES)
