@@ -18,7 +18,6 @@ from benchmarks.report import Row
 from privbench_core.engines.memory.relations import Relations
 from privbench_core.privacy.budget import Budget, Measure
 from privbench_core.schema.tables import Schema
-from privbench_core.schema.unit_numbers import unit_numbers
 from privbench_core.workload.statements import Workload
 
 Array = NDArray[np.float64]
@@ -32,18 +31,15 @@ def largest_shares(schema: Schema, rows: Mapping[str, pa.Table], workload: Workl
     Where a query joins rows of several units, a row counts for the unit of its first private table alone, so the share
     is at least this. Queries that find no row, or look at public tables alone, are left out.
     """
-    relations, numbers, counted, shares = Relations(schema, rows, b""), dict[str, NDArray[np.int64]](), [], []
+    relations, owned = Relations(schema, rows, b""), {table.name for table in schema.private_tables}
+    counted, shares = list[float](), list[float]()
     with duckdb.connect() as database:
-        for table in (each for each in schema.sampling_order if not each.public):
-            key = table.owner_key
-            owners = None if key is None else (relations.parent_rows(key).astype(np.int64), numbers[key.parent])
-            numbers[table.name] = unit_numbers(schema, table.name, rows[table.name].num_rows, owners)
         for name, held in rows.items():
-            shown = held if name not in numbers else held.append_column(_UNIT, pa.array(numbers[name]))
+            shown = held.append_column(_UNIT, pa.array(relations.unit_of(name))) if name in owned else held
             database.register(name, shown)
         for statement in workload.statements:
             query = parse_one(statement.sql, read=workload.dialect)
-            private = [table.alias_or_name for table in query.find_all(exp.Table) if table.name in numbers]
+            private = [table.alias_or_name for table in query.find_all(exp.Table) if table.name in owned]
             if private:
                 unit = exp.column(_UNIT, private[0], quoted=True)
                 grouped = query.copy().select(exp.Count(this=exp.Star()).as_("rows"), append=False).group_by(unit)

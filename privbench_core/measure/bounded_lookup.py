@@ -222,10 +222,17 @@ def unbounded_targets(
 ) -> dict[str, Array]:
     """Distributions of targets over all references, of those over references that a bound counts.
 
-    Which do not count is told by how many count per parent of each code: popular parents lose more of theirs. Degrees
-    of parents of a code are taken to be exponential: of a mean m, m · (1 - exp(-bound / m)) count. Codes share what is
-    missing of all references as they so miss some, as far as it is known how many count, from 0 to 1. Where a unit may
-    have several of the parents, bounds are not theirs.
+    How many count per parent of each code shows how many do not: popular parents lose more of theirs. Degrees of
+    parents of a code are assumed to be exponential, so that m · (1 - exp(-bound / m)) of a mean m count. All references
+    that do not count are shared among the codes in proportion to what each so lacks. Where a unit may have several of
+    the parents, the bound is not theirs, and nothing changes.
+
+    Args:
+        targets: Distributions over the references that count, by target.
+        parent: What is released of those referred to.
+        counts: Numbers of references with each bound.
+        most: The bound.
+        known: Weight of the estimate against ``targets``, from 0 to 1: less where noise hides how many count.
     """
     rows, parents = counts.rows, parent.profile.size
     counted = min(counts.counted(most), rows)

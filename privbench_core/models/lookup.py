@@ -28,7 +28,7 @@ from privbench_core.models.rows import Rows
 Array = NDArray[np.float64]
 TARGET = "target."
 ROW = f"{TARGET}#row"
-COUNTED = f"{TARGET}{OWN_FANOUT}"  # numbers of children: they tell who is popular, and rows do not ask for them
+COUNTED = f"{TARGET}{OWN_FANOUT}"  # numbers of children: informative of who is popular, and not asked for by rows
 ANY = "target.#any"  # code 0: refers to some row, 1: to none
 _MAX_TARGETS = 3  # attributes that choose a parent together; chosen by hand
 _REFITS = 4  # draws of references that must differ
@@ -93,7 +93,7 @@ class Lookup:
 
     @property
     def _counting(self) -> list[str]:
-        """Numbers of children that tell which parents are popular; rows do not ask for them."""
+        """Numbers of children that are informative of which parents are popular; rows do not ask for them."""
         return [name for name in self.targets if name.startswith(COUNTED) and self.telling.get(name, 0.0) > 0]
 
     def to_dict(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _ROUNDS = 16  # per kind
 _PARTNERS = 24  # kinds that one looks for partners in
 # Share of all references that a degree may lose, where its kind has no rows for it: as popularity may be off by.
 _CUT = 0.02
-_STRENGTHS = (1.0, 0.5, 0.25, 0.0)  # with which parents of a kind are told apart
+_STRENGTHS = (1.0, 0.5, 0.25, 0.0)  # weights of the order within kinds; chosen by hand, the first that fits is taken
 _SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
 _FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
 _LEAST = 1e-6  # above zero
@@ -101,7 +101,7 @@ class ByRank:
             parents: Kind of each parent.
             wanted: Kind that each row asks for.
             rng: Sampling only.
-            margins: Of columns that tell more about who is popular, and that rows do not ask for.
+            margins: Of further columns of popular parents, which rows do not ask for.
         """
         kinds = int(max(parents.max(initial=0), wanted.max(initial=0))) + 1
         room = np.bincount(parents, minlength=kinds)
@@ -176,7 +176,7 @@ def allocated_degrees(
         kinds: Kind of each parent, shape (parents,).
         lacking: References that rows of each kind are to get, shape (kinds,).
         rng: Sampling only.
-        margins: Of columns that tell more about who is popular, and that rows do not ask for.
+        margins: Of further columns of popular parents, which rows do not ask for.
     """
     total = float(lacking.sum())
     room = np.bincount(kinds, minlength=len(lacking))

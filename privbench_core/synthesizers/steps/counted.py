@@ -59,7 +59,7 @@ def released_numbers(schema: Schema, key: ForeignKey, inputs: Mapping[Key, Artif
 
 
 def counted_beside(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
-    """The keys of `counted_along` all links of a table, but its own owner key: children that are drawn before it."""
+    """The keys that links of a table look along by `counted_along`, but its own owner key: children drawn before it."""
     found = (other for key in table.foreign_keys for other in counted_along(schema, key))
     return tuple(other for other in dict.fromkeys(found) if other.child != table.name)
 
