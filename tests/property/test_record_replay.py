@@ -505,8 +505,6 @@ def test_the_plans_tested_do_look_at_differences(case: str) -> None:
         ("site, cascading, zCDP", True),
         ("harbour, pairwise, pure", True),
         ("forum, pairwise, zCDP", False),
-        ("forum, pairwise, pure", False),
-        ("forum, required, zCDP", False),
         ("forum, latents", False),
         ("forum, groups", False),
     ],
