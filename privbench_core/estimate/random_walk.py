@@ -9,9 +9,7 @@ measured of the column is a sum over classes, and tells of all of them (Kalman 1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,33 +29,19 @@ _NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
-class _Walk:
-    """What is known if steps and trends have certain variances.
+class Drift:
+    """What is known of a column's distribution in each class of sizes: an average over variances of steps and trends.
 
     Attributes:
-        likelihood: Logarithm of the probability of what was measured, and of these variances beforehand.
-        means: Expected shares, shape (codes, classes).
-        covariances: Of the shares of a code in different classes, shape (codes, classes, classes).
+        likelihoods: Logarithms of the probability of what was measured if steps and trends have certain variances, and
+            of these variances beforehand; shape (variances,).
+        means: Expected shares then, shape (variances, codes, classes).
+        covariances: Of the shares of a code in different classes, shape (variances, codes, classes, classes).
     """
 
-    likelihood: float
+    likelihoods: Array
     means: Array
     covariances: Array
-
-    def updated(self, weights: Array, shares: Array, variances: Array) -> _Walk:
-        gain = (self.covariances * weights[..., None, :]).sum(axis=-1)
-        variance = np.maximum((gain * weights).sum(axis=1) + variances, _NOTHING)
-        off = shares - (self.means * weights).sum(axis=1)
-        likelihood = self.likelihood - 0.5 * float((np.log(variance) + off**2 / variance).sum())
-        less = gain[:, :, None] * gain[:, None, :] / variance[:, None, None]
-        return _Walk(likelihood, self.means + gain * (off / variance)[:, None], self.covariances - less)
-
-
-@dataclass(frozen=True)
-class Drift:
-    """What is known of a column's distribution in each class of sizes: an average over `_Walk`."""
-
-    walks: tuple[_Walk, ...]
 
     @classmethod
     def of(cls, noisy: Array, sigmas: Array, rows: Array) -> Drift:
@@ -71,23 +55,24 @@ class Drift:
         classes, codes = noisy.shape
         there = np.flatnonzero(rows > 0)
         if not len(there):
-            return cls(
-                (_Walk(0.0, np.full((codes, classes), 1 / codes), np.full((codes, classes, classes), _UNKNOWN)),)
-            )
+            unknown = np.full((1, codes, classes, classes), _UNKNOWN)
+            return cls(np.zeros(1), np.full((1, codes, classes), 1 / codes), unknown)
         shares = (noisy[there] / rows[there, None]).T
         noise = np.maximum((sigmas[there] / rows[there]) ** 2, _NOTHING)
         pooled = onto_simplex(shares @ (1 / noise) / (1 / noise).sum(), 1.0)
-        start = np.repeat(pooled[:, None], classes, axis=1)
+        start = np.tile(pooled[:, None], (len(_TRENDS), 1, classes))
         pooled = np.maximum(pooled, 1 / np.sqrt((1 / noise).sum()))  # less than that is not to be told from it
-        walk, bend = _walk(classes), _bend(classes)
+        beforehand = np.where(_TRENDS > 0, -_AGAINST, 0.0)
+        walk, trends = _walk(classes), _TRENDS[:, None, None, None] * _bend(classes)
         found = []
-        for step, trend in product(_STEPS, _TRENDS):
-            prior = _UNKNOWN + pooled[:, None, None] * (step * walk + trend * bend)
-            known = _Walk(-_AGAINST if trend else 0.0, start, prior)
+        for step in _STEPS:  # one after the other, for memory
+            known = cls(beforehand, start, _UNKNOWN + pooled[:, None, None] * (step * walk + trends))
             for place, share, variance in zip(there, shares.T, noise, strict=True):
-                known = known.updated(np.eye(classes)[place], share, np.full(codes, variance))
+                known = known._all_updated(np.eye(classes)[place], share, np.full(codes, variance))
             found.append(known)
-        return cls(_likely(found))
+        best = max(float(each.likelihoods.max()) for each in found)
+        kept = [each._likely(best) for each in found]
+        return cls(*(np.concatenate(parts) for parts in zip(*kept, strict=True)))
 
     def updated(self, weights: Array, shares: Array, sigmas: Array) -> Drift:
         """The same, given what a sum over classes was found to be.
@@ -97,14 +82,14 @@ class Drift:
             shares: The sum, shape (codes,).
             sigmas: Standard deviations of these, shape (codes,).
         """
-        return Drift(_likely([walk.updated(weights, shares, sigmas**2) for walk in self.walks]))
+        known = self._all_updated(weights, shares, sigmas**2)
+        return Drift(*known._likely(float(known.likelihoods.max())))
 
     def average(self, weights: Array) -> tuple[Array, Array]:
         """An average over classes, and its standard deviations; shapes (codes,)."""
-        means = np.stack([walk.means @ weights for walk in self.walks])
-        variances = np.stack([walk.covariances @ weights @ weights for walk in self.walks])
-        mean = self._odds @ means
-        return mean, np.sqrt(np.maximum(self._odds @ (variances + (means - mean) ** 2), 0.0))
+        odds, means = self._odds, self.means @ weights
+        mean = odds @ means
+        return mean, np.sqrt(np.maximum(odds @ (self._gain(weights) @ weights + (means - mean) ** 2), 0.0))
 
     def doubt(self, wanted: Array, weights: Array, sigmas: Array) -> float:
         """Standard deviations of the average with weights ``wanted``, summed up, once `updated`.
@@ -114,30 +99,41 @@ class Drift:
             weights: As in `updated`.
             sigmas: As in `updated`.
         """
-        found = []
-        for walk in self.walks:
-            gain = (walk.covariances * weights[..., None, :]).sum(axis=-1)
-            known = (gain @ wanted) ** 2 / np.maximum((gain * weights).sum(axis=1) + sigmas**2, _NOTHING)
-            found.append(float(np.sqrt(np.maximum(walk.covariances @ wanted @ wanted - known, 0.0)).sum()))
-        return float(self._odds @ found)
+        gain = self._gain(weights)
+        known = (gain @ wanted) ** 2 / np.maximum((gain * weights).sum(axis=-1) + sigmas**2, _NOTHING)
+        left = np.sqrt(np.maximum(self._gain(wanted) @ wanted - known, 0.0))
+        return float(self._odds @ left.sum(axis=1))
 
     @property
     def shapes(self) -> Array:
         """Distributions in each class, shape (classes, codes); each adds up to 1."""
-        means = np.tensordot(self._odds, np.stack([walk.means for walk in self.walks]), axes=1)
+        means = np.tensordot(self._odds, self.means, axes=1)
         return np.stack([onto_simplex(of_class, 1.0) for of_class in means.T])
 
     @property
     def _odds(self) -> Array:
-        likelihoods = np.array([walk.likelihood for walk in self.walks])
-        odds = np.exp(likelihoods - likelihoods.max())
+        odds = np.exp(self.likelihoods - self.likelihoods.max())
         return np.asarray(odds / odds.sum())
 
+    def _gain(self, weights: Array) -> Array:
+        """Covariances of the shares with a sum over classes, shape (variances, codes, classes)."""
+        if weights.ndim > 1:
+            return np.asarray((self.covariances @ weights[..., None])[..., 0])
+        return np.reshape(self.covariances.reshape(-1, len(weights)) @ weights, self.means.shape)  # one product
 
-def _likely(walks: Sequence[_Walk]) -> tuple[_Walk, ...]:
-    """Without those that are much less likely than the best."""
-    best = max(walk.likelihood for walk in walks)
-    return tuple(walk for walk in walks if walk.likelihood > best - _UNLIKELY)
+    def _all_updated(self, weights: Array, shares: Array, variances: Array) -> Drift:
+        """`updated`, with those that have become unlikely."""
+        gain = self._gain(weights)
+        variance = np.maximum((gain * weights).sum(axis=-1) + variances, _NOTHING)
+        off = shares - (self.means * weights).sum(axis=-1)
+        likelihoods = self.likelihoods - 0.5 * (np.log(variance) + off**2 / variance).sum(axis=1)
+        less = gain[..., :, None] * (gain / variance[..., None])[..., None, :]
+        return Drift(likelihoods, self.means + gain * (off / variance)[..., None], self.covariances - less)
+
+    def _likely(self, best: float) -> tuple[Array, Array, Array]:
+        """What this consists of, without what is much less likely than the best."""
+        kept = self.likelihoods > best - _UNLIKELY
+        return self.likelihoods[kept], self.means[kept], self.covariances[kept]
 
 
 def _walk(classes: int) -> Array:

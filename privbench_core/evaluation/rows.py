@@ -1,7 +1,7 @@
 """Row-level distances between two databases, because queries count rows, while models are built on privacy units.
 
-All figures are over rows: their number, the distribution of their values, of what they join to along each key, and of
-how many rows share a parent. Nothing is averaged over parents first, as weights of 1/fanout would do.
+All figures are over rows: their number, that of joins, the distribution of their values, of what they join to along
+each key, and of how many rows share a parent. Nothing is averaged over parents first, as weights of 1/fanout would do.
 
 The baseline to beat is `shuffled_reference`: perfect counts, one-way marginals, fanouts and popularity, and no
 dependence between any two columns.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +38,12 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class RowFigures:
-    """Distances over rows; all but ``rows`` are total variation distances in [0, 1]. Public tables are left out.
+    """Distances over rows; all but the first two are total variation distances in [0, 1]. Public tables are left out.
 
     Attributes:
         rows: Relative error of the number of rows, signed, by table.
+        join_size: The same of inner joins of three or four tables: along chains of keys, and of the children of one
+            parent along two keys.
         one_way: By ``table.column``.
         joined: Of a parent's column and a child's over the joined rows, by ``key: parent column, child column``.
         further: The same along chains of keys, and between parents that meet in the rows of a child.
@@ -51,6 +54,7 @@ class RowFigures:
     """
 
     rows: Figures
+    join_size: Figures
     one_way: Figures
     joined: Figures
     further: Figures
@@ -71,7 +75,7 @@ class RowFigures:
     def beyond(self, **limits: float) -> Figures:
         """Return the figures above their kind's limit, by kind and name.
 
-        >>> RowFigures({"a": -0.2}, {}, {}, {}, {}, {}, {}, {}).beyond(rows=0.1)
+        >>> RowFigures({"a": -0.2}, {}, {}, {}, {}, {}, {}, {}, {}).beyond(rows=0.1)
         {'rows of a': -0.2}
         """
         return {
@@ -99,11 +103,13 @@ def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures
     owners = {key.name: sides[key.name] for key in keys if key.owner}
     others = {key.name: sides[key.name] for key in keys if not key.owner}
     public = [key for key in keys if schema.table(key.parent).public]
+    both = (source, true), (synthetic, made)
     return RowFigures(
         rows={t.name: _relative(source[t.name].num_rows, synthetic[t.name].num_rows) for t in schema.private_tables},
+        join_size=_join_sizes(schema, sides, both),
         one_way=_one_way(schema, true, made),
         joined=_named(((f"{key.name}: ", key.parent, key.child, sides[key.name]) for key in keys), true),
-        further=_named(_further(schema, (source, true), (synthetic, made)), true),
+        further=_named(_further(schema, *both), true),
         fanout={name: size_class_distance(a.fanout, b.fanout) for name, (a, b) in owners.items()},
         group_size={name: size_class_distance(*map(_own_group, pair)) for name, pair in owners.items()},
         popularity={name: popularity_distance(*pair) for name, pair in others.items()},
@@ -158,6 +164,7 @@ def shuffled_reference(schema: Schema, tables: Tables, seed: int) -> dict[str, p
 
 
 _Sides = tuple[LinkedTables, LinkedTables]
+_Coded = tuple[Tables, Mapping[str, EncodedTable]]
 
 
 def _coarsened(
@@ -210,10 +217,23 @@ def _named(joins: Iterable[tuple[str, str, str, _Sides]], coded: Mapping[str, En
     return found
 
 
+def _join_sizes(schema: Schema, sides: Mapping[str, _Sides], both: tuple[_Coded, _Coded]) -> Figures:
+    found: Figures = {}
+    for chain in chains(schema):
+        sizes = [int((link_chain(chain, *side).links != NO_PARENT).sum()) for side in both]
+        found[" → ".join(key.name for key in chain)] = _relative(*sizes)
+    keys = (key for table in schema.private_tables for key in table.foreign_keys)
+    for first, second in combinations(keys, 2):
+        if first.parent == second.parent:
+            sizes = [int(a.fanout @ b.fanout) for a, b in zip(sides[first.name], sides[second.name], strict=True)]
+            found[f"{first.name} and {second.name}"] = _relative(*sizes)
+    return found
+
+
 def _further(
     schema: Schema,
-    source: tuple[Tables, Mapping[str, EncodedTable]],
-    synthetic: tuple[Tables, Mapping[str, EncodedTable]],
+    source: _Coded,
+    synthetic: _Coded,
 ) -> Iterable[tuple[str, str, str, _Sides]]:
     for chain in chains(schema):
         name = " → ".join(key.name for key in chain)

@@ -67,6 +67,10 @@ class BoundedCounts:
         """Estimated number of rows that one of the bounds counts, at least one."""
         return max(1.0, float(self.totals[self.bounds.index(most)]))
 
+    def lost(self, most: int) -> float:
+        """Estimated share of the rows that refer to another that one of the bounds does not count."""
+        return 1 - self.counted(most) / self.rows
+
     def in_rows(self, most: int) -> float:
         """How many references to one unit count at most, as rows."""
         return most * self._rows_of_row
@@ -90,8 +94,7 @@ class BoundedCounts:
         """
 
         def error(most: int) -> float:
-            lost = 1 - self.counted(most) / self.rows
-            return otherwise * lost + min(numbers * self._noise(most, price), 1.0)
+            return otherwise * self.lost(most) + min(numbers * self._noise(most, price), 1.0)
 
         return min(self.bounds, key=error)
 

@@ -48,8 +48,10 @@ def fit_bounded(
     price: Price,
     fit: LookupFit,
     referring: int,
-) -> Lookup:
+) -> tuple[Lookup, BoundedCounts]:
     """Measure the link along a key that lets go, for at most ``price``: arguments as of `measure.lookup.fit_lookup`.
+
+    Returns how many rows refer to others, too.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 4, "Bounded references", and section 5, mechanisms 1, 2, 4, 7 and 9.
@@ -67,7 +69,7 @@ def fit_bounded(
     coders = {name: discretizer for name, (_, discretizer) in looks.targets_or_any.items()}
     pair_tables = {pair: _with_none(joint, child, pair[1], present) for pair, joint in joints.tables().items()}
     found = Lookup(coders, marginals, pair_tables, popularity, key.may_be_empty, parent.telling(marginals))
-    return found if key.optional else found.of_all_rows()
+    return (found if key.optional else found.of_all_rows()), counts
 
 
 @dataclass(frozen=True)

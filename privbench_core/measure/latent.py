@@ -19,7 +19,7 @@ import numpy as np
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.columns import Columns, types_of, value_coder
-from privbench_core.measure.fanout import FanoutFit, fit_fanout, fit_sizes, link_context, measure_links
+from privbench_core.measure.fanout import FanoutFit, Siblings, fit_fanout, fit_sizes, link_context, measure_links
 from privbench_core.measure.groups import GroupFit
 from privbench_core.measure.maximisation import Maximisation
 from privbench_core.measure.pairwise import PairwiseFit
@@ -95,6 +95,7 @@ class LatentFit:
         children: Columns,
         for_sizes: Price,
         for_groups: Price | None,
+        siblings: Siblings,
     ) -> LatentLink:
         """Measure the groups along an owner key: sizes, latent attributes, and what children are drawn from.
 
@@ -112,6 +113,7 @@ class LatentFit:
             children: Columns of the children.
             for_sizes: Price of the sizes of groups.
             for_groups: Of all else; None where children have no columns.
+            siblings: As in `fit_sizes`.
         """
         spending = FanoutFit(pairs=self.pairs)
         if for_groups is None or not children.sources:  # types of children may be hidden by noise
@@ -119,9 +121,10 @@ class LatentFit:
                 MeasuredLeaf(OneWay({}, {}, child.total)),
                 for_sizes + (for_groups or zero(for_sizes.measure)),
             )
-            return LatentLink(fit_sizes(session, key, parent, child.size, price, spending), nothing, None)
+            return LatentLink(fit_sizes(session, key, parent, child.size, price, spending, siblings), nothing, None)
         if not children.types:
-            return self._of_attributes(session, key, parent, child, children, for_sizes, for_groups)
+            sizes = fit_sizes(session, key, parent, child.size, for_sizes, spending, siblings)
+            return self._of_attributes(session, key, parent, child, children, sizes, for_groups)
         view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
         counted = self.pairs.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
         rest = for_groups.share(1 - self.observed)
@@ -130,13 +133,14 @@ class LatentFit:
         values = self.values(session, key, children, rest)
         if values < 2:  # noqa: PLR2004 - a single type is none
             both = for_sizes + rest
-            return LatentLink(fit_fanout(session, key, parent, child, observed.fit(), both, spending), observed, None)
-        fanout = fit_sizes(session, key, parent, child.size, for_sizes, spending)
+            fanout = fit_fanout(session, key, parent, child, observed.fit(), both, spending, siblings)
+            return LatentLink(fanout, observed, None)
+        fanout = fit_sizes(session, key, parent, child.size, for_sizes, spending, siblings)
         found = self._types(session, key, parent, children, fanout, values, rest.share(self.types))
         of_links = rest.share(1 - self.types)
         order = best_places(session, key, child, fanout, parent.total, of_links.share(self.places))
         of_links = of_links.share(1 - self.places)
-        context = {**link_context(key, parent, child, fanout.sizes, {}), **found.context}
+        context = {**link_context(key, parent, child, fanout.sizes, siblings), **found.context}
         if order is not None:
             context[PLACE] = (order, place_coder(order.most))
         view = session.view(
@@ -155,12 +159,10 @@ class LatentFit:
         parent: Profile,
         child: Profile,
         children: Columns,
-        for_sizes: Price,
+        fanout: Fanout,
         price: Price,
     ) -> LatentLink:
         """Groups of children with attributes alone: joints of members, and of types and columns; see `link`."""
-        spending = FanoutFit(pairs=self.pairs)
-        fanout = fit_sizes(session, key, parent, child.size, for_sizes, spending)
         values = self.values(session, key, children, price)
         if values < 2:  # noqa: PLR2004 - a single type is none
             return LatentLink(fanout, self.joints.fit(session, key, parent, child, fanout, price), None)
@@ -181,7 +183,7 @@ class LatentFit:
             (children.counted, child.size),
             plain,
             rest.share(self.typed),
-            spending,
+            FanoutFit(pairs=self.pairs),
         )
         most = 0 if order is None else order.most
         return LatentLink(replace(found.fanout, pair_tables=links, places=most), members, found.latents)

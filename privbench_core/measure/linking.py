@@ -24,8 +24,10 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
+from privbench_core.estimate.fitting import EMPTY
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.segmentation import ABSOLUTE
+from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.measure.clipped import Clipping, RowsCounted, Vectors, measure_rows
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.row_count import RowCount
@@ -35,7 +37,8 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Feature, OfParent, feature_size
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import ViewSpec
+from privbench_core.privacy.views import BoundedReferences, ViewSpec
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
@@ -89,6 +92,16 @@ class Reference:
     total: float
     size: RowCount
 
+    def some(self, which: Numbers) -> Reference:
+        """Return some of the rows, by number."""
+        others = {name: codes[which] for name, codes in self.others.items()}
+        return replace(
+            self,
+            rows=self.rows.take(which),
+            others=others,
+            of_unit=None if self.of_unit is None else self.of_unit[which],
+        )
+
     def counted(self, most: int) -> float:
         """Return the number of rows of the source where units with more than ``most`` count as so many."""
         now = float(self.size.counted(self.size.rows_per_unit).sum())
@@ -100,6 +113,44 @@ class Reference:
             return None
         weights: Numbers = np.rint(_WEIGHT * np.minimum(1.0, most / self.of_unit)).astype(np.int64)
         return weights
+
+
+@dataclass(frozen=True)
+class LettingGo:
+    """A key that lets go, along which rows count that refer to others, and few of those that refer to one unit.
+
+    Attributes:
+        key: The key.
+        counts: How many rows that are.
+        linked: Whether each row of the reference refers to another, shape (rows,).
+    """
+
+    key: ForeignKey
+    counts: BoundedCounts
+    linked: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """A way to count rows.
+
+    Attributes:
+        rows_per_unit: T of the view.
+        counted: About how many rows count.
+        lost: Share of the rows that do not.
+        alone: A view with a T-th of its noise.
+        bounded: Which rows count, where not all do.
+    """
+
+    rows_per_unit: int
+    counted: float
+    lost: float
+    alone: Curator
+    bounded: BoundedReferences | None = None
+
+    def noise(self, price: Price) -> float:
+        """Return the expected error of a count by noise, as a share of the rows that count."""
+        return ABSOLUTE * self.rows_per_unit * self.alone.sigma([Marginal(())], price) / self.counted
 
 
 @dataclass(frozen=True)
@@ -135,11 +186,12 @@ def measure_cross_marginals(
     price: Price,
     fit: LinkingFit,
     rng: np.random.Generator,
+    along: LettingGo | None = None,
 ) -> tuple[CrossMarginal, ...]:
     """Measure cross-table marginals between the columns of ``left`` and of ``right``, for at most ``price``.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4, 5, 7 and 12.
+    one privacy unit; ``docs/privacy.md``, section 4, "Bounded references", and section 5, mechanisms 1, 4, 5, 7 and 12.
 
     Args:
         session: Open for the step.
@@ -150,20 +202,23 @@ def measure_cross_marginals(
         price: Of everything here.
         fit: How to spend it.
         rng: Links the reference; not the run's seed, or another sample would be paid for again.
+        along: Where the columns of ``right`` are those of what rows refer to along a key that lets go.
     """
+    everyone = reference
+    if along is not None:
+        reference = reference.some(np.flatnonzero(along.linked))
     if not reference.rows.n:
         return ()
-    of_units = session.view(ViewSpec(table, {}), "links")
     pairs = [(a, b) for a in left for b in right if feature_size(*left[a]) > 1 and feature_size(*right[b]) > 1]
-    plan = _planned(of_units, math.ceil(fit.per_pair * len(pairs)), reference, price, fit)
+    plan = _planned(_countings(session, table, reference, along), math.ceil(fit.per_pair * len(pairs)), price, fit)
     if plan is None:
         return ()
-    planned, most, total = plan.number, plan.rows_per_unit, reference.counted(plan.rows_per_unit)
+    planned, most, total = plan.number, plan.counting.rows_per_unit, plan.counting.counted
     features = {**left, **right}
     candidates = list(_candidates(pairs, features, reference, plan.cells))
     coarse = {n: _merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
-    view = session.view(ViewSpec(table, coarse, (most,)), "links")
-    clipping = Clipping.of(replace(reference.size, rows_per_unit=most), view, price, ())
+    view = session.view(ViewSpec(table, coarse, (most,), plan.counting.bounded), "links")
+    clipping = None if along else Clipping.of(replace(reference.size, rows_per_unit=most), view, price, ())
     weights = reference.weights(most)
     per_round = math.ceil(planned / fit.rounds)
     found: list[CrossMarginal] = []
@@ -196,38 +251,57 @@ def measure_cross_marginals(
             planned = (planned + 1) // 2 if planned > 1 else planned
         if planned:
             order = link_rows(reference.rows, reference.others, found, rng)
-    return tuple(found)
+    if along is None or along.linked.all():
+        return tuple(found)
+    return tuple(_with_none(cross, everyone, float(along.linked.mean())) for cross in found)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """How many marginals are measured, the cells each may have, and up to how many rows of a unit count in full."""
+    """How many marginals are measured, the cells each may have, and which rows count."""
 
     number: int
     cells: float
-    rows_per_unit: int
+    counting: _Counting
 
 
-def _planned(of_units: Curator, most: int, reference: Reference, price: Price, fit: LinkingFit) -> _Plan | None:
+def _countings(session: PrivateSession, table: str, reference: Reference, along: LettingGo | None) -> list[_Counting]:
+    """Return the ways to count rows."""
+    size = reference.size
+    if along is None:
+        alone, rows = session.view(ViewSpec(table, {}), "links"), reference.counted(size.classes[-1])
+        totals = {most: reference.counted(most) for most in size.classes}
+        return [_Counting(most, total, 1 - total / rows, alone) for most, total in totals.items()]
+    counts = along.counts
+    return [
+        _Counting(
+            size.rows_per_unit,
+            counts.in_view(most),
+            counts.lost(most),
+            counts.views[most],
+            BoundedReferences(along.key, most),
+        )
+        for most in counts.bounds
+    ]
+
+
+def _planned(countings: Sequence[_Counting], most: int, price: Price, fit: LinkingFit) -> _Plan | None:
     """Return what to measure: fewer marginals, with fewer cells, where noise would hide them; None for nothing.
 
     Args:
-        of_units: A view that counts every unit once.
+        countings: Ways to count rows.
         most: Marginals.
-        reference: For released sizes.
         price: Of all.
         fit: How to spend it.
     """
-    rows = reference.counted(reference.size.classes[-1])
     for number in sorted({max(1, round(most / 2**halves)) for halves in range(20)} if most else (), reverse=True):
-        sigma = of_units.sigma([Marginal(())], price.share((1 - fit.select) / number))
+        each = price.share((1 - fit.select) / number)
 
-        def error(counted: int, sigma: float = sigma) -> float:
-            total = reference.counted(counted)
-            return ABSOLUTE * counted * sigma * _LEAST_CELLS / total + _OTHERWISE * (1 - total / rows)
+        def error(counting: _Counting, each: Price = each) -> float:
+            return _LEAST_CELLS * counting.noise(each) + _OTHERWISE * counting.lost
 
-        best = min(reference.size.classes, key=error)
-        cells = _NOISE * reference.counted(best) / (ABSOLUTE * best * sigma)
+        best = min(countings, key=error)
+        cells = _NOISE / best.noise(each)
         if cells >= _LEAST_CELLS or (number == 1 and cells >= 4):  # noqa: PLR2004 - two codes on either side
             return _Plan(number, min(cells, _MOST_CELLS), best)
     return None
@@ -321,3 +395,24 @@ def _cross_marginal(candidate: _Candidate, noisy: RowsCounted, expected: Array) 
     table = NoisyTable(noisy.counts.reshape(rows, -1), noisy.sigma, lengths=lengths)
     counts = estimated_joint(table, base.sum(axis=1), base.sum(axis=0), [base])
     return CrossMarginal(candidate.left, candidate.right, candidate.groups, counts)
+
+
+def _with_none(cross: CrossMarginal, everyone: Reference, linked: float) -> CrossMarginal:
+    """Return a marginal over all rows: of each cell on the left, those that refer to none are what the others leave.
+
+    Args:
+        cross: Over the rows that refer to others.
+        everyone: All rows of the reference.
+        linked: Share of them that refer to others.
+    """
+    none = tuple(int(groups[-1]) for groups in cross.groups[len(cross.left) :])
+    shape = tuple(int(groups.max()) + 1 for groups in cross.groups[len(cross.left) :])
+    last = int(np.ravel_multi_index(none, shape))
+    counts = cross.counts.copy()
+    counts[:, last] = 0.0
+    counts *= linked / max(float(counts.sum()), EMPTY)
+    of_left, _ = cross.cells(everyone.rows.codes, everyone.others)
+    left = np.bincount(of_left, minlength=len(counts)) / everyone.rows.n
+    rest = np.maximum(left - counts.sum(axis=1), 0.0)
+    counts[:, last] = rest * ((1 - linked) / max(float(rest.sum()), EMPTY))
+    return replace(cross, counts=counts)

@@ -61,7 +61,7 @@ def fit_lookup(
             return Lookup({}, {}, {}, None)
         return _to_public(session, key, child, own, parent, price, fit)
     if referring is not None and parent is not None:
-        return fit_bounded(session, key, child, parent, own, price, fit, referring)
+        return fit_bounded(session, key, child, parent, own, price, fit, referring)[0]
     features = parent.targets(key) if parent else {}
     if not features and key.may_be_empty:
         features[ANY] = (ParentRow(key), present_or_not(ANY))

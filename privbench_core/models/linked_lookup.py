@@ -18,7 +18,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimate.fitting import EMPTY, mutual_information
 from privbench_core.models.linking import CrossMarginal, link_rows
-from privbench_core.models.lookup import TARGET, Lookup
+from privbench_core.models.lookup import COUNTED, TARGET, Lookup
 from privbench_core.models.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
 from privbench_core.models.popularity import ByRank, raked
 from privbench_core.models.rows import Rows
@@ -81,6 +81,11 @@ class LinkedLookup(Lookup):
         numbers = systematic_counts(shares, np.zeros(count, dtype=np.int64), np.array([n - none]), rng)
         return weights, np.append(np.repeat(np.arange(count), numbers), np.full(none, -1))
 
+    def linked(self, referred: Mapping[str, Codes], n: int) -> NDArray[np.bool_]:
+        """Return whether each of ``n`` rows refers to another, from the codes of `places`; shape (n,)."""
+        name, codes = next(iter(referred.items()), ("", np.zeros(n, dtype=np.uint8)))
+        return np.asarray(codes < self.targets[name].size if self.optional and name else np.ones(n, dtype=bool))
+
     @property
     def none(self) -> float:
         """Return the share of rows that refer to none."""
@@ -88,7 +93,7 @@ class LinkedLookup(Lookup):
 
     def kind_columns(self, parents: Mapping[str, Codes]) -> tuple[str, ...]:
         """Return the targets that kinds of parents are distinguished by: those that marginals tell most of."""
-        return self._kinds(parents, len(next(iter(parents.values()), ())))[1]
+        return (*self._kinds(parents, len(next(iter(parents.values()), ())))[1], *self._counting)
 
     def _kinds(self, parents: Mapping[str, Codes], count: int) -> tuple[Numbers, tuple[str, ...]]:
         """Return the kind of each parent, shape (count,), and the targets that its codes of make it."""
@@ -97,7 +102,8 @@ class LinkedLookup(Lookup):
             for name in cross.right:
                 information[name] = information.get(name, 0.0) + mutual_information(np.maximum(cross.counts, 0) + EMPTY)
         kinds, columns = np.zeros(count, dtype=np.int64), list[str]()
-        for name in sorted(self.targets, key=lambda name: -information.get(name, 0.0)):
+        asked = (name for name in self.targets if not name.startswith(COUNTED))
+        for name in sorted(asked, key=lambda name: -information.get(name, 0.0)):
             codes = parents[name.removeprefix(TARGET)]
             finer = np.unique(kinds * (int(codes.max()) + 1) + codes, return_inverse=True)[1].astype(np.int64)
             if finer.max() < _MOST_KINDS:
@@ -122,13 +128,15 @@ class LinkedLookup(Lookup):
         first = np.unique(kinds, return_index=True)[1]
         margins = []
         for name, marginal in self.marginals.items():
+            if name.startswith(COUNTED):
+                continue
             codes = parents[name.removeprefix(TARGET)]
             if (codes[first][kinds] == codes).all():  # else kinds do not tell the column
                 margins.append((codes[first].astype(np.int64), marginal[: len(marginal) - int(self.optional)]))
         wanted = raked(room, margins)
         shares = np.cumsum(wanted) / wanted.sum() if wanted.any() else np.cumsum(room) / room.sum()
         numbers = systematic_counts(shares, np.zeros(len(room), dtype=np.int64), np.array([references]), rng)
-        return self.popularity.weights(kinds, np.repeat(np.arange(len(room)), numbers), rng)
+        return self.popularity.weights(kinds, np.repeat(np.arange(len(room)), numbers), rng, self._margins(parents))
 
 
 def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng: Rng) -> Numbers:
@@ -174,5 +182,5 @@ def lookup_from_dict(stored: Mapping[str, Any]) -> Lookup:
         return plain
     cross_marginals = tuple(map(CrossMarginal.from_dict, stored["cross_marginals"]))
     return LinkedLookup(
-        plain.targets, plain.marginals, {}, plain.popularity, plain.optional, cross_marginals=cross_marginals
+        plain.targets, plain.marginals, {}, plain.popularity, plain.optional, plain.telling, cross_marginals
     )

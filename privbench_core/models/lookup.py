@@ -93,8 +93,9 @@ class Lookup:
 
     @property
     def _counting(self) -> list[str]:
-        """Numbers of children that are informative of which parents are popular; rows do not ask for them."""
-        return [name for name in self.targets if name.startswith(COUNTED) and self.telling.get(name, 0.0) > 0]
+        """Numbers of children that tell which parents are popular, the most informative first; rows ask for none."""
+        found = [name for name in self.targets if name.startswith(COUNTED) and self.telling.get(name, 0.0) > 0]
+        return sorted(found, key=lambda name: -self.telling[name])
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
@@ -236,6 +237,8 @@ class Lookup:
         result: dict[str, Codes] = {}
         for name, marginal in self.marginals.items():
             last = len(marginal) - 1  # none, where the key may be NULL
+            if name.startswith(COUNTED):
+                continue  # rows do not ask for them, and they may not be drawn yet
             if name == ANY:
                 result[name] = (places < 0).astype(np.uint8)
             else:
@@ -268,10 +271,11 @@ class Lookup:
         return self.popularity.weights(have, want[wanting], rng, self._margins(parents))
 
     def _margins(self, parents: Mapping[str, Codes]) -> list[Margin]:
-        """How often parents are to be referred to, by their numbers of children."""
+        """How often parents are to be referred to, by their numbers of children, where these are known."""
         return [
             (parents[name.removeprefix(TARGET)].astype(np.int64), self.marginals[name][: self.targets[name].size])
             for name in self._counting
+            if name.removeprefix(TARGET) in parents
         ]
 
     def _preferences(

@@ -21,7 +21,7 @@ _ROUNDS = 16  # per kind
 _PARTNERS = 24  # kinds that one looks for partners in
 # Share of all references that a degree may lose, where its kind has no rows for it: as popularity may be off by.
 _CUT = 0.02
-_STRENGTHS = (1.0, 0.5, 0.25, 0.0)  # weights of the order within kinds; chosen by hand, the first that fits is taken
+_MOST_KINDS = 1 << 13  # that margins may divide parents into; chosen by hand, for time
 _SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
 _FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
 _LEAST = 1e-6  # above zero
@@ -168,54 +168,56 @@ def allocated_degrees(
     """Return a degree for each parent, such that the parents of a kind have about the references it lacks.
 
     Degrees are allocated from the largest down, to parents in the order of the logarithm of the references that their
-    kind lacks per parent, plus normal luck of that spread with which kinds come closest to what they lack. Within
-    kinds, parents are in the order of what margins say of them, as far as kinds then still get what they lack.
+    kind lacks per parent, plus normal luck of that spread with which kinds come closest to what they lack. Then kinds
+    exchange degrees. Where there are margins, both are done with kinds that they divide further at first.
 
     Args:
         degrees: In any order, shape (parents,).
         kinds: Kind of each parent, shape (parents,).
         lacking: References that rows of each kind are to get, shape (kinds,).
         rng: Sampling only.
-        margins: Of further columns of popular parents, which rows do not ask for.
+        margins: Of further columns of popular parents, which rows do not ask for, the most informative first; those
+            that would make too many kinds are left out.
     """
-    total = float(lacking.sum())
-    room = np.bincount(kinds, minlength=len(lacking))
-    of_kind = np.log(np.maximum(lacking, _LEAST) / np.maximum(room, 1))[kinds]
-    known = [(kinds, lacking), *((codes, shares * (total / shares.sum())) for codes, shares in margins)]
-    within = np.log(np.maximum(raked(np.ones(len(kinds)), known), _LEAST)) - of_kind if margins else of_kind * 0.0
-    luck = rng.normal(size=len(kinds))
-    for strength in _STRENGTHS if margins else (0.0,):
-        found = _in_order(degrees, of_kind + strength * within, luck, known)
-        if np.abs(lacking - np.bincount(kinds, found, minlength=len(lacking))).sum() <= 2 * _CUT * total:
-            break
-    return found
-
-
-def _in_order(degrees: Array, usual: Array, luck: Array, known: Sequence[Margin]) -> Array:
-    """Allocate degrees to parents in the order of ``usual`` plus luck, and balance them between kinds.
-
-    Args:
-        degrees: As of `allocated_degrees`.
-        usual: Logarithm of the references that parents like each lack, shape (parents,).
-        luck: Standard normal, shape (parents,).
-        known: Kinds and what they lack, and further columns.
-    """
-    (kinds, lacking), descending = known[0], np.sort(degrees)[::-1]
+    finer, wanted = _divided(kinds, lacking, margins)
+    per_parent = wanted / np.maximum(np.bincount(finer, minlength=len(wanted)), 1)
+    usual, luck = np.log(np.maximum(per_parent, _LEAST))[finer], rng.normal(size=len(kinds))
+    descending = np.sort(degrees)[::-1]
 
     def order(spread: float) -> Numbers:
         return np.argsort(-usual - max(spread, _LEAST) * luck)
 
     def misfit(spread: float) -> float:
-        ranked = order(spread)
-        found = (np.bincount(codes[ranked], descending, minlength=len(wanted)) for codes, wanted in known)
-        return sum(float(np.abs(wanted - each).sum()) for (_, wanted), each in zip(known, found, strict=True))
+        found = np.bincount(finer[order(spread)], descending, minlength=len(wanted))
+        return float(np.abs(wanted - found).sum())
 
     chosen = order(min(_SPREADS, key=misfit))
-    _move_large(chosen, descending, lacking[kinds])
+    _move_large(chosen, descending, wanted[finer])
     result = np.empty(len(kinds))
     result[chosen] = descending
-    _balance(result, kinds, lacking - np.bincount(kinds, result, minlength=len(lacking)))
+    _balance(result, finer, wanted)
+    if finer is not kinds:
+        _balance(result, kinds, lacking)
     return result
+
+
+def _divided(kinds: Numbers, lacking: Array, margins: Sequence[Margin]) -> tuple[Numbers, Array]:
+    """Return kinds divided by further columns, shape (parents,), and the references that each of them lacks.
+
+    Those of a kind are what it lacks in all; else they are as many as margins and numbers of parents imply.
+    """
+    finer, known = kinds, list[Margin]()
+    for codes, shares in margins:
+        divided = np.unique(finer * len(shares) + codes, return_inverse=True)[1].astype(np.int64)
+        if divided.max(initial=0) < _MOST_KINDS:
+            finer = divided
+            known.append((codes, shares))
+    if not known:
+        return kinds, lacking
+    first = np.unique(finer, return_index=True)[1]
+    of_kinds = [(codes[first], shares) for codes, shares in (*known, (kinds, lacking))]
+    wanted = raked(np.bincount(finer).astype(np.float64), of_kinds)
+    return finer, wanted * (float(lacking.sum()) / max(float(wanted.sum()), _LEAST))
 
 
 def _move_large(order: Numbers, descending: Array, most: Array) -> None:
@@ -238,8 +240,9 @@ def _move_large(order: Numbers, descending: Array, most: Array) -> None:
             order[place], order[other] = order[other], order[place]
 
 
-def _balance(degrees: Array, kinds: Numbers, lacking: Array) -> None:
-    """Exchange degrees between kinds until each has about the references that it lacks; changes both arrays."""
+def _balance(degrees: Array, kinds: Numbers, wanted: Array) -> None:
+    """Exchange degrees between kinds, in place, until each has about the references that it is to get."""
+    lacking = wanted - np.bincount(kinds, degrees, minlength=len(wanted))
     order = np.argsort(kinds, kind="stable")
     members = np.split(order, np.searchsorted(kinds[order], np.arange(1, len(lacking))))
     exchange = _Exchange(degrees, members, lacking)

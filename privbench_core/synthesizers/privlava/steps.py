@@ -22,7 +22,7 @@ from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.counted import fanout_key
+from privbench_core.synthesizers.steps.counted import counted_along, fanout_key, released_numbers
 
 
 def owned_keys(schema: Schema, table: str) -> list[ForeignKey]:
@@ -79,7 +79,8 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         children = table_columns(schema, key.child, context.inputs)
-        found = fit.link(context.opened(), key, above, own, children, for_sizes, for_groups)
+        siblings = released_numbers(schema, key, context.inputs)
+        found = fit.link(context.opened(), key, above, own, children, for_sizes, for_groups, siblings)
         values = [] if found.latents is None else [size - 1 for size in found.latents.shape]
         groups = isinstance(found.measured, GroupModel)
         return Artifact(
@@ -91,11 +92,14 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
             }
         )
 
-    inputs = (*column_inputs(schema, key.child), ("profile", key.parent))
-    reads = deciding_tables(schema, key.child, key.parent, *below(schema, key.child))
+    others = counted_along(schema, key)
+    inputs = (*column_inputs(schema, key.child), ("profile", key.parent), *map(fanout_key, others))
+    looked_at = (*below(schema, key.child), *(other.child for other in others))
+    reads = deciding_tables(schema, key.child, key.parent, *looked_at)
     moves = [stability(schema, name, *below(schema, name)) for name in (key.child, key.parent)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
-    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="9")
+    version = "10" if others else "9"  # since 10 numbers of children follow those of others
+    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version=version)
 
 
 def _stored(measured: MeasuredLeaf | GroupModel) -> Mapping[str, Any]:

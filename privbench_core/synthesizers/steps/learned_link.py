@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.measure.bounded import BoundedCounts
+from privbench_core.measure.bounded_lookup import fit_bounded
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
-from privbench_core.measure.linking import Features, LinkingFit, Reference, measure_cross_marginals
+from privbench_core.measure.linking import Features, LettingGo, LinkingFit, Reference, measure_cross_marginals
 from privbench_core.measure.lookup import fit_lookup
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import row_popularity
@@ -21,13 +23,14 @@ from privbench_core.models.lookup import TARGET, marginals_of
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
+from privbench_core.privacy.relations import lets_go, referring_rows
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext
-from privbench_core.synthesizers.steps.counted import fanout_key
+from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.reference import References
 
@@ -53,7 +56,7 @@ class LinkFit:
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
-            "version": 5,  # marginals of rows are clipped where less noise is left over those that count
+            "version": 6,  # numbers of children and popularity follow numbers of other children
             "degrees": self.degrees,
             "sizes": self.sizes.identity(),
             "references": self.references.identity(),
@@ -97,11 +100,11 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
     def run(context: StepContext) -> Artifact:
         references = _references(schema, key, context)
         profile, above = references.profile(key.child), references.profile(key.parent)
-        session = context.opened()
+        session, siblings = context.opened(), released_numbers(schema, key, context.inputs)
+        for_sizes = price.share(fit.degrees) if table.attributes else price
+        fanout = fit_sizes(session, key, above, profile.size, for_sizes, fit.sizes, siblings)
         if not table.attributes:  # rows of keys alone are all alike
-            fanout = fit_sizes(session, key, above, profile.size, price, fit.sizes)
             return _artifact(replace(fanout, cross_marginals=()))
-        fanout = fit_sizes(session, key, above, profile.size, price.share(fit.degrees), fit.sizes)
         rows = references.owned(table, fanout)
         left, right = _context(key, above, fanout, profile), _own(profile)
         others = references.alone(key.child, rows.n)
@@ -109,7 +112,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         order = Reference(rows, codes, references.of_unit(table, rows), profile.total, profile.size)
         return _learned(fanout, session, key, (left, right), order, price, fit, references.rng)
 
-    return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)))
+    return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)), beside=True)
 
 
 def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
@@ -120,6 +123,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         owner = table.owner_key
         inputs += [("profile", owner.parent), ("model", owner.parent), fanout_key(owner)]
 
+    referring = referring_rows(schema, key) if lets_go(schema, key) else None
     no_rows = lookup_step(schema, key, price, LookupFit())
 
     def run(context: StepContext) -> Artifact:
@@ -128,11 +132,12 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         references = _references(schema, key, context)
         profile, session = references.profile(key.child), context.opened()
         for_degrees = price.share(fit.degrees)
-        lookup = (
-            _to_public(session, key, profile, target, context.public[key.parent], for_degrees)
-            if target.public
-            else _to_private(session, key, profile, Referred(references.profile(key.parent)), for_degrees, fit)
-        )
+        counts = None
+        if target.public:
+            lookup = _to_public(session, key, profile, target, context.public[key.parent], for_degrees)
+        else:
+            parent = references.referred(key)
+            lookup, counts = _to_private(session, key, profile, parent, for_degrees, fit, referring)
         fanout = None
         left = _own(profile)
         if table.owner_key is not None:
@@ -141,15 +146,17 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
                 left |= _context(table.owner_key, references.profile(table.owner_key.parent), fanout, profile)
         rows = references.linked(table, fanout)
         others = references.places(key, lookup, rows.n)
+        along = None if counts is None else LettingGo(key, counts, lookup.linked(others, rows.n))
         order = Reference(rows, others, references.of_unit(table, rows), profile.total, profile.size)
         right: Features = {
             name: (ParentRow(key) if target.public else OfParent(key, name.removeprefix(TARGET)), discretizer)
             for name, discretizer in lookup.targets.items()
+            if name in others
         }
-        return _learned(lookup, session, key, (left, right), order, price, fit, references.rng)
+        return _learned(lookup, session, key, (left, right), order, price, fit, references.rng, along)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
-    return link_step(schema, key, price, run, fit, tuple(inputs), above)
+    return link_step(schema, key, price, run, fit, tuple(inputs), above, beside=True, bounded=True)
 
 
 def _learned(
@@ -161,10 +168,11 @@ def _learned(
     price: Price,
     fit: LinkFit,
     rng: np.random.Generator,
+    along: LettingGo | None = None,
 ) -> Artifact:
     """Return a link with the cross-table marginals that are measured for what its degrees have left of ``price``."""
     rest = price.share(1 - fit.degrees)
-    found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.cross_marginals, rng)
+    found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.cross_marginals, rng, along)
     return _artifact(replace(link, cross_marginals=found))
 
 
@@ -177,11 +185,25 @@ def _references(schema: Schema, key: ForeignKey, context: StepContext) -> Refere
 
 
 def _to_private(
-    session: PrivateSession, key: ForeignKey, child: Profile, parent: Referred, price: Price, fit: LinkFit
-) -> LinkedLookup:
-    """Return how often private parents are referred to, by rank and by their attributes."""
-    found = fit_lookup(session, key, replace(child, discretizers={}), parent, price, fit.references)
-    return LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional)
+    session: PrivateSession,
+    key: ForeignKey,
+    child: Profile,
+    parent: Referred,
+    price: Price,
+    fit: LinkFit,
+    referring: int | None,
+) -> tuple[LinkedLookup, BoundedCounts | None]:
+    """Return how often private parents are referred to, by rank, by attributes and by numbers of children.
+
+    Where the key lets go, how many rows refer to others, too.
+    """
+    alone, counts = replace(child, discretizers={}), None
+    if referring is None:
+        found = fit_lookup(session, key, alone, parent, price, fit.references)
+    else:
+        found, counts = fit_bounded(session, key, alone, parent, {}, price, fit.references, referring)
+    lookup = LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional, found.telling)
+    return lookup, counts
 
 
 def _to_public(

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.measure.targets import Referred
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.linked_lookup import LinkedLookup
@@ -27,6 +28,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
+from privbench_core.synthesizers.steps.counted import released_numbers
 from privbench_core.synthesizers.steps.drawing import add_sizes
 
 _MOST_ROWS = 50_000  # marginals of 100 cells are off by 2% in such a sample, less than their noise is allowed to be
@@ -49,6 +51,10 @@ class References:
     def profile(self, table: str) -> Profile:
         """Return the released profile of a table."""
         return Profile.from_dict(self.inputs["profile", table].data["profile"])
+
+    def referred(self, key: ForeignKey) -> Referred:
+        """Return what is released of the rows of a private parent."""
+        return Referred(self.profile(key.parent), released_numbers(self.schema, key, self.inputs))
 
     def model(self, table: str) -> Model:
         """Return the released model of a table."""
@@ -85,7 +91,10 @@ class References:
         return np.bincount(rows.codes[OWNER])[rows.codes[OWNER]]
 
     def places(self, key: ForeignKey, lookup: LinkedLookup, number: int) -> dict[str, Codes]:
-        """Return codes of what so many rows refer to along a key, whichever row to which, by target."""
+        """Return codes of what so many rows refer to along a key, whichever row to which, by target.
+
+        Without numbers of children of what they refer to: of these parents nobody has drawn any.
+        """
         if number == 0:
             return {}
         if isinstance(lookup.popularity, ByRow):
