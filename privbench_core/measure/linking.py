@@ -24,9 +24,10 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
-from privbench_core.estimate.fitting import EMPTY
+from privbench_core.estimate.fitting import EMPTY, shrunk
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.segmentation import ABSOLUTE
+from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.measure.clipped import Clipping, RowsCounted, Vectors, measure_rows
 from privbench_core.models.linking import CrossMarginal, link_rows
@@ -91,16 +92,6 @@ class Reference:
     of_unit: Numbers | None
     total: float
     size: RowCount
-
-    def some(self, which: Numbers) -> Reference:
-        """Return some of the rows, by number."""
-        others = {name: codes[which] for name, codes in self.others.items()}
-        return replace(
-            self,
-            rows=self.rows.take(which),
-            others=others,
-            of_unit=None if self.of_unit is None else self.of_unit[which],
-        )
 
     def counted(self, most: int) -> float:
         """Return the number of rows of the source where units with more than ``most`` count as so many."""
@@ -204,9 +195,6 @@ def measure_cross_marginals(
         rng: Links the reference; not the run's seed, or another sample would be paid for again.
         along: Where the columns of ``right`` are those of what rows refer to along a key that lets go.
     """
-    everyone = reference
-    if along is not None:
-        reference = reference.some(np.flatnonzero(along.linked))
     if not reference.rows.n:
         return ()
     pairs = [(a, b) for a in left for b in right if feature_size(*left[a]) > 1 and feature_size(*right[b]) > 1]
@@ -229,7 +217,10 @@ def measure_cross_marginals(
         share = unspent / planned
         open_now = [c for c in candidates if (len(c.pairs) == 1) or c.pairs <= known]
         codes = {**reference.rows.codes, **{name: values[order] for name, values in reference.others.items()}}
-        now = [(candidate, _expected(candidate, codes, weights, total)) for candidate in open_now]
+        here = slice(None) if along is None else np.flatnonzero(along.linked[order])
+        codes = {name: values[here] for name, values in codes.items()}
+        counted = None if weights is None else weights[here]
+        now = [(candidate, _expected(candidate, codes, counted, total)) for candidate in open_now]
         chosen = _select(view, now, min(per_round, planned), price.share(share * fit.select))
         if not chosen:
             break
@@ -242,7 +233,11 @@ def measure_cross_marginals(
             off = float(np.abs(noisy.counts - expected).sum()) / 2
             noise = ABSOLUTE * noisy.sigma * float((1 / np.broadcast_to(noisy.lengths, expected.shape)).sum())
             significant = significant or off > 2 * noise
-            found.append(_cross_marginal(candidate, noisy, expected))
+            if along is None:
+                found.append(_cross_marginal(candidate, noisy, expected))
+            else:
+                cross = _cross_marginal(candidate, noisy, expected, followed=True)
+                found.append(_with_none(cross, reference, float(along.linked.mean())))
             candidates.remove(candidate)
             known |= candidate.pairs
         unspent -= share * len(chosen)
@@ -251,9 +246,7 @@ def measure_cross_marginals(
             planned = (planned + 1) // 2 if planned > 1 else planned
         if planned:
             order = link_rows(reference.rows, reference.others, found, rng)
-    if along is None or along.linked.all():
-        return tuple(found)
-    return tuple(_with_none(cross, everyone, float(along.linked.mean())) for cross in found)
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -385,24 +378,33 @@ def _expected(candidate: _Candidate, codes: Mapping[str, Codes], weights: Number
     return np.asarray(counts * (total / max(float(counts.sum()), 1.0)))
 
 
-def _cross_marginal(candidate: _Candidate, noisy: RowsCounted, expected: Array) -> CrossMarginal:
-    """Return the estimate of a marginal, given its counts in the reference: their margins are known better."""
+def _cross_marginal(
+    candidate: _Candidate, noisy: RowsCounted, expected: Array, *, followed: bool = False
+) -> CrossMarginal:
+    """Return the estimate of a marginal, given its counts in the reference: their margins are known better.
+
+    Unless whether a row counts may follow its own columns: then those of the left are only near what is expected.
+    """
     rows = math.prod(candidate.shape[: len(candidate.left)])
     base = expected.reshape(rows, -1)
     sides = np.maximum(base.sum(axis=1), 1.0), np.maximum(base.sum(axis=0), 1.0)
     base = base + _UNSEEN * np.outer(*sides) / expected.sum()  # cells that the sample lacks are like all others
     lengths = np.broadcast_to(noisy.lengths, expected.shape).reshape(rows, -1)
     table = NoisyTable(noisy.counts.reshape(rows, -1), noisy.sigma, lengths=lengths)
-    counts = estimated_joint(table, base.sum(axis=1), base.sum(axis=0), [base])
+    left = base.sum(axis=1)
+    if followed:
+        near = shrunk(table.counts.sum(axis=1), noisy.sigma * math.sqrt(base.shape[1]), left)
+        left = onto_simplex(near, float(left.sum()))
+    counts = estimated_joint(table, left, base.sum(axis=0), [base])
     return CrossMarginal(candidate.left, candidate.right, candidate.groups, counts)
 
 
-def _with_none(cross: CrossMarginal, everyone: Reference, linked: float) -> CrossMarginal:
+def _with_none(cross: CrossMarginal, reference: Reference, linked: float) -> CrossMarginal:
     """Return a marginal over all rows: of each cell on the left, those that refer to none are what the others leave.
 
     Args:
         cross: Over the rows that refer to others.
-        everyone: All rows of the reference.
+        reference: All rows.
         linked: Share of them that refer to others.
     """
     none = tuple(int(groups[-1]) for groups in cross.groups[len(cross.left) :])
@@ -411,8 +413,8 @@ def _with_none(cross: CrossMarginal, everyone: Reference, linked: float) -> Cros
     counts = cross.counts.copy()
     counts[:, last] = 0.0
     counts *= linked / max(float(counts.sum()), EMPTY)
-    of_left, _ = cross.cells(everyone.rows.codes, everyone.others)
-    left = np.bincount(of_left, minlength=len(counts)) / everyone.rows.n
+    of_left, _ = cross.cells(reference.rows.codes, reference.others)
+    left = np.bincount(of_left, minlength=len(counts)) / reference.rows.n
     rest = np.maximum(left - counts.sum(axis=1), 0.0)
     counts[:, last] = rest * ((1 - linked) / max(float(rest.sum()), EMPTY))
     return replace(cross, counts=counts)

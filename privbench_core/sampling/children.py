@@ -12,6 +12,7 @@ from privbench_core.columns.systematic import narrow
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PLACE, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
+from privbench_core.models.latent import is_latent
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.fitted_numbers import fitted_numbers
@@ -67,7 +68,7 @@ def numbers_of_children(
             `exchanged_between_units`.
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
-    pair_tables = [PairMarginal(name, joint.T) for name, joint in fanout.fanout_tables.items()]
+    pair_tables = [PairMarginal(name, joint.T, is_latent(name)) for name, joint in fanout.fanout_tables.items()]
     # What each parent's columns say decides who has more children than whom; how many there are is as released.
     codes = draw_column(above, fanout.counts, pair_tables, rng)
     numbers = np.empty(len(codes), dtype=np.int64)

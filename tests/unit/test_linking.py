@@ -10,7 +10,7 @@ import pytest
 
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
 from privbench_core.measure.clipped import RowsCounted
-from privbench_core.measure.linking import LinkingFit, Reference, _Candidate, _cross_marginal, _planned
+from privbench_core.measure.linking import LinkingFit, Reference, _Candidate, _countings, _cross_marginal, _planned
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.models.linked_lookup import LinkedLookup, _differing, lookup_from_dict
 from privbench_core.models.linking import CrossMarginal, Linked, link_rows
@@ -20,6 +20,7 @@ from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -192,14 +193,15 @@ def test_fewer_rows_of_a_unit_count_where_noise_is_large():
     reference = Reference(Rows(4), {}, np.array([1, 100, 100, 100]), 1_010_000, size)
 
     class OfUnits:
+        def view(self, spec: ViewSpec, name: str) -> OfUnits:
+            return self
+
         def sigma(self, queries: object, price: Price) -> float:
             return price.amount**-0.5
 
-    chosen = [
-        _planned(OfUnits(), 10, reference, Price(Measure.ZCDP, rho), LinkingFit()).rows_per_unit  # type: ignore[arg-type, union-attr]
-        for rho in (1e-2, 1e4)
-    ]
-    assert chosen == [1, 128]
+    ways = _countings(OfUnits(), "row", reference, None)  # type: ignore[arg-type]
+    plans = [_planned(ways, 10, Price(Measure.ZCDP, rho), LinkingFit()) for rho in (1e-2, 1e4)]
+    assert [plan and plan.counting.rows_per_unit for plan in plans] == [1, 128]
     weights = reference.weights(1)
     assert weights is not None
     assert weights[1:] * 100 == pytest.approx(weights[0], rel=1e-3)

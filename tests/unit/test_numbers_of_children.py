@@ -67,7 +67,13 @@ def joined(tables: dict[str, pa.Table]) -> int:
 
 @pytest.mark.parametrize(
     ("synthesizer", "most"),
-    [("privbench", 1 << 20), ("privpetal", 1 << 20), pytest.param("privbench", 1000, marks=pytest.mark.slow)],
+    [
+        ("privbench", 1 << 20),
+        ("privpetal", 1 << 20),
+        ("privlava", 1 << 20),
+        ("relational", 1 << 20),
+        pytest.param("privbench", 1000, marks=pytest.mark.slow),
+    ],
 )
 def test_a_join_of_two_children_is_as_large_as_in_the_source(
     tmp_path: Path, synthesizer: str, most: int, monkeypatch: pytest.MonkeyPatch
@@ -113,6 +119,7 @@ def over_posts(tables: dict[str, pa.Table]) -> np.ndarray:
     [
         ("privbench", "message", 1 << 20),
         ("privlava", "post", 1 << 20),
+        pytest.param("relational", "message", 1000, marks=pytest.mark.slow),
         pytest.param("privbench", "message", 1000, marks=pytest.mark.slow),
         pytest.param("privbench", "post", 1000, marks=pytest.mark.slow),
     ],

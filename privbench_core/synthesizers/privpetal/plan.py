@@ -92,7 +92,7 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         summary = {"attributes that depend on the number of children": len(fanout.fanout_tables)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, FanoutFit(), beside=True)
+    return link_step(schema, key, price, run, FanoutFit())
 
 
 def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) -> Step:

@@ -112,7 +112,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         order = Reference(rows, codes, references.of_unit(table, rows), profile.total, profile.size)
         return _learned(fanout, session, key, (left, right), order, price, fit, references.rng)
 
-    return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)), beside=True)
+    return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)))
 
 
 def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
@@ -156,7 +156,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         return _learned(lookup, session, key, (left, right), order, price, fit, references.rng, along)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
-    return link_step(schema, key, price, run, fit, tuple(inputs), above, beside=True, bounded=True)
+    return link_step(schema, key, price, run, fit, tuple(inputs), above)
 
 
 def _learned(

@@ -40,11 +40,10 @@ def link_step(
     fit: Spending,
     inputs: tuple[Key, ...] = (),
     looked_at: tuple[str, ...] = (),
-    *,
-    beside: bool = False,
-    bounded: bool = False,
 ) -> Step:
-    """A step that measures the link along a foreign key.
+    """A step that measures the link along a foreign key, and what `counted_along` it has to do with it.
+
+    Where the key lets go, its work counts bounded references alone (`BoundedReferences`).
 
     Args:
         schema: The database.
@@ -54,18 +53,16 @@ def link_step(
         fit: How it spends the price: part of the release's identity.
         inputs: Of the work, beside the profiles.
         looked_at: Private tables whose rows the work looks at, beside those of the key.
-        beside: Whether the work looks at the numbers of children of `counted_along` the key, too.
-        bounded: Whether it counts bounded references alone (`BoundedReferences`), where the key lets go.
     """
     child, parent = schema.table(key.child), schema.table(key.parent)
     profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
-    counted = counted_along(schema, key) if beside else ()
+    counted = counted_along(schema, key)
     inputs = (*inputs, *map(fanout_key, counted))
     looked_at = (*looked_at, *(other.child for other in counted))
     reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]), *looked_at)
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters: dict[str, Any] = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
-    if bounded and lets_go(schema, key):
+    if lets_go(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
     # Since 20 columns of children may follow how many others their owner has; since 21 references follow numbers of
@@ -113,7 +110,7 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
 
     above = () if owner is None else (owner.parent,)
     profiles = tuple(("profile", name) for name in above)
-    return link_step(schema, key, price, run, fit, profiles, above, beside=True, bounded=True)
+    return link_step(schema, key, price, run, fit, profiles, above)
 
 
 def determined(schema: Schema, key: ForeignKey) -> bool:
