@@ -126,7 +126,6 @@ class Budget:
 # Orders of the bound, chosen by hand: dense where the best order lies for ε and δ in use; any grid is valid.
 _ORDERS = np.concatenate([1 + np.geomspace(1e-3, 4, 1500), np.geomspace(5.01, 1e6, 3000)])
 _OF_ORDERS = _ORDERS * np.log1p(-1 / _ORDERS), np.log(_ORDERS - 1)  # terms of the bound that follow from the order
-_BISECTIONS = 100  # halvings: more than a float has bits
 
 
 def delta_for(rho: float, epsilon: float) -> float:
@@ -143,16 +142,15 @@ def rho_for(epsilon: float, delta: float) -> float:
     True
     """
     low, high = 0.0, epsilon + 1.0
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if delta_for(middle, epsilon) <= delta else (low, middle)
     return low
 
 
+@lru_cache(maxsize=256)
 def epsilon_for(rho: float, delta: float) -> float:
     """Return the smallest ε such that ρ-zCDP implies (ε, δ)-DP, rounded up."""
     low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:
         low, high = (low, middle) if delta_for(rho, middle) <= delta else (middle, high)
     return high
