@@ -10,7 +10,9 @@ import pytest
 
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
 from privbench_core.measure.clipped import RowsCounted
-from privbench_core.measure.linking import LinkingFit, Reference, _Candidate, _countings, _cross_marginal, _planned
+from privbench_core.measure.link_candidates import Candidate
+from privbench_core.measure.linked_rows import Reference, countings
+from privbench_core.measure.linking import LinkingFit, _cross_marginal, _planned
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.models.linked_lookup import LinkedLookup, _differing, lookup_from_dict
 from privbench_core.models.linking import CrossMarginal, Linked, link_rows
@@ -44,7 +46,7 @@ def answered(noisy: np.ndarray, sigma: float, expected: np.ndarray) -> np.ndarra
     """What is made of the answer for a pair, shape (left codes, right codes)."""
     codes = tuple(np.arange(size) for size in noisy.shape)
     found = RowsCounted(noisy, sigma, np.ones(1, dtype=np.int64), 1.0)
-    return _cross_marginal(_Candidate(("a",), ("b",), codes), found, expected).counts
+    return _cross_marginal(Candidate(("a",), ("b",), codes), found, expected).counts
 
 
 def counted(left: np.ndarray, right: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -199,7 +201,7 @@ def test_fewer_rows_of_a_unit_count_where_noise_is_large():
         def sigma(self, queries: object, price: Price) -> float:
             return price.amount**-0.5
 
-    ways = _countings(OfUnits(), "row", reference, None)  # type: ignore[arg-type]
+    ways = countings(OfUnits(), "row", reference, None)  # type: ignore[arg-type]
     plans = [_planned(ways, 10, Price(Measure.ZCDP, rho), LinkingFit()) for rho in (1e-2, 1e4)]
     assert [plan and plan.counting.rows_per_unit for plan in plans] == [1, 128]
     weights = reference.weights(1)

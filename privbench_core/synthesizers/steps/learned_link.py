@@ -11,7 +11,9 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.measure.bounded_lookup import fit_bounded
 from privbench_core.measure.fanout import FanoutFit, fit_sizes
-from privbench_core.measure.linking import Features, LettingGo, LinkingFit, Reference, measure_cross_marginals
+from privbench_core.measure.link_candidates import Features
+from privbench_core.measure.linked_rows import LettingGo, Reference
+from privbench_core.measure.linking import LinkingFit, measure_cross_marginals
 from privbench_core.measure.lookup import fit_lookup
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import row_popularity
