@@ -31,6 +31,7 @@ _SECONDS = 10.0
 # Heading -> (kind of `RowFigures`, whether the worst of them or their mean).
 _SHOWN = {
     "rows, worst": ("rows", "worst"),
+    "join sizes, mean": ("join_size", "mean"),
     "one-way, worst": ("one_way", "worst"),
     "one-way, mean": ("one_way", "mean"),
     "joined, worst": ("joined", "worst"),

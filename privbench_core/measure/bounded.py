@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from privbench_core.schema.constraints import ForeignKey
 
 Array = NDArray[np.float64]
 _STEP = 4  # from one bound to the next
+_OF_UNITS = 0.05  # how far rows that are not counted, of units with many, differ from those that are; as in `linking`
 OTHERWISE, WHOLLY = 0.3, 1.0  # how far references that do not count differ from those that do, as a rule, and at worst
 _NUMBERS = 25  # that a distribution comes down to
 _ROUNDING = 0.5  # standard deviation of ranks that follow from totals
@@ -41,7 +42,7 @@ class BoundedCounts:
     Attributes:
         views: References with bounds, the numbers of rows that refer to one unit and count, ascending; the last is as
             many as are declared for any unit.
-        size: Released, of the table that has the key.
+        size: Released, of the table that has the key, with the T of all views of its references.
         alike: Rows of a unit that references to it are taken to be spread over.
         most: Rows that refer to rows of one unit, as declared.
         totals: Estimated number of references with each bound, shape (bounds,).
@@ -127,6 +128,7 @@ def measure_bounded(
     """Count the rows that refer to others with several bounds, up to ``most``; return what is left of ``price``, too.
 
     Bounds with which noise would hide everything are not asked for: what totals are there follows from smaller ones.
+    Up to how many rows of a unit count in full is chosen anew: what its own rows weigh is noise of references to all.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
@@ -142,7 +144,9 @@ def measure_bounded(
     bounds = [1]
     while bounds[-1] < min(most, math.ceil(size.rows)):
         bounds.append(bounds[-1] * _STEP)
-    each, scale, noisy, sigmas = price.share(1 / len(bounds)), _rows_of_count(size), list[float](), list[float]()
+    each, noisy, sigmas = price.share(1 / len(bounds)), list[float](), list[float]()
+    size = _counted_best(session, key, size, each)
+    scale = _rows_of_count(size)
     name = "at most {:,} references to a unit"
     views = {bound: session.references(key, size.rows_per_unit, name.format(bound), bound) for bound in bounds}
     for view in views.values():
@@ -156,6 +160,18 @@ def measure_bounded(
     totals = extrapolated(np.array(noisy), np.array(sigmas), bounds, (once, size.rows))
     alike = max(1.0, parents.rows / units)
     return BoundedCounts(views, size, alike, most, totals), price.share(1 - len(noisy) / len(bounds))
+
+
+def _counted_best(session: PrivateSession, key: ForeignKey, size: RowCount, price: Price) -> RowCount:
+    """The same size with the T that has the least expected error of a number of references, for ``price``."""
+
+    def error(sized: RowCount) -> float:
+        view = session.references(key, sized.rows_per_unit, "at most 1 reference to a unit", 1)
+        noise = ABSOLUTE * view.sigma([Marginal(())], price) * _rows_of_count(sized)
+        lost = 1 - float(sized.counted(sized.rows_per_unit).sum()) / max(float(sized.rows_of.sum()), _NOTHING)
+        return _OF_UNITS * lost + noise / max(size.rows / 2, 1.0)
+
+    return min((replace(size, rows_per_unit=most) for most in size.classes), key=error)
 
 
 def _rows_of_count(size: RowCount) -> float:

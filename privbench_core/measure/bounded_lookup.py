@@ -57,6 +57,7 @@ def fit_bounded(
     one privacy unit; ``docs/privacy.md``, section 4, "Bounded references", and section 5, mechanisms 1, 2, 4, 7 and 9.
     """
     counts, left = measure_bounded(session, key, child.size, parent.profile.size, referring, price.share(_TOTALS))
+    child = replace(child, size=counts.size)
     popularity, unspent = counts.popularity(price.share(_RANKS))
     rest = price.share(1 - _TOTALS - _RANKS) + left + unspent
     targets = parent.targets(key)

@@ -105,7 +105,7 @@ def countings(session: PrivateSession, table: str, reference: Reference, along: 
     counts = along.counts
     return [
         Counting(
-            size.rows_per_unit,
+            counts.size.rows_per_unit,
             counts.in_view(most),
             counts.lost(most),
             counts.views[most],

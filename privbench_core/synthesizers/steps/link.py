@@ -66,8 +66,9 @@ def link_step(
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
     # Since 20 columns of children may follow how many others their owner has; since 21 references follow numbers of
-    # children, and what bounds do not count of them is estimated.
-    version = "20" if counted and key.owner else "21" if counted or _BOUNDED in parameters else "19"
+    # children, and what bounds do not count of them is estimated; since 22 bounded references have a T of their own.
+    version = "20" if counted and key.owner else "21" if counted else "19"
+    version = "22" if _BOUNDED in parameters else version
     return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 
 
