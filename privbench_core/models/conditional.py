@@ -87,7 +87,7 @@ def draw_column(
             _raise(joint, np.minimum(ratio, MAX_RAISE), codes)
         whole = joint.sum(axis=1)
         joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > EMPTY)[:, None]
-    # What tables rule out together, as in a context of its own of a parent with most of the children, the first decides.
+    # Where tables leave nothing together, as of a parent with most of the children, the most informative one decides.
     for fallback in (parts[0][2][parts[0][0]], marginal):
         empty = joint.sum(axis=1) <= 0
         joint[empty] = fallback[empty] if fallback.ndim > 1 else fallback
