@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 Array = NDArray[np.float64]
 _LEAST = 1e-9  # above zero
 _MOST_COUNTED = 0.9  # of a bound, on average: then four times as much does not count
 _IN_MEANS = np.geomspace(1e-2, 1e6, 4000)  # bounds
+_CERTAIN = 8.0  # standard deviations
 _USUAL = 0.6  # of what a bound adds, as a rule, the next one adds, which is four times as large
 
 
@@ -33,7 +36,8 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
         usual = _USUAL * half**2 / max(half**2 + noise, _LEAST)
     spread = half**2  # off by as much as itself, as a rule
     first = (float(noisy[0]) * spread + half * noise) / max(spread + noise, _LEAST)
-    totals, variance = [float(np.clip(first, 0.0, min(most)))], noise * spread / max(spread + noise, _LEAST)
+    variance = noise * spread / max(spread + noise, _LEAST)
+    totals = [min(_positive(first, variance), *most)]
     added, width, ratio = totals[0], bounds[0], usual
     for place in range(1, len(bounds)):
         wider = bounds[place] - bounds[place - 1]
@@ -42,13 +46,27 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
         if place < len(noisy):
             prior, noise = max(likely, _LEAST) ** 2, float(sigmas[place]) ** 2
             seen = float(noisy[place]) - totals[-1]
-            step = (seen * prior + likely * (noise + variance)) / (prior + noise + variance)
-            step = float(np.clip(step, 0.0, largest))
+            every = prior + noise + variance
+            step = (seen * prior + likely * (noise + variance)) / every
+            step = min(_positive(step, prior * (noise + variance) / every), largest)
             variance = 1 / (1 / max(noise, _LEAST) + 1 / (variance + prior))
             ratio = (min(step / max(added, _LEAST), 1.0) + usual) / 2
         totals.append(totals[-1] + step)
         added, width = step, wider
     return np.array(totals)
+
+
+def _positive(mean: float, variance: float) -> float:
+    """Return the mean of a normal distribution, of which only what is above 0 is possible.
+
+    >>> _positive(100.0, 1.0), round(_positive(0.0, 1.0), 3), round(_positive(-3.0, 1.0), 3)
+    (100.0, 0.798, 0.283)
+    """
+    deviation = math.sqrt(max(variance, 0.0))
+    if mean >= _CERTAIN * deviation:
+        return mean
+    below = -mean / deviation
+    return mean + deviation * math.exp(-(below**2) / 2 - float(log_ndtr(-below))) / math.sqrt(2 * math.pi)
 
 
 def unbounded_means(bounded: Array, bound: float) -> Array:
