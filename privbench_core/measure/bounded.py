@@ -22,6 +22,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal, RankSums
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 
 Array = NDArray[np.float64]
@@ -163,11 +164,16 @@ def measure_bounded(
 
 
 def _counted_best(session: PrivateSession, key: ForeignKey, size: RowCount, price: Price) -> RowCount:
-    """The same size with the T that has the least expected error of a number of references, for ``price``."""
+    """The same size with the T that has the least expected error of a number of references, for ``price``.
+
+    If one row may refer to each unit, T rows of a unit's own go with it, and one of another's; up to T of others take
+    their place. What further private parents add is left out here, so that no view of rows is made for each T.
+    """
+    of_unit = session.view(ViewSpec(key.child, {}), "references").sigma([Marginal(())], price)
 
     def error(sized: RowCount) -> float:
-        view = session.references(key, sized.rows_per_unit, "at most 1 reference to a unit", 1)
-        noise = ABSOLUTE * view.sigma([Marginal(())], price) * _rows_of_count(sized)
+        one = 1 / sized.rows_per_unit
+        noise = ABSOLUTE * of_unit * math.hypot(1 + one, 1.0) * _rows_of_count(sized)
         lost = 1 - float(sized.counted(sized.rows_per_unit).sum()) / max(float(sized.rows_of.sum()), _NOTHING)
         return _OF_UNITS * lost + noise / max(size.rows / 2, 1.0)
 
