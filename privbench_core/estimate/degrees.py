@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import erfcx
 
 Array = NDArray[np.float64]
 _LEAST = 1e-9  # above zero
@@ -59,14 +59,13 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
 def _positive(mean: float, variance: float) -> float:
     """Return the mean of a normal distribution, of which only what is above 0 is possible.
 
-    >>> _positive(100.0, 1.0), round(_positive(0.0, 1.0), 3), round(_positive(-3.0, 1.0), 3)
-    (100.0, 0.798, 0.283)
+    >>> _positive(100.0, 1.0), round(_positive(0.0, 1.0), 3), round(_positive(-3.0, 1.0), 3), _positive(-1e9, 1e-9) < 1
+    (100.0, 0.798, 0.283, True)
     """
-    deviation = math.sqrt(max(variance, 0.0))
+    deviation = math.sqrt(max(variance, _LEAST))
     if mean >= _CERTAIN * deviation:
         return mean
-    below = -mean / deviation
-    return mean + deviation * math.exp(-(below**2) / 2 - float(log_ndtr(-below))) / math.sqrt(2 * math.pi)
+    return max(0.0, mean + deviation * math.sqrt(2 / math.pi) / float(erfcx(-mean / deviation / math.sqrt(2))))
 
 
 def unbounded_means(bounded: Array, bound: float) -> Array:
