@@ -7,6 +7,11 @@ import pytest
 
 from privbench_core.estimate.degrees import extrapolated, ranked
 from privbench_core.estimate.popularity import rank_ends
+from privbench_core.measure.bounded import _counted_best
+from privbench_core.models.row_count import RowCount
+from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.views import ViewSpec
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 
 BOUNDS = (1, 4, 16, 64, 256)
 DEGREES = np.maximum(1, np.rint(200 / np.arange(1, 601) ** 0.9)).astype(int)
@@ -43,3 +48,26 @@ def test_ranks_follow_from_totals() -> None:
         np.array(BOUNDS, dtype=float), TOTALS, rank_ends(1200), 2.0
     )  # two rows each share what a unit is referred to
     assert spread[0] < 0.7 * sums[0]
+
+
+def test_noise_never_leaves_no_references() -> None:
+    """A total two standard deviations below 0 is a small one, not none: rows that may refer to others do."""
+    found = extrapolated(np.array([-2_000.0]), np.array([1_000.0]), [1, 4, 16], (5_000.0, 10_000.0))
+    assert 0 < found[0] < 1_000
+    assert (np.diff(found) >= 0).all()
+
+
+def test_references_count_fewer_rows_of_a_unit_where_these_are_noise() -> None:
+    """Half of the rows are those of units with a hundred: to count them in full takes a hundred times the noise."""
+    size = RowCount(20_000, 100.0, 128, (1, 128), np.array([1e4, 1e4]), np.array([1e4, 1e2]), 200)
+    key = ForeignKey("row", ("of",), "user", ("id",), 50, on_unit_removed=OnUnitRemoved.SET_NULL)
+
+    class Session:
+        def view(self, spec: ViewSpec, name: str) -> Session:
+            return self
+
+        def sigma(self, queries: object, price: Price) -> float:
+            return price.amount**-0.5
+
+    found = [_counted_best(Session(), key, size, Price(Measure.ZCDP, rho)) for rho in (1e-3, 1e2)]  # type: ignore[arg-type]
+    assert [each.rows_per_unit for each in found] == [1, 128]

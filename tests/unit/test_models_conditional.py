@@ -43,3 +43,14 @@ def test_latent_attributes_come_after_observed_columns() -> None:
         told = PairMarginal("#type 1 of key", strong, latent=latent)
         drawn = draw_column(rows, np.array([0.5, 0.5]), [*tables, told], np.random.default_rng(1))
         assert abs((drawn == rows.codes["#type 1 of key"]).mean() - share) < 0.02
+
+
+def test_where_tables_rule_each_other_out_the_one_that_tells_most_decides() -> None:
+    """Codes of the only row of its kind: what one table leaves possible, the other does not."""
+    rows = Rows(1_000, {"one": np.r_[0, np.full(999, 1)], "other": np.r_[0, np.full(999, 1)]})
+    rows.sizes = {"one": 2, "other": 2}
+    tells = np.array([[0.0, 0.5], [0.0, 0.499], [0.001, 0.0]])  # the row has the last code
+    denies = np.array([[0.0005, 0.4995], [0.0005, 0.4985], [0.0, 0.001]])
+    tables = [PairMarginal("other", denies), PairMarginal("one", tells)]
+    drawn = draw_column(rows, np.array([0.5, 0.499, 0.001]), tables, np.random.default_rng(0))
+    assert drawn[0] == 2
