@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import erfcx
 
 Array = NDArray[np.float64]
 _LEAST = 1e-9  # above zero
@@ -65,7 +65,9 @@ def _positive(mean: float, variance: float) -> float:
     deviation = math.sqrt(max(variance, _LEAST))
     if mean >= _CERTAIN * deviation:
         return mean
-    return max(0.0, mean + deviation * math.sqrt(2 / math.pi) / float(erfcx(-mean / deviation / math.sqrt(2))))
+    return max(
+        0.0, mean + deviation * math.sqrt(2 / math.pi) / float(scipy.special.erfcx(-mean / deviation / math.sqrt(2)))
+    )
 
 
 def unbounded_means(bounded: Array, bound: float) -> Array:
