@@ -614,6 +614,7 @@ PLANS = {
     "depot, pairwise": (depot, Budget(100.0, 1e-6), {}),
     "shop, linked": (shop, Budget(3000.0, 1e-6), {"tables": "independent"}),
     "fleet, linked": (fleet, Budget(8.0, 1e-6), {"tables": "independent"}),
+    "forum, linked": (forum, Budget(3000.0, 1e-6), {"tables": "independent"}),
     "town, groups": (town, Budget(3000.0, 1e-6), {"usefulness": 0.1}),
     "shop, latents": (shop, Budget(3000.0, 1e-6), {"latents": 2, "usefulness": 0.01, "iterations": 2}),
 }
