@@ -41,7 +41,7 @@ GAPS: dict[tuple[Any, ...], str] = {
     ("privlava", "chain", 2): "hours of orders and prices of items, .052",
     ("relational", "diamond"): "brands of cards, and channels and amounts, .055 to .062 with two seeds of ten",
 }
-"""What is still beyond its limit, with any seed or with one: these may fail until they are fixed, all others must not."""
+"""What is beyond its limit, with any seed or with one: these may fail until they are fixed, all others must not."""
 
 
 def case(name: str, database: str, *rest: Any) -> Any:
