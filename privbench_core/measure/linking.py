@@ -94,7 +94,7 @@ def measure_cross_marginals(
         rng: Links the reference; not the run's seed, or another sample would be paid for again.
         along: Where the columns of ``right`` are those of what rows refer to along a key that lets go.
     """
-    if not reference.rows.n:
+    if not reference.rows.n or (along is not None and not along.linked.any()):
         return ()
     pairs = [(a, b) for a in left for b in right if feature_size(*left[a]) > 1 and feature_size(*right[b]) > 1]
     plan = _planned(countings(session, table, reference, along), math.ceil(fit.per_pair * len(pairs)), price, fit)
@@ -132,11 +132,8 @@ def measure_cross_marginals(
             off = float(np.abs(noisy.counts - expected).sum()) / 2
             noise = ABSOLUTE * noisy.sigma * float((1 / np.broadcast_to(noisy.lengths, expected.shape)).sum())
             significant = significant or off > 2 * noise
-            if along is None:
-                found.append(_cross_marginal(candidate, noisy, expected))
-            else:
-                cross = _cross_marginal(candidate, noisy, expected, followed=True)
-                found.append(with_none(cross, reference, float(along.linked.mean())))
+            cross = _cross_marginal(candidate, noisy, expected, followed=along is not None)
+            found.append(cross if along is None else with_none(cross, reference, float(along.linked.mean())))
             candidates.remove(candidate)
             known |= candidate.pairs
         unspent -= share * len(chosen)
