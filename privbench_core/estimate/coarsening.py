@@ -20,6 +20,8 @@ _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 # A model of what coarsening loses of a weak dependence, see `coarsenings`; chosen by hand.
 _LOST_ORDERED = 4.0  # per square of the share of rows in a group of neighbours
 _LOST_LISTED = 2.0  # per share of rows in the group of rare codes
+_NOTHING = 1e-300
+_RAREST = 1e-3  # of the largest rate: rarer things may not be there at all, and say nothing of slopes
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,80 @@ def coarsenings(counts: Array, ordered: int = 0) -> list[Coarsening]:
         if number not in found and number > min(len(counts) - 1, 1):
             found[number] = Coarsening(groups, number, _lost(shares, groups, ordered))
     return list(found.values())
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Groups of a column's codes, with fewer rows in each the nearer it is to either end of the order.
+
+    Who has most, or came first, is told apart from the many: groups are as wide in the log-odds of the rank of a row.
+    Of codes without an order the most frequent ones are groups of their own, and all others are one.
+
+    Attributes:
+        groups: Group of each code, dense, shape (codes,).
+        shares: Of the rows, by code, shape (codes,).
+        places: Log-odds of the rank of the rows of each ordered code, as far as groups tell them apart.
+    """
+
+    groups: Numbers
+    shares: Array
+    places: Array
+
+    @classmethod
+    def of(cls, shares: Array, ordered: int, number: int, least: float) -> Ends:
+        """Make about ``number`` groups.
+
+        Args:
+            shares: Of the rows, by code, shape (codes,).
+            ordered: Number of leading codes that are intervals, in order.
+            number: Of groups, about.
+            least: Share of the rows that a group should have, at most a half: smaller ones at an end are one.
+
+        >>> Ends.of(np.array([0.9, 0.05, 0.03, 0.015, 0.005]), 5, 4, 1e-3).groups.tolist()
+        [0, 1, 1, 2, 2]
+        """
+        groups, places = np.zeros(len(shares), dtype=np.int64), np.zeros(ordered)
+        whole = float(shares[:ordered].sum())
+        if whole > 0:
+            rank = np.clip((np.cumsum(shares[:ordered]) - shares[:ordered] / 2) / whole, least, 1 - least)
+            places = np.log(rank / (1 - rank))
+            widest = max(-np.log(least / (1 - least)), _NOTHING)
+            groups[:ordered] = np.clip(((places / widest + 1) / 2 * number).astype(np.int64), 0, number - 1)
+        listed = np.arange(ordered, len(shares))
+        frequent = listed[np.argsort(-shares[listed], kind="stable")][: number - 1]
+        own = frequent[shares[frequent] >= least]
+        groups[listed] = number + len(own)
+        groups[own] = number + np.arange(len(own))
+        return cls(np.unique(groups, return_inverse=True)[1].astype(np.int64), shares, places)
+
+    @property
+    def of_groups(self) -> Array:
+        """Share of the rows of each group, shape (groups,)."""
+        return np.bincount(self.groups, self.shares).astype(np.float64)
+
+    def spread(self, found: Array) -> Array:
+        """Return shares of something else by code, from those by group; shapes (groups,) and (codes,).
+
+        How often it is found with a row changes evenly, in logarithms, from the middle of a group to that of the next.
+        """
+        rates = np.divide(found, self.of_groups, out=np.zeros(len(found)), where=self.of_groups > 0)
+        weights = self.shares + _NOTHING
+        if len(self.places):
+            inside = self.groups[: len(self.places)]
+            numbers, held = np.unique(inside), weights[: len(self.places)]
+            middle = np.bincount(inside, held * self.places)[numbers] / np.bincount(inside, held)[numbers]
+            logs = np.log(np.maximum(rates[numbers], _RAREST * float(rates.max())) + _NOTHING)
+            weights[: len(self.places)] *= np.exp(_through(self.places, middle, logs) - logs[inside - numbers[0]])
+        return np.asarray(found[self.groups] * weights / np.bincount(self.groups, weights)[self.groups])
+
+
+def _through(x: Array, places: Array, values: Array) -> Array:
+    """Return what lines through points have at ``x``, those at the ends being drawn on."""
+    if len(places) == 1:
+        return np.full(len(x), values[0])
+    at = np.clip(np.searchsorted(places, x) - 1, 0, len(places) - 2)
+    slopes = np.diff(values) / np.maximum(np.diff(places), _NOTHING)
+    return np.asarray(values[at] + slopes[at] * (x - places[at]))
 
 
 def _groups(shares: Array, ordered: int, least: float) -> Numbers:

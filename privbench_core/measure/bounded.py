@@ -87,7 +87,10 @@ class BoundedCounts:
         return _rows_of_count(self.size) / self.size.rows_per_unit
 
     def best(self, price: Price, numbers: float = _NUMBERS, otherwise: float = OTHERWISE) -> int:
-        """The bound with the least expected error of a distribution that is measured for ``price``.
+        """The bound that lets a distribution that is measured for ``price`` tell most.
+
+        It tells as much as the references that count say of all, less the more noise there is beside them: however
+        large noise is, less of it tells more.
 
         Args:
             price: Of the measurement.
@@ -95,10 +98,10 @@ class BoundedCounts:
             otherwise: How far references that do not count are taken to differ from those that do.
         """
 
-        def error(most: int) -> float:
-            return otherwise * self.lost(most) + min(numbers * self._noise(most, price), 1.0)
+        def told(most: int) -> float:
+            return (1 - otherwise * self.lost(most)) / (1 + numbers * self.noise(most, price))
 
-        return min(self.bounds, key=error)
+        return max(self.bounds, key=told)
 
     def popularity(self, price: Price) -> tuple[ByRank, Price]:
         """References to the most popular row of the parent, the next, and so on, and what is left of ``price``.
@@ -108,7 +111,7 @@ class BoundedCounts:
         """
         ends = rank_ends(min(math.ceil(self.rows), _MOST_PARENTS))
         most = self.bounds[-1]
-        if _NUMBERS * self._noise(most, price) > _CLEAR:
+        if _NUMBERS * self.noise(most, price) > _CLEAR:
             in_rows = np.minimum([self.in_rows(bound) for bound in self.bounds], self.most)
             last = int(np.searchsorted(in_rows, self.most)) + 1  # larger bounds stand for more than any unit has
             totals = np.append(self.totals[: last - 1], self.totals[-1]) if last <= len(in_rows) else self.totals
@@ -118,8 +121,8 @@ class BoundedCounts:
         scale = self.rows / self.counted(most) * _rows_of_count(self.size)
         return ByRank(ends, noisy.values[0] * scale, noisy.sigma * scale, self.rows), price.share(0.0)
 
-    def _noise(self, most: int, price: Price) -> float:
-        """Expected error of a number by noise, as a share of all that are counted."""
+    def noise(self, most: int, price: Price) -> float:
+        """Return the expected error of a number by noise, as a share of all that are counted."""
         return ABSOLUTE * self.views[most].sigma([Marginal(())], price) * _rows_of_count(self.size) / self.counted(most)
 
 

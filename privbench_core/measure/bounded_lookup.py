@@ -7,22 +7,25 @@ noise is larger. What is said of rows that refer to none is what is left of all 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.estimate.coarsening import Ends
 from privbench_core.estimate.degrees import unbounded_means
 from privbench_core.estimate.fitting import combine, shrunk
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounded
+from privbench_core.measure.link_candidates import grouped
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.targets import Referred, clean_target
-from privbench_core.models.lookup import ANY, COUNTED, Lookup
+from privbench_core.models.lookup import ANY, COUNTED, Lookup, with_none
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -37,6 +40,8 @@ Features = Mapping[str, tuple[Feature, Discretizer]]
 _TOTALS, _RANKS = 0.25, 0.2  # of the price, for the number of references and for how they are spread; chosen by hand
 _NOTHING = 1e-300
 _ALIKE = 1e-6  # of all rows that count
+_STANDS_OUT = 2.0  # standard deviations
+_FEWEST = 2  # groups of codes
 
 
 def fit_bounded(
@@ -48,6 +53,7 @@ def fit_bounded(
     price: Price,
     fit: LookupFit,
     referring: int,
+    owners: Mapping[str, Array] | None = None,
 ) -> tuple[Lookup, BoundedCounts]:
     """Measure the link along a key that lets go, for at most ``price``: arguments as of `measure.lookup.fit_lookup`.
 
@@ -61,7 +67,7 @@ def fit_bounded(
     popularity, unspent = counts.popularity(price.share(_RANKS))
     rest = price.share(1 - _TOTALS - _RANKS) + left + unspent
     targets = parent.targets(key)
-    looks = _Looks(session, key, child, counts, targets, own)
+    looks = _Looks(session, key, child, counts, targets, own, owners or {})
     joints, seen = looks.measure(parent, fit, rest)
     whole = unbounded_targets(joints.targets, parent, counts, seen.most, 1 - seen.noise)
     joints = replace(joints, targets=whole)
@@ -109,12 +115,14 @@ class _Targets:
     """Noisy counts of targets; none where the parent has no attributes.
 
     Attributes:
-        counts: Target -> counts of the codes of its column.
+        ends: Target -> groups of the codes of its column.
+        counts: Target -> counts of these groups.
         sigma: Standard deviation of their noise.
         most: The bound that they were measured with.
         counted: Number of rows that count with it.
     """
 
+    ends: Mapping[str, Ends] = field(default_factory=dict)
     counts: Mapping[str, Array] = field(default_factory=dict)
     sigma: float = 0.0
     most: int = 1
@@ -123,17 +131,19 @@ class _Targets:
     @property
     def noise(self) -> float:
         """Expected distance of a distribution from the true one by noise, 1 at most."""
-        codes = float(np.mean([len(counts) for counts in self.counts.values()])) if self.counts else 0.0
-        return min(ABSOLUTE * self.sigma * codes / (2 * self.counted), 1.0)
+        numbers = float(np.mean([len(counts) for counts in self.counts.values()])) if self.counts else 0.0
+        return min(ABSOLUTE * self.sigma * numbers / (2 * self.counted), 1.0)
 
-    def shares(self, parent: Referred) -> dict[str, Array]:
+    @property
+    def shares(self) -> dict[str, Array]:
         """Clean distributions."""
         if not self.counts:
             return {ANY: np.ones(1)}
-        return {
-            name: clean_target(self.counts[name], self.sigma, usual, self.counted) / self.counted
-            for name, usual in parent.usual_shares().items()
+        clean = {
+            name: clean_target(self.counts[name], self.sigma, ends.of_groups, self.counted) / self.counted
+            for name, ends in self.ends.items()
         }
+        return {name: ends.spread(clean[name]) for name, ends in self.ends.items()}
 
 
 @dataclass(frozen=True)
@@ -147,6 +157,7 @@ class _Looks:
         counts: How many rows refer to others.
         targets: Attributes of the parent.
         own: Columns that references may follow.
+        owners: Those of the rows' owners -> how frequent their codes are among owners.
     """
 
     session: PrivateSession
@@ -155,6 +166,7 @@ class _Looks:
     counts: BoundedCounts
     targets: Features
     own: Features
+    owners: Mapping[str, Array]
 
     @property
     def targets_or_any(self) -> Features:
@@ -166,23 +178,18 @@ class _Looks:
         for_targets, for_joints = price.share(fit.margin_share), price.share(1 - fit.margin_share)
         if not self.targets:
             for_targets, for_joints = price.share(0.0), price
-        most = self.counts.best(for_joints)
-        view, counted = self._view({**self.targets_or_any, **self.own}, most), self.counts.in_view(most)
         columns = [name for name in self.targets if not name.startswith(COUNTED)]
+        asked = [*self.own, *columns]
+        most = self.counts.best(for_joints.share(fit.context_share / max(len(asked), 1)))
+        view, counted = self._view({**self.targets_or_any, **self.own}, most), self.counts.in_view(most)
         pairs, rest = max(len(columns), 1) * len(self.own), for_joints.share(1 - fit.context_share)
         if not fit.pairs.tells(view, pairs, counted, rest):
-            alone = self._targets(price)
-            return _Joints(alone.shares(parent), {}, {}), alone
-        targets = self._targets(for_targets)
-        usual = {name: onto_simplex(found, counted) for name, found in self.child.one_way.clean().items()}
-        usual |= {name: shares * counted for name, shares in targets.shares(parent).items()}
-        asked = [*self.own, *columns]
-        noisy = view.measure("context", [Marginal((name,)) for name in asked], for_joints.share(fit.context_share))
-        known = {} if self.targets else {ANY: np.array([counted, 0.0])}
-        for name, found in zip(asked, noisy.values, strict=True):
-            proper = found[:-1] if name in self.targets else found  # of a target the last code is that of no row
-            near = shrunk(proper, noisy.sigma, usual[name]) if name in usual else proper
-            known[name] = np.append(onto_simplex(near, counted), np.zeros(len(found) - len(proper)))
+            alone = self._targets(price, parent)
+            return _Joints(alone.shares, {}, {}), alone
+        targets = self._targets(for_targets, parent)
+        usual = {name: found * (counted / found.sum()) for name, found in self.child.one_way.clean().items()}
+        usual |= {name: shares * counted for name, shares in targets.shares.items()}
+        known = self._context(usual, asked, most, for_joints.share(fit.context_share))
         context = {
             name: known[name] / counted
             for name in self.child.discretizers
@@ -193,31 +200,78 @@ class _Looks:
         measured, left = fit.pairs.fit_pairs(
             view, known, candidates, rest, ordered, self.child.size, self.child.one_way.counts
         )
-        targets = self._targets(left, targets)
-        return _Joints(targets.shares(parent), context, measured), targets
+        targets = self._targets(left, parent, targets)
+        return _Joints(targets.shares, context, measured), targets
 
-    def _targets(self, price: Price, before: _Targets | None = None) -> _Targets:
+    def _context(self, usual: Mapping[str, Array], asked: Sequence[str], most: int, price: Price) -> dict[str, Array]:
+        """Clean counts of columns over rows that count, for ``price``: of targets with a last code, that of no row.
+
+        Args:
+            usual: Counts of columns to be expected.
+            asked: Names of the columns.
+            most: The bound.
+            price: Of all of them.
+        """
+        counted, columns = self.counts.in_view(most), {**self.targets, **self.own}
+        noise = self.counts.noise(most, price.share(1 / max(len(asked), 1)))
+        least = float(np.clip(_STANDS_OUT * noise / ABSOLUTE, _NOTHING, 0.5))
+        shares = {name: usual[name] if name in usual else self.owners[name] for name in asked}
+        ends = {
+            name: Ends.of(counts / counts.sum(), columns[name][1].ordered, _groups(noise), least)
+            for name, counts in shares.items()
+        }
+        view = self._view({name: grouped(columns[name], ends[name].groups) for name in asked}, most)
+        noisy = view.measure("context", [Marginal((name,)) for name in asked], price)
+        known = {} if self.targets else {ANY: np.array([counted, 0.0])}
+        for name, found in zip(asked, noisy.values, strict=True):
+            groups = len(ends[name].of_groups)
+            proper = found[:groups] if name in self.targets else found  # else the last code is that of no owner
+            near = shrunk(proper, noisy.sigma, ends[name].of_groups * counted) if name in usual else proper
+            clean = onto_simplex(near, counted)
+            last = np.zeros(1) if name in self.targets else clean[groups:]
+            known[name] = np.append(ends[name].spread(clean[:groups]), last)
+        return known
+
+    def _targets(self, price: Price, parent: Referred, before: _Targets | None = None) -> _Targets:
         """One-way marginals of the targets, for ``price``, averaged with those that were measured before."""
         if not self.targets or price.amount <= 0:
             return before or _Targets()
         codes = float(np.mean([discretizer.size for _, discretizer in self.targets.values()]))
-        most = before.most if before else self.counts.best(price.share(1 / len(self.targets)), codes, WHOLLY)
+        each = price.share(1 / len(self.targets))
+        most = before.most if before else self.counts.best(each, codes, WHOLLY)
         again = " again" if before else ""
         asked = [Marginal((name,)) for name in self.targets]
-        noisy = self._view(self.targets, most).measure(f"targets{again}", asked, price)
+        ends = before.ends if before else self._ends(parent, most, each)
+        columns = {name: grouped(column, ends[name].groups) for name, column in self.targets.items()}
+        noisy = self._view(columns, most).measure(f"targets{again}", asked, price)
         found = {name: counts[:-1] for name, counts in zip(self.targets, noisy.values, strict=True)}
         sigma = noisy.sigma
         if before:
             both = {name: combine(before.counts[name], before.sigma, counts, sigma) for name, counts in found.items()}
             found = {name: counts for name, (counts, _) in both.items()}
             sigma = 1 / float(np.hypot(1 / before.sigma, 1 / sigma))
-        return _Targets(found, sigma, most, self.counts.in_view(most))
+        return _Targets(ends, found, sigma, most, self.counts.in_view(most))
+
+    def _ends(self, parent: Referred, most: int, price: Price) -> dict[str, Ends]:
+        """As many groups of the codes of each target as noise lets tell most, each of which may stand out of it."""
+        noise = self.counts.noise(most, price)
+        visible = _STANDS_OUT * noise * self.counts.counted(most) / (ABSOLUTE * self.counts.in_rows(most))
+        least = float(np.clip(visible / max(parent.profile.size.rows, 1.0), _NOTHING, 0.5))
+        return {
+            name: Ends.of(usual, self.targets[name][1].ordered, _groups(noise), least)
+            for name, usual in parent.usual_shares().items()
+        }
 
     def _view(self, columns: Features, most: int) -> Curator:
         spec = ViewSpec(
             self.key.child, dict(columns), (self.child.size.rows_per_unit,), BoundedReferences(self.key, most)
         )
         return self.session.view(spec, f"lookup of at most {most:,}")
+
+
+def _groups(noise: float) -> int:
+    """How many groups of codes tell most with so much noise of each, as a share of all rows that count."""
+    return max(_FEWEST, round(1 / math.sqrt(max(noise, _NOTHING))))
 
 
 def unbounded_targets(
@@ -254,12 +308,14 @@ def unbounded_targets(
 
 
 def _with_none(joint: Array, child: Profile, column: str, present: float) -> Array:
-    """The joint distribution over all rows: those that refer to none have what the others leave of the column."""
+    """The joint distribution over all rows: those that refer to none have what the others leave of the column.
+
+    How owners' columns are distributed over all rows is not known here: nothing is said of rows that refer to none, for
+    `Lookup` to fill in when it is.
+    """
     joint = joint * (present / max(float(joint.sum()), _NOTHING))
-    of_present = joint.sum(axis=0)
-    left = of_present
-    if column in child.one_way.counts:
-        every = child.one_way.clean()[column]
-        left = np.maximum(every / every.sum() - of_present, 0.0)
-    joint[-1] = left * ((1 - present) / max(float(left.sum()), _NOTHING))
-    return np.asarray(joint)
+    if column not in child.one_way.counts:
+        joint[-1] = 0.0
+        return joint
+    every = child.one_way.clean()[column]
+    return with_none(joint, every / every.sum())

@@ -94,7 +94,12 @@ def _within(cells: float, ways: Sequence[Sequence[Numbers]]) -> tuple[Numbers, .
 
 def merged(features: Features, name: str, groups: Numbers) -> tuple[Feature, Discretizer]:
     """Return a column of the view over groups of its codes."""
-    feature, discretizer = features[name.rpartition("/")[0]]
+    return grouped(features[name.rpartition("/")[0]], groups)
+
+
+def grouped(column: tuple[Feature, Discretizer], groups: Numbers) -> tuple[Feature, Discretizer]:
+    """Return a column over groups of its codes, shape (codes,), as dense numbers."""
+    feature, discretizer = column
     code_of = groups[discretizer.shares[0]]  # of the codec's cells: "refers to none" is none of them
     shares = 1 / np.bincount(code_of)[code_of]
     return feature, Discretizer(discretizer.codec, Binning(tuple(code_of.tolist()), tuple(shares.tolist())))

@@ -38,6 +38,7 @@ def fit_lookup(
     fit: LookupFit,
     owner: Features | None = None,
     referring: int | None = None,
+    owners: Mapping[str, Array] | None = None,
 ) -> Lookup:
     """Measure the link along a key, for at most ``price``.
 
@@ -53,6 +54,7 @@ def fit_lookup(
         fit: How to spend it.
         owner: Attributes of the row's owner, which the reference may follow as well as the row's own.
         referring: Where the key lets go: the most rows that refer to rows of one unit, as declared.
+        owners: Where it does: how frequent the codes of ``owner`` are among owners.
     """
     own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
     own = {**own, **(owner or {})}
@@ -61,7 +63,7 @@ def fit_lookup(
             return Lookup({}, {}, {}, None)
         return _to_public(session, key, child, own, parent, price, fit)
     if referring is not None and parent is not None:
-        return fit_bounded(session, key, child, parent, own, price, fit, referring)[0]
+        return fit_bounded(session, key, child, parent, own, price, fit, referring, owners)[0]
     features = parent.targets(key) if parent else {}
     if not features and key.may_be_empty:
         features[ANY] = (ParentRow(key), present_or_not(ANY))

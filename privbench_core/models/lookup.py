@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.estimate.fitting import mutual_information
+from privbench_core.estimate.fitting import EMPTY, mutual_information
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWN_FANOUT
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
@@ -207,7 +207,7 @@ class Lookup:
         if ANY in self.targets:
             wanting = self._draw_target(ANY, rows, rng) == 0
         elif self.targets:
-            wanting, preferences = self._preferences(rows, parents, rng)
+            wanting, preferences = self._preferences(rows, parents, self._asked(choice), rng)
         choice = replace(choice, weights=self._weights(preferences, wanting, parents, choice, drawn, rng))
         return pick_parents(preferences, wanting, choice, rng)
 
@@ -268,21 +268,32 @@ class Lookup:
             if preferences
             else (np.zeros(count, dtype=np.int64), np.zeros(len(wanting), dtype=np.int64))
         )
-        return self.popularity.weights(have, want[wanting], rng, self._margins(parents))
+        asked = self._asked(choice)
+        further = [name for name in self._informative if name not in asked]
+        return self.popularity.weights(have, want[wanting], rng, self._margins(parents, *further))
 
-    def _margins(self, parents: Mapping[str, Codes]) -> list[Margin]:
-        """How often parents are to be referred to, by their numbers of children, where these are known."""
+    def _margins(self, parents: Mapping[str, Codes], *further: str) -> list[Margin]:
+        """How often parents are to be referred to, by targets that rows do not ask for, where these are known."""
         return [
             (parents[name.removeprefix(TARGET)].astype(np.int64), self.marginals[name][: self.targets[name].size])
-            for name in self._counting
+            for name in (*further, *self._counting)
             if name.removeprefix(TARGET) in parents
         ]
 
+    def _asked(self, choice: ParentChoice) -> list[str]:
+        """What rows ask of their parents: what follows something of theirs, and all that tells where groups choose.
+
+        What else tells which parents are popular is for these to have, whoever refers to them.
+        """
+        if choice.of_row.any() or not isinstance(self.popularity, ByRank):
+            return self._informative
+        followed = {target for target, _ in self.pair_tables}
+        return [name for name in self._informative if name in followed]
+
     def _preferences(
-        self, rows: Rows, parents: Mapping[str, Codes], rng: np.random.Generator
+        self, rows: Rows, parents: Mapping[str, Codes], wanted: Sequence[str], rng: np.random.Generator
     ) -> tuple[NDArray[np.bool_], list[Level]]:
-        """Whether each row refers to a parent at all, and which of its attributes tell most, as drawn for each row."""
-        wanted = self._informative
+        """Whether each row refers to a parent at all, and which attributes it asks for, as drawn for each row."""
         first = wanted[0] if wanted else next(iter(self.targets))
         drawn: dict[str, Codes] = {}
         context = Rows(rows.n, dict(rows.codes), dict(rows.sizes), rows.weights)
@@ -315,6 +326,14 @@ class Lookup:
             joint[-1, -1] = joint.sum()
         return np.asarray(joint / joint.sum())
 
+    def _completed(self, name: str, joint: Array, rows: Rows, column: str) -> Array:
+        """A joint with what rows that refer to none have of a column, where that was not known when it was measured."""
+        if not self.optional or joint[-1].any():
+            return joint
+        drawn = np.bincount(rows.codes[column], rows.weights, joint.shape[1]).astype(np.float64)
+        present = 1 - float(self.marginals[name][-1])
+        return with_none(joint * (present / max(float(joint.sum()), EMPTY)), drawn / max(float(drawn.sum()), EMPTY))
+
     def _draw_target(
         self,
         name: str,
@@ -323,12 +342,27 @@ class Lookup:
         together: Sequence[PairMarginal] = (),
     ) -> Codes:
         pair_tables = [
-            PairMarginal(column, joint)
+            PairMarginal(column, self._completed(name, joint, rows, column))
             for (target, column), joint in self.pair_tables.items()
             if target == name and column in rows.codes
         ]
         pair_tables += together
         return draw_column(rows, self.marginals[name], pair_tables, rng, diffused=ROW in self.targets)
+
+
+def with_none(joint: Array, every: Array) -> Array:
+    """Return a joint in which rows that refer to none have what the others leave of a column.
+
+    Args:
+        joint: Of a target, whose last code is to refer to none, and the column; adds up to the share of rows that do.
+        every: Distribution of the column over all rows.
+    """
+    found = joint.copy()
+    found[-1] = 0.0
+    of_present = found.sum(axis=0)
+    left = np.maximum(every - of_present, 0.0)
+    found[-1] = left * (max(1 - float(of_present.sum()), 0.0) / max(float(left.sum()), EMPTY))
+    return found
 
 
 def _shares(counts: Array) -> Array:

@@ -21,7 +21,12 @@ _ROUNDS = 16  # per kind
 _PARTNERS = 24  # kinds that one looks for partners in
 # Share of all references that a degree may lose, where its kind has no rows for it: as popularity may be off by.
 _CUT = 0.02
-_MOST_KINDS = 1 << 13  # that margins may divide parents into; chosen by hand, for time
+_TRIES = 4  # at an allocation that meets what kinds lack
+# Exchanges of degrees between parents, chosen by hand, for time: turns at most, pairs proposed in each, turns in a row
+# that help nothing until they end, and turns until proposals follow the degrees by then.
+_TURNS, _PROPOSED, _FAILED, _RENEWED = 2000, 256, 50, 200
+_ASKED = 4.0  # weight of what rows ask for against that of one of other margins
+_CLOSE = 0.002  # of all references, by margin: codes off by less than that are close enough
 _SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
 _FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
 _LEAST = 1e-6  # above zero
@@ -167,32 +172,35 @@ def allocated_degrees(
 ) -> Array:
     """Return a degree for each parent, such that the parents of a kind have about the references it lacks.
 
-    Degrees are allocated from the largest down, to parents in the order of the logarithm of the references that their
-    kind lacks per parent, plus normal luck of that spread with which kinds come closest to what they lack. Then kinds
-    exchange degrees. Where there are margins, both are done with kinds that they divide further at first, unless kinds
-    then are off by more than a few references in a hundred.
+    Degrees are allocated from the largest down, to parents in the order of the logarithm of the references that kind
+    and margins together imply for a parent, plus normal luck of that spread with which all of them come closest to what
+    they lack. Then parents exchange degrees, first for all of these, and in the end for kinds alone. Where that leaves
+    kinds off, as no exchange of two degrees helps, it is tried again, and in the end without margins.
 
     Args:
         degrees: In any order, shape (parents,).
         kinds: Kind of each parent, shape (parents,).
         lacking: References that rows of each kind are to get, shape (kinds,).
         rng: Sampling only.
-        margins: Of further columns of popular parents, which rows do not ask for, the most informative first; those
-            that would make too many kinds are left out.
+        margins: Of further columns of popular parents, which rows do not ask for.
     """
-    total, luck = float(lacking.sum()), rng.normal(size=len(kinds))
-    for known in (margins, ()) if margins else ((),):
-        found = _balanced(degrees, kinds, lacking, luck, known)
-        if _apart(kinds, found, lacking) <= 2 * _CUT * total:
+    total, best, least = float(lacking.sum()), degrees, np.inf
+    wanted = [(codes, shares * (total / max(float(shares.sum()), _LEAST))) for codes, shares in margins]
+    for known in (*[wanted] * _TRIES, []) if margins else ([],):
+        if least <= (_CUT if known else 2 * _CUT) * total:
             break
-    return found
+        found = _allocated(degrees, [*known, (kinds, lacking)], rng)
+        apart = _apart(kinds, found, lacking)
+        if apart < least:
+            best, least = found, apart
+    return best
 
 
-def _balanced(degrees: Array, kinds: Numbers, lacking: Array, luck: Array, margins: Sequence[Margin]) -> Array:
-    """`allocated_degrees` with standard normal luck, shape (parents,)."""
-    finer, wanted = _divided(kinds, lacking, margins)
-    per_parent = wanted / np.maximum(np.bincount(finer, minlength=len(wanted)), 1)
-    usual, descending = np.log(np.maximum(per_parent, _LEAST))[finer], np.sort(degrees)[::-1]
+def _allocated(degrees: Array, margins: Sequence[Margin], rng: np.random.Generator) -> Array:
+    """`allocated_degrees` at the first try; kinds are the last of the margins."""
+    kinds, lacking = margins[-1]
+    luck, descending = rng.normal(size=len(kinds)), np.sort(degrees)[::-1]
+    usual = np.log(np.maximum(raked(np.ones(len(kinds)), margins), _LEAST))
 
     def allocated(order: Numbers) -> Array:
         result = np.empty(len(kinds))
@@ -204,39 +212,51 @@ def _balanced(degrees: Array, kinds: Numbers, lacking: Array, luck: Array, margi
 
     def misfit(spread: float) -> float:
         found = allocated(order(spread))
-        return _apart(finer, found, wanted) + (_apart(kinds, found, lacking) if margins else 0.0)
+        return sum(_apart(codes, found, references) for codes, references in margins)
 
     chosen = order(min(_SPREADS, key=misfit))
     _move_large(chosen, descending, lacking[kinds])
     result = allocated(chosen)
-    _balance(result, finer, wanted)
-    if finer is not kinds:
-        _balance(result, kinds, lacking)
+    if len(margins) > 1 and degrees.any():
+        _exchange_best(result, margins, rng)
+    _balance(result, kinds, lacking)
     return result
+
+
+def _exchange_best(degrees: Array, margins: Sequence[Margin], rng: np.random.Generator) -> None:
+    """Exchange degrees of two parents, in place, that bring codes of margins closest to the references they lack.
+
+    Of some pairs at random the best one is taken, again and again. Large degrees are proposed as often as they are
+    large: small ones are right on average.
+    """
+    gaps = [references - np.bincount(codes, degrees, len(references)) for codes, references in margins]
+    enough, failed = _CLOSE * float(degrees.sum()) * len(margins), 0
+    for turn in range(_TURNS):
+        if failed == _FAILED or sum(float(np.abs(gap).sum()) for gap in gaps) <= enough:
+            return
+        if turn % _RENEWED == 0:
+            cumulated = np.cumsum(degrees)
+        one = np.searchsorted(cumulated, rng.random(_PROPOSED) * cumulated[-1])
+        other = rng.integers(0, len(degrees), _PROPOSED)
+        moved = degrees[one] - degrees[other]
+        change = np.zeros(_PROPOSED)
+        for gap, (codes, _) in zip(gaps, margins, strict=True):
+            less, more = codes[one], codes[other]
+            before = np.abs(gap[less]) + np.abs(gap[more])
+            after = np.abs(gap[less] + moved) + np.abs(gap[more] - moved)
+            change += (after - before) * (less != more) * (_ASKED if codes is margins[-1][0] else 1.0)
+        best = int(np.argmin(change))
+        failed = 0 if change[best] < 0 else failed + 1
+        if change[best] < 0:
+            pair = [one[best], other[best]]
+            for gap, (codes, _) in zip(gaps, margins, strict=True):
+                np.add.at(gap, codes[pair], [moved[best], -moved[best]])
+            degrees[pair] = degrees[pair[::-1]]
 
 
 def _apart(kinds: Numbers, degrees: Array, wanted: Array) -> float:
     """Sum over kinds of how many references they have too many, or too few."""
     return float(np.abs(wanted - np.bincount(kinds, degrees, minlength=len(wanted))).sum())
-
-
-def _divided(kinds: Numbers, lacking: Array, margins: Sequence[Margin]) -> tuple[Numbers, Array]:
-    """Return kinds divided by further columns, shape (parents,), and the references that each of them lacks.
-
-    Those of a kind are what it lacks in all; else they are as many as margins and numbers of parents imply.
-    """
-    finer, known = kinds, list[Margin]()
-    for codes, shares in margins:
-        divided = np.unique(finer * len(shares) + codes, return_inverse=True)[1].astype(np.int64)
-        if divided.max(initial=0) < _MOST_KINDS:
-            finer = divided
-            known.append((codes, shares))
-    if not known:
-        return kinds, lacking
-    first = np.unique(finer, return_index=True)[1]
-    of_kinds = [(codes[first], shares) for codes, shares in (*known, (kinds, lacking))]
-    wanted = raked(np.bincount(finer).astype(np.float64), of_kinds)
-    return finer, wanted * (float(lacking.sum()) / max(float(wanted.sum()), _LEAST))
 
 
 def _move_large(order: Numbers, descending: Array, most: Array) -> None:

@@ -73,7 +73,9 @@ def _by_children(numbers: Numbers, parents: Rows, wanted: Mapping[str, Array], r
     if not len(owning):
         return numbers
     held = numbers[owning]
-    targets = [TargetTable((name, _MAGNITUDE), joint) for name, joint in wanted.items()]
+    magnitudes = _magnitudes(held)
+    of_row = np.bincount(magnitudes, held) / np.maximum(np.bincount(magnitudes), 1)
+    targets = [TargetTable((name, _MAGNITUDE), joint, of_row=np.maximum(of_row, 1.0)) for name, joint in wanted.items()]
     moved = {_PARENT: np.arange(len(owning)), **{name: parents.codes[name][owning] for name in wanted}}
     swapping = RecordSwapping({_MAGNITUDE: _magnitudes(held), **moved}, targets, held.astype(np.float64))
     swapping.fit_together(tuple(moved), rng, _SWEEPS)

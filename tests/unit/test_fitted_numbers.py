@@ -64,3 +64,26 @@ def test_parents_without_children():
     _, kinds, fanout = planted()
     rows = Rows(len(kinds), {"kind": kinds}, {"kind": KINDS})
     assert not fitted_numbers(np.zeros(len(kinds), dtype=np.int64), rows, fanout, np.random.default_rng(0)).any()
+
+
+def test_those_with_most_children_stay_those_that_they_are():
+    """No parent has all that the source's most active parents have: none of them is moved to where most parents are."""
+    rng = np.random.default_rng(0)
+    parents, bound = 6000, 2000
+    names = [f"column {number}" for number in range(4)]
+    numbers = zipf_sizes(rng, parents, most=60, power=1.9, none=0.2)
+    numbers[:3] = 1700, 1600, 1200
+    sizes = Discretizer(FanoutCodec(bound))
+    codes, columns, tables = sizes.encode_numbers(numbers), {}, {}
+    for name in names:
+        held = np.where(rng.random(parents) < 0.9, 0, rng.integers(1, 40, parents))
+        held[:3] = [37, 38, 39]
+        tables[name] = np.zeros((40, sizes.size))
+        np.add.at(tables[name], (held, codes), 1 / parents)
+        tables[name] = 0.98 * tables[name] + 0.02 * np.outer(tables[name].sum(axis=1), tables[name].sum(axis=0))
+        columns[name] = held.copy()
+        columns[name][:3] = rng.integers(1, 40, 3) if name != names[0] else held[:3]  # as drawn: these disagree
+    fanout = Fanout(sizes, np.bincount(codes, minlength=sizes.size) / parents, tables, {}, numbers.sum())
+    rows = Rows(parents, columns, dict.fromkeys(names, 40))
+    found = fitted_numbers(numbers, rows, fanout, np.random.default_rng(1))
+    assert set(np.flatnonzero(found > 1000)) == {0, 1, 2}

@@ -18,7 +18,7 @@ from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.measure.targets import Referred
 from privbench_core.models.draw import draw_grouped
-from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup, marginals_of
+from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup, marginals_of, with_none
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
@@ -439,3 +439,57 @@ def test_popular_parents_lose_what_a_bound_does_not_count_of_references():
     )
     several = replace(parent, size=RowCount(1000.0, 0.0, units=np.ones(3)))
     assert unbounded_targets(shares, Referred(several), counts, 4, 1.0) == shares
+
+
+class _Noise:
+    """A view in which a number has so much noise, whatever is asked and paid."""
+
+    def __init__(self, sigma: float) -> None:
+        self._sigma = sigma
+
+    def sigma(self, _asked: object, _price: object) -> float:
+        return self._sigma
+
+
+@pytest.mark.parametrize(("sigma", "best"), [(0.01, 4096), (10.0, 16), (1e4, 1)])
+def test_more_noise_is_answered_with_a_smaller_bound(sigma: float, best: int):
+    """However large it is: a measurement that is all noise has the least of it with the smallest bound."""
+    bounds, totals = [4**power for power in range(7)], np.array([6e3, 1.1e4, 1.6e4, 2.1e4, 2.9e4, 3.7e4, 4.4e4])
+    views = {bound: _Noise(sigma * bound) for bound in bounds}
+    counts = BoundedCounts(views, RowCount(9e4, 0.0), 1.0, 4096, totals)  # type: ignore[arg-type]
+    assert counts.best(PLENTY, 50, 1.0) == best
+
+
+def test_what_is_left_of_a_column_is_for_rows_that_refer_to_none():
+    joint, every = np.array([[0.3, 0.1], [0.1, 0.1], [9.0, 9.0]]), np.array([0.5, 0.5])
+    np.testing.assert_allclose(with_none(joint, every), [[0.3, 0.1], [0.1, 0.1], [0.1, 0.3]])
+
+
+def test_who_refers_to_none_follows_columns_of_the_row_and_of_its_owner():
+    """Along a key that lets go: the columns of the few rows that refer, in the few groups that noise leaves."""
+    rng = np.random.default_rng(5)
+    users, posts = 4000, 20_000
+    user = Table("user", (integer("id"), integer("age", 0, 63)), ("id",))
+    editor = ForeignKey("post", ("editor_id",), "user", ("id",), 60, optional=True)
+    columns = integer("id"), integer("user_id"), integer("editor_id", nullable=True), integer("size", 0, 40)
+    post = Table("post", columns, ("id",), (owner_key("post", "user_id", "user", 40), editor))
+    age = rng.integers(0, 64, users)
+    owner = np.sort(rng.integers(0, users, posts))
+    size = np.minimum(rng.geometric(0.2, posts), 40)
+    edited = rng.random(posts) < np.where(size > 5, 0.7, 0.2) * np.where(age[owner] < 20, 0.3, 1.0)
+    by = rng.permutation(users)[rng.integers(0, users, posts)]
+    tables = {
+        "user": rows_of(user, id=np.arange(users), age=age),
+        "post": rows_of(
+            post, id=np.arange(posts), user_id=owner, editor_id=pa.array(by, mask=~edited), size=size.astype(np.int64)
+        ),
+    }
+    made = draw_exactly(Schema("site", (user, post), "user"), tables)
+    rows = made["post"].table
+    refers = rows.column("editor_id").is_valid().to_numpy()
+    sizes = rows.column("size").to_numpy()
+    ages = made["user"].table.column("age").to_numpy()[made["post"].parents["post.user_id"]]
+    assert refers.mean() == pytest.approx(edited.mean(), abs=0.02)
+    for drawn, true in ((sizes > 5, size > 5), (ages < 20, age[owner] < 20)):
+        for side in (True, False):
+            assert refers[drawn == side].mean() == pytest.approx(edited[true == side].mean(), abs=0.06)

@@ -256,6 +256,24 @@ def test_many_kinds_get_their_references_where_most_parents_have_one_or_none():
     assert np.abs(np.bincount(kinds, given) - wanted).sum() / 2 < 0.03 * degrees.sum()
 
 
+def test_columns_that_rows_do_not_ask_for_tell_who_is_popular():
+    """Two columns and the kind that rows ask for all get what they are to have, though few parents have most of it."""
+    rng = np.random.default_rng(3)
+    parents = 4000
+    degrees = np.minimum(rng.zipf(1.8, parents) - 1, 400).astype(float)
+    kinds = rng.integers(0, 4, parents)
+    busy = np.argsort(np.argsort(rng.normal(size=parents) + np.log1p(degrees))) * 30 // parents
+    other = np.where(rng.random(parents) < 0.7, busy // 3, rng.integers(0, 10, parents))
+    margins = [(codes, np.bincount(codes, degrees)) for codes in (busy, other)]
+    wanted = np.bincount(kinds, degrees)
+    given = allocated_degrees(degrees, kinds, wanted, rng, margins)
+    assert np.sort(given).tolist() == np.sort(degrees).tolist()
+    for codes, references in (*margins, (kinds, wanted)):
+        assert np.abs(np.bincount(codes, given) - references).sum() / 2 < 0.03 * degrees.sum()
+    alone = allocated_degrees(degrees, kinds, wanted, rng)
+    assert np.abs(np.bincount(busy, alone) - margins[0][1]).sum() / 2 > 0.2 * degrees.sum()
+
+
 def test_parents_are_chosen_by_weight_and_differ_within_a_scope():
     rng = np.random.default_rng(0)
     weights = np.array([50.0, 30.0, 15.0, 5.0, 0.0])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privbench_core.measure.lookup import Features, fit_lookup
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.public_parents import PublicParent
@@ -66,9 +69,10 @@ def link_step(
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
     # Since 20 columns of children may follow how many others their owner has; since 21 references follow numbers of
-    # children, and what bounds do not count of them is estimated; since 22 bounded references have a T of their own.
+    # children, and what bounds do not count of them is estimated; since 22 bounded references have a T of their own;
+    # since 23 their columns are counted in groups of codes.
     version = "20" if counted and key.owner else "21" if counted else "19"
-    version = "22" if _BOUNDED in parameters else version
+    version = "23" if _BOUNDED in parameters else version
     return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 
 
@@ -102,11 +106,14 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
             stored = context.inputs["profile", key.parent].data["profile"]
             parent = Referred(Profile.from_dict(stored), released_numbers(schema, key, context.inputs))
         above: Features = {}
+        owners: dict[str, NDArray[np.float64]] = {}
         referring = referring_rows(schema, key) if lets_go(schema, key) else None
         if owner is not None:
-            found = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"]).discretizers
-            above = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in found.items()}
-        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit, above, referring)
+            found = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"])
+            features = found.discretizers.items()
+            above = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
+            owners = {parent_column(name): counts for name, counts in found.one_way.clean().items()}
+        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit, above, referring, owners)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     above = () if owner is None else (owner.parent,)
