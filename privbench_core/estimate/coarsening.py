@@ -113,7 +113,8 @@ class Ends:
     def spread(self, found: Array) -> Array:
         """Return shares of something else by code, from those by group; shapes (groups,) and (codes,).
 
-        How often it is found with a row changes evenly, in logarithms, from the middle of a group to that of the next.
+        How often it is found with a row changes evenly, in logarithms, from the middle of a group to that of the next;
+        within a group by no more than it differs from its neighbours'.
         """
         rates = np.divide(found, self.of_groups, out=np.zeros(len(found)), where=self.of_groups > 0)
         weights = self.shares + _NOTHING
@@ -122,7 +123,10 @@ class Ends:
             numbers, held = np.unique(inside), weights[: len(self.places)]
             middle = np.bincount(inside, held * self.places)[numbers] / np.bincount(inside, held)[numbers]
             logs = np.log(np.maximum(rates[numbers], _RAREST * float(rates.max())) + _NOTHING)
-            weights[: len(self.places)] *= np.exp(_through(self.places, middle, logs) - logs[inside - numbers[0]])
+            steps = np.abs(np.diff(logs))
+            reach = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))[inside]
+            change = _through(self.places, middle, logs) - logs[inside]
+            weights[: len(self.places)] *= np.exp(np.clip(change, -reach, reach))
         return np.asarray(found[self.groups] * weights / np.bincount(self.groups, weights)[self.groups])
 
 

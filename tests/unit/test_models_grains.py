@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.coarsening import coarsenings
+from privbench_core.estimate.coarsening import Ends, coarsenings
 
 
 def by_number(counts, ordered=0):
@@ -52,3 +52,39 @@ def test_columns_of_hardly_a_code_are_left_as_they_are(counts):
     for ordered in (0, len(counts)):
         (only,) = coarsenings(np.array(counts), ordered)
         assert only.groups.tolist() == list(range(len(counts)))
+
+
+def test_groups_are_smaller_towards_the_ends_and_lists_keep_what_is_frequent():
+    shares = np.append(np.full(100, 0.008), [0.15, 0.03, 0.01, 0.01])
+    ends = Ends.of(shares, 100, 6, 0.02)
+    sizes = np.bincount(ends.groups)
+    assert (np.diff(ends.groups[:100]) >= 0).all()
+    assert sizes[0] < sizes[1] < sizes[2]
+    assert sizes[5] < sizes[4] < sizes[3]
+    assert ends.groups[100:].tolist() == [6, 7, 8, 8]
+
+
+def test_codes_of_a_group_follow_the_slope_between_groups():
+    """Popularity that doubles with every code comes back by code, from a few groups of them."""
+    shares = 0.5 ** np.arange(1, 13)
+    found = np.full(12, 1 / 12)  # each code is twice as popular as the one before
+    ends = Ends.of(shares / shares.sum(), 12, 4, 1e-3)
+    assert ends.groups[-1] < 5
+    back = ends.spread(np.bincount(ends.groups, found))
+    assert back.sum() == pytest.approx(1)
+    assert np.abs(back - found).sum() / 2 < 0.12
+    flat = (np.bincount(ends.groups, found) / ends.of_groups)[ends.groups] * ends.shares
+    assert np.abs(flat - found).sum() / 2 > 0.25
+
+
+@pytest.mark.parametrize("found", [[0.0, 1.0], [1.0, 0.0], [0.5, 0.5], [0.0, 0.0]])
+def test_groups_whose_middles_are_next_to_each_other_are_no_cliff(found: list[float]):
+    ends = Ends(np.array([0, 0, 1, 1]), np.array([1e-9, 0.5, 0.5, 1e-9]), np.array([-9.0, -1e-9, 1e-9, 9.0]))
+    back = ends.spread(np.array(found))
+    assert np.isfinite(back).all()
+    np.testing.assert_allclose(np.bincount(ends.groups, back), found)
+
+
+def test_a_column_of_one_code_and_of_none_in_order():
+    assert Ends.of(np.ones(1), 1, 5, 0.1).spread(np.ones(1)).tolist() == [1.0]
+    assert Ends.of(np.array([0.9, 0.1]), 0, 5, 0.2).groups.tolist() == [0, 1]
