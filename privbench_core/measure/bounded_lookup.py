@@ -214,12 +214,12 @@ class _Looks:
         """
         counted, columns = self.counts.in_view(most), {**self.targets, **self.own}
         noise = self.counts.noise(most, price.share(1 / max(len(asked), 1)))
-        least = float(np.clip(_STANDS_OUT * noise / ABSOLUTE, _NOTHING, 0.5))
-        shares = {name: usual[name] if name in usual else self.owners[name] for name in asked}
-        ends = {
-            name: Ends.of(counts / counts.sum(), columns[name][1].ordered, _groups(noise), least)
-            for name, counts in shares.items()
-        }
+        visible, full = _STANDS_OUT * noise * counted / ABSOLUTE, self.child.size.rows_per_unit
+        ends: dict[str, Ends] = {}
+        for name in asked:  # an owner may have many of the rows
+            whole, most_of_one = (usual[name], 1.0) if name in usual else (self.owners[name], full)
+            least = float(np.clip(visible / (most_of_one * whole.sum()), _NOTHING, 0.5))
+            ends[name] = Ends.of(whole / whole.sum(), columns[name][1].ordered, _groups(noise), least)
         view = self._view({name: grouped(columns[name], ends[name].groups) for name in asked}, most)
         noisy = view.measure("context", [Marginal((name,)) for name in asked], price)
         known = {} if self.targets else {ANY: np.array([counted, 0.0])}

@@ -293,11 +293,22 @@ class Lookup:
     def _preferences(
         self, rows: Rows, parents: Mapping[str, Codes], wanted: Sequence[str], rng: np.random.Generator
     ) -> tuple[NDArray[np.bool_], list[Level]]:
-        """Whether each row refers to a parent at all, and which attributes it asks for, as drawn for each row."""
-        first = wanted[0] if wanted else next(iter(self.targets))
+        """Whether each row refers to a parent at all, and which attributes it asks for, as drawn for each row.
+
+        Whether comes first, from all columns: of few columns those that tell which would be taken.
+        """
+        if self.optional:
+            refers = self._refers(rows, rng)
+            some = np.flatnonzero(refers)
+            whole = list[Level]()
+            for have, wanted_of_some in self.of_all_rows()._preferences(rows.take(some), parents, wanted, rng)[1]:
+                want = np.zeros(rows.n, dtype=np.int64)  # those that refer to none are not looked at
+                want[some] = wanted_of_some
+                whole.append((have, want))
+            return refers, whole
         drawn: dict[str, Codes] = {}
         context = Rows(rows.n, dict(rows.codes), dict(rows.sizes), rows.weights)
-        for name in wanted or [first]:
+        for name in wanted:
             together = [PairMarginal(other, self._of_parents(name, other, parents)) for other in drawn]
             drawn[name] = self._draw_target(name, context, rng, together=together)
             context.add(name, len(self.marginals[name]), drawn[name])
@@ -307,10 +318,20 @@ class Lookup:
             have = np.ravel_multi_index([parents[name.removeprefix(TARGET)] for name in wanted[:depth]], shape)
             want = np.ravel_multi_index([drawn[name] for name in wanted[:depth]], shape)
             preferences.append((have.astype(np.int64), want.astype(np.int64)))
-        return drawn[first] < len(self.marginals[first]) - self.optional, preferences
+        return np.ones(rows.n, dtype=bool), preferences
+
+    def _refers(self, rows: Rows, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Whether each row refers to a parent at all, shape (n,)."""
+        tables: dict[str, Array] = {}
+        for (target, column), joint in self.pair_tables.items():
+            if column in rows.codes and column not in tables:
+                whole = self._completed(target, joint, rows, column)
+                tables[column] = np.stack([whole[:-1].sum(axis=0), whole[-1]])
+        pair_tables = [PairMarginal(column, table) for column, table in tables.items()]
+        return np.asarray(draw_column(rows, np.array([1 - self.none, self.none]), pair_tables, rng) == 0)
 
     def _of_parents(self, name: str, other: str, parents: Mapping[str, Codes]) -> Array:
-        """Joint of two targets among the synthetic parents, with as many again for "refers to none".
+        """Joint of two targets among the synthetic parents.
 
         What rows want together is then there to be had, and parents of rare kinds are not asked for more than others.
         Of those that a range of rows may have, each counts as often as it is to be referred to: there are more of the
@@ -322,8 +343,6 @@ class Lookup:
         if isinstance(self.popularity, ByRow) and self.popularity.counts.any():  # else a range has places of none
             often = self.popularity.counts
         joint = np.bincount(of_parents, often, minlength=shape[0] * shape[1]).reshape(shape)
-        if self.optional:
-            joint[-1, -1] = joint.sum()
         return np.asarray(joint / joint.sum())
 
     def _completed(self, name: str, joint: Array, rows: Rows, column: str) -> Array:
