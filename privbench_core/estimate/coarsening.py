@@ -21,6 +21,7 @@ _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _LOST_ORDERED = 4.0  # per square of the share of rows in a group of neighbours
 _LOST_LISTED = 2.0  # per share of rows in the group of rare codes
 _NOTHING = 1e-300
+_FINEST = 1e-12  # share of the rows at an end, up to which groups differ
 _RAREST = 1e-3  # of the largest rate: rarer things may not be there at all, and say nothing of slopes
 
 
@@ -65,7 +66,7 @@ def coarsenings(counts: Array, ordered: int = 0) -> list[Coarsening]:
 class Ends:
     """Groups of a column's codes, with fewer rows in each the nearer it is to either end of the order.
 
-    Who has most, or came first, is told apart from the many: groups are as wide in the log-odds of the rank of a row.
+    Those that have most, or came first, are apart from the many: groups are as wide in the log-odds of a row's rank.
     Of codes without an order the most frequent ones are groups of their own, and all others are one.
 
     Attributes:
@@ -86,11 +87,12 @@ class Ends:
             shares: Of the rows, by code, shape (codes,).
             ordered: Number of leading codes that are intervals, in order.
             number: Of groups, about.
-            least: Share of the rows that a group should have, at most a half: smaller ones at an end are one.
+            least: Share of the rows that a group should have: smaller ones at an end are one.
 
         >>> Ends.of(np.array([0.9, 0.05, 0.03, 0.015, 0.005]), 5, 4, 1e-3).groups.tolist()
         [0, 1, 1, 2, 2]
         """
+        least = min(max(least, _FINEST), 0.5)  # beyond the last code with rows the rank is 1, whose odds are infinite
         groups, places = np.zeros(len(shares), dtype=np.int64), np.zeros(ordered)
         whole = float(shares[:ordered].sum())
         if whole > 0:

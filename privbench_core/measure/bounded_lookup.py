@@ -25,7 +25,7 @@ from privbench_core.measure.link_candidates import grouped
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.targets import Referred, clean_target
-from privbench_core.models.lookup import ANY, COUNTED, Lookup, with_none
+from privbench_core.models.lookup import ANY, COUNTED, Lookup, with_code_of_none
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
@@ -42,6 +42,7 @@ _NOTHING = 1e-300
 _ALIKE = 1e-6  # of all rows that count
 _STANDS_OUT = 2.0  # standard deviations
 _FEWEST = 2  # groups of codes
+_FAINT = 1e-12  # noise, of all rows that count, with which every code is a group
 
 
 def fit_bounded(
@@ -218,7 +219,7 @@ class _Looks:
         ends: dict[str, Ends] = {}
         for name in asked:  # an owner may have many of the rows
             whole, most_of_one = (usual[name], 1.0) if name in usual else (self.owners[name], full)
-            least = float(np.clip(visible / (most_of_one * whole.sum()), _NOTHING, 0.5))
+            least = visible / (most_of_one * float(whole.sum()))
             ends[name] = Ends.of(whole / whole.sum(), columns[name][1].ordered, _groups(noise), least)
         view = self._view({name: grouped(columns[name], ends[name].groups) for name in asked}, most)
         noisy = view.measure("context", [Marginal((name,)) for name in asked], price)
@@ -256,7 +257,7 @@ class _Looks:
         """As many groups of the codes of each target as noise lets tell most, each of which may stand out of it."""
         noise = self.counts.noise(most, price)
         visible = _STANDS_OUT * noise * self.counts.counted(most) / (ABSOLUTE * self.counts.in_rows(most))
-        least = float(np.clip(visible / max(parent.profile.size.rows, 1.0), _NOTHING, 0.5))
+        least = visible / max(parent.profile.size.rows, 1.0)
         return {
             name: Ends.of(usual, self.targets[name][1].ordered, _groups(noise), least)
             for name, usual in parent.usual_shares().items()
@@ -271,7 +272,7 @@ class _Looks:
 
 def _groups(noise: float) -> int:
     """How many groups of codes tell most with so much noise of each, as a share of all rows that count."""
-    return max(_FEWEST, round(1 / math.sqrt(max(noise, _NOTHING))))
+    return max(_FEWEST, round(1 / math.sqrt(max(noise, _FAINT))))
 
 
 def unbounded_targets(
@@ -318,4 +319,4 @@ def _with_none(joint: Array, child: Profile, column: str, present: float) -> Arr
         joint[-1] = 0.0
         return joint
     every = child.one_way.clean()[column]
-    return with_none(joint, every / every.sum())
+    return with_code_of_none(joint, every / every.sum())

@@ -204,9 +204,7 @@ class Lookup:
     ) -> NDArray[np.int64]:
         """`draw`, with codes of the parents."""
         wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
-        if ANY in self.targets:
-            wanting = self._draw_target(ANY, rows, rng) == 0
-        elif self.targets:
+        if self.targets:
             wanting, preferences = self._preferences(rows, parents, self._asked(choice), rng)
         choice = replace(choice, weights=self._weights(preferences, wanting, parents, choice, drawn, rng))
         return pick_parents(preferences, wanting, choice, rng)
@@ -283,7 +281,7 @@ class Lookup:
     def _asked(self, choice: ParentChoice) -> list[str]:
         """What rows ask of their parents: what follows something of theirs, and all that tells where groups choose.
 
-        What else tells which parents are popular is for these to have, whoever refers to them.
+        What else tells which parents are popular decides how often each is referred to, not by which rows.
         """
         if choice.of_row.any() or not isinstance(self.popularity, ByRank):
             return self._informative
@@ -351,7 +349,9 @@ class Lookup:
             return joint
         drawn = np.bincount(rows.codes[column], rows.weights, joint.shape[1]).astype(np.float64)
         present = 1 - float(self.marginals[name][-1])
-        return with_none(joint * (present / max(float(joint.sum()), EMPTY)), drawn / max(float(drawn.sum()), EMPTY))
+        return with_code_of_none(
+            joint * (present / max(float(joint.sum()), EMPTY)), drawn / max(float(drawn.sum()), EMPTY)
+        )
 
     def _draw_target(
         self,
@@ -361,7 +361,7 @@ class Lookup:
         together: Sequence[PairMarginal] = (),
     ) -> Codes:
         pair_tables = [
-            PairMarginal(column, self._completed(name, joint, rows, column))
+            PairMarginal(column, joint)
             for (target, column), joint in self.pair_tables.items()
             if target == name and column in rows.codes
         ]
@@ -369,7 +369,7 @@ class Lookup:
         return draw_column(rows, self.marginals[name], pair_tables, rng, diffused=ROW in self.targets)
 
 
-def with_none(joint: Array, every: Array) -> Array:
+def with_code_of_none(joint: Array, every: Array) -> Array:
     """Return a joint in which rows that refer to none have what the others leave of a column.
 
     Args:

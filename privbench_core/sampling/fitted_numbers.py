@@ -77,7 +77,7 @@ def _by_children(numbers: Numbers, parents: Rows, wanted: Mapping[str, Array], r
     of_row = np.bincount(magnitudes, held) / np.maximum(np.bincount(magnitudes), 1)
     targets = [TargetTable((name, _MAGNITUDE), joint, of_row=np.maximum(of_row, 1.0)) for name, joint in wanted.items()]
     moved = {_PARENT: np.arange(len(owning)), **{name: parents.codes[name][owning] for name in wanted}}
-    swapping = RecordSwapping({_MAGNITUDE: _magnitudes(held), **moved}, targets, held.astype(np.float64))
+    swapping = RecordSwapping({_MAGNITUDE: magnitudes, **moved}, targets, held.astype(np.float64))
     swapping.fit_together(tuple(moved), rng, _SWEEPS)
     result = numbers.copy()
     result[owning[moved[_PARENT]]] = held  # columns move here, and numbers stay

@@ -18,7 +18,7 @@ from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.measure.targets import Referred
 from privbench_core.models.draw import draw_grouped
-from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup, marginals_of, with_none
+from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup, marginals_of, with_code_of_none
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
@@ -462,7 +462,7 @@ def test_more_noise_is_answered_with_a_smaller_bound(sigma: float, best: int):
 
 def test_what_is_left_of_a_column_is_for_rows_that_refer_to_none():
     joint, every = np.array([[0.3, 0.1], [0.1, 0.1], [9.0, 9.0]]), np.array([0.5, 0.5])
-    np.testing.assert_allclose(with_none(joint, every), [[0.3, 0.1], [0.1, 0.1], [0.1, 0.3]])
+    np.testing.assert_allclose(with_code_of_none(joint, every), [[0.3, 0.1], [0.1, 0.1], [0.1, 0.3]])
 
 
 def test_who_refers_to_none_follows_columns_of_the_row_and_of_its_owner():

@@ -88,3 +88,10 @@ def test_groups_whose_middles_are_next_to_each_other_are_no_cliff(found: list[fl
 def test_a_column_of_one_code_and_of_none_in_order():
     assert Ends.of(np.ones(1), 1, 5, 0.1).spread(np.ones(1)).tolist() == [1.0]
     assert Ends.of(np.array([0.9, 0.1]), 0, 5, 0.2).groups.tolist() == [0, 1]
+
+
+def test_codes_without_rows_at_an_end_are_in_its_group_however_little_noise_there_is():
+    ends = Ends.of(np.array([0.0, 0.4, 0.3, 0.3, 0.0, 0.0]), 6, 10**6, 0.0)
+    assert np.isfinite(ends.places).all()
+    assert (np.diff(ends.groups) >= 0).all()
+    assert len(set(ends.groups[1:4])) == 3
