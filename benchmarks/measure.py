@@ -12,8 +12,9 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import product
@@ -146,6 +147,36 @@ def reset_peak() -> None:
     for process in ("self", *_children()):
         with suppress(OSError):
             Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")
+
+
+@contextmanager
+def disk_growth(*folders: Path) -> Iterator[Callable[[], float]]:
+    """Look every second how large folders are; yields what tells the most bytes that were added to them."""
+    before, ended = sum(map(_bytes_in, folders)), threading.Event()
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        while not ended.wait(1):
+            most = max(most, sum(map(_bytes_in, folders)) - before)
+
+    watch = threading.Thread(target=look, daemon=True)
+    watch.start()
+    try:
+        yield lambda: most
+    finally:
+        ended.set()
+        watch.join()
+
+
+def _bytes_in(folder: Path) -> int:
+    """Bytes on the disk that the files below a folder take."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # a temporary file that has just gone
+                total += os.lstat(Path(place, name)).st_blocks * 512  # what st_blocks counts
+    return total
 
 
 def children() -> dict[str, tuple[float, float]]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import subject, tpch
-from benchmarks.measure import call_in_child, children, peak_mb, reset_peak
+from benchmarks.measure import call_in_child, children, disk_growth, peak_mb, reset_peak
 from benchmarks.report import Row, machine, markdown
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.pipeline.executor import Executor
@@ -139,9 +139,11 @@ def run_engines(
 
     def counted(database: str, size: str, folder: str, source: str, engine: str) -> None:
         where = {"folder": folder, "source": source, "engine": engine, "database": database}
-        (wall, cores), peak = call_in_child("benchmarks.scale:count", where)
-        progress(f"engines: {size}, engine {engine}: {wall:.0f} s, {cores:.0f} CPU s, {peak:,.0f} MB")
-        figures = {"s": wall, "CPU s of the client": cores, "peak MB of the client": peak}
+        with disk_growth(Path(folder), server.folder) as growth:
+            (wall, cores), peak = call_in_child("benchmarks.scale:count", where)
+        disk = growth() / 1e9
+        progress(f"engines: {size}, engine {engine}: {wall:.0f} s, {cores:.0f} CPU s, {peak:,.0f} MB, {disk:.1f} GB")
+        figures = {"s": wall, "CPU s of the client": cores, "peak MB of the client": peak, "peak GB on disk": disk}
         found.append({"rows": size, "engine": engine, **figures})
 
     with temporary_postgres() as server:

@@ -129,9 +129,12 @@ class PostgresDatabase:
             for field in rows.column_names
         ]
         self.create(name, exp.select(*columns).from_(sent))
+        self.run(exp.Drop(tables=[exp.to_table(sent)], kind="TABLE"))
 
     def run(self, statement: exp.Expr) -> None:
-        """See `Database.run`."""
+        """See `Database.run`: files of a table that is only dropped stay on the disk until the transaction ends."""
+        if isinstance(statement, exp.Drop):
+            self._statement(f"TRUNCATE {statement.args['tables'][0].name}")
         self._statement(statement.sql(self.dialect))
 
     def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:

@@ -315,6 +315,27 @@ def test_ctrl_c_in_the_middle_of_a_statement_ends_the_run(
         assert rows(url, sleeping) == []
 
 
+def test_what_is_dropped_takes_no_room_on_the_server(postgres: str) -> None:
+    """A transaction keeps the files of tables that are dropped in it, and one transaction serves a whole run."""
+    with closing(PostgresDatabase(DatabaseSource(postgres))) as database:
+        before = _temporary_bytes(database)
+        many = exp.select("*").from_("GENERATE_SERIES(1, 200000) AS n(n)")
+        database.create("numbers", many)
+        full = _temporary_bytes(database)
+        database.run(exp.Drop(tables=[exp.to_table("numbers")], kind="TABLE"))
+        database.insert("sent", pa.table({"n": np.arange(200_000)}))
+        assert full - before > 5_000_000
+        assert _temporary_bytes(database) < before + 1.5 * (full - before), "what was sent is there once"
+
+
+def _temporary_bytes(database: PostgresDatabase) -> int:
+    """Bytes of all files of temporary tables, those of tables that were dropped included."""
+    place = "(SELECT 'base/' || oid FROM pg_database WHERE datname = current_database())"
+    files = f"pg_ls_dir({place}) AS file"
+    asked = f"SELECT COALESCE(SUM((pg_stat_file({place} || '/' || file)).size), 0)::int8 FROM {files} WHERE file ~ '^t'"
+    return int(database._table(asked).column(0)[0].as_py())
+
+
 @pytest.mark.parametrize(("stop", "raised"), [("cancel", KeyboardInterrupt), ("timeout", SourceError)])
 def test_ctrl_c_while_postgres_counts_is_ctrl_c(postgres: str, stop: str, raised: type[BaseException]) -> None:
     database = PostgresDatabase(DatabaseSource(postgres))
