@@ -14,10 +14,11 @@ _LEAST = 1e-9  # above zero
 _MOST_COUNTED = 0.9  # of a bound, on average: then four times as much does not count
 _IN_MEANS = np.geomspace(1e-2, 1e6, 4000)  # bounds
 _CERTAIN = 8.0  # standard deviations
-_USUAL = 0.6  # of what a bound adds, as a rule, the next one adds, which is four times as large
+_USUAL = 0.6  # of what a bound adds, as a rule, the next one adds, which is so many times as large:
+_TIMES = 4.0
 
 
-def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple[float, float]) -> Array:
+def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[float], most: tuple[float, float]) -> Array:
     """Return the totals with each bound, shape (bounds,), from noisy ones with the first of them.
 
     From one bound to the next, fewer parents are left that have so many references: what is added per reference
@@ -27,12 +28,13 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
     Args:
         noisy: Totals with the first bounds, shape (k,).
         sigmas: Standard deviations of their noise, shape (k,).
-        bounds: Ascending.
+        bounds: Each at most 4 times the one before; none smaller than that, and those that are equal count the same.
         most: What the first total cannot exceed, and what none can.
     """
     usual, half, noise = _USUAL, most[1] / 2, float(sigmas[0]) ** 2
+    times = np.array(bounds[1:]) / np.array(bounds[:-1])
     for _ in range(2):  # where noise hides the first total, parents are taken to be more alike
-        half = most[1] / 2 / sum(usual**place for place in range(len(bounds)))
+        half = most[1] / 2 / (1 + float(usual ** np.arange(1, len(bounds)) @ _part(usual, times)))
         usual = _USUAL * half**2 / max(half**2 + noise, _LEAST)
     spread = half**2  # off by as much as itself, as a rule
     first = (float(noisy[0]) * spread + half * noise) / max(spread + noise, _LEAST)
@@ -40,9 +42,9 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
     totals = [min(_positive(first, variance), *most)]
     added, width, ratio = totals[0], bounds[0], usual
     for place in range(1, len(bounds)):
-        wider = bounds[place] - bounds[place - 1]
-        largest = min(added * wider / width, most[1] - totals[-1])
-        step = likely = min(added * ratio, largest)
+        wider, part = bounds[place] - bounds[place - 1], float(_part(ratio, times[place - 1]))
+        largest = min(added * wider / max(width, _LEAST), most[1] - totals[-1])
+        step = likely = min(added * ratio * part, largest)
         if place < len(noisy):
             prior, noise = max(likely, _LEAST) ** 2, float(sigmas[place]) ** 2
             seen = float(noisy[place]) - totals[-1]
@@ -50,10 +52,20 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[int], most: tuple
             step = (seen * prior + likely * (noise + variance)) / every
             step = min(_positive(step, prior * (noise + variance) / every), largest)
             variance = 1 / (1 / max(noise, _LEAST) + 1 / (variance + prior))
-            ratio = (min(step / max(added, _LEAST), 1.0) + usual) / 2
+            ratio = (min(step / max(added * part, _LEAST), 1.0) + usual) / 2
         totals.append(totals[-1] + step)
         added, width = step, wider
     return np.array(totals)
+
+
+def _part(ratio: float, times: Array | float) -> Array:
+    """Return what a bound that is so many times as large adds, as a share of what one adds that is 4 times as large.
+
+    >>> _part(0.5, np.array([1.0, 2.0, 4.0])).round(2).tolist(), _part(1.0, 2.0).round(2).tolist()
+    ([0.0, 0.59, 1.0], 0.5)
+    """
+    falling = max(-math.log(max(ratio, _LEAST)) / math.log(_TIMES), _LEAST)  # exponent of a power law
+    return np.asarray(np.expm1(-falling * np.log(times)) / np.expm1(-falling * math.log(_TIMES)))
 
 
 def _positive(mean: float, variance: float) -> float:

@@ -1,15 +1,19 @@
 """Distributions that drift from class to class, from noisy counts: each class leans on its neighbours.
 
-Neighbouring classes of sizes have similar habits, and the largest ones few units and most rows. So the distributions of
-a column are a Gaussian process over classes: a random walk, and where the counts speak for it a walk of trends (habits
-that go on changing as they did; Wahba 1978). How far steps go is averaged over, by what the noisy counts make of it, so
-that classes which noise cannot tell apart are pooled, and classes that differ keep what is their own. All that is
-measured of the column is a sum over classes, and tells of all of them (Kalman 1960, without time). Post-processing.
+Neighbouring classes of sizes have similar habits, and the largest ones few units and most rows. So the square roots of
+a column's shares are a Gaussian process over classes: a random walk, and where the counts speak for it a walk of trends
+(habits that go on changing as they did; Wahba 1978). Roots of small and of large shares drift alike, as their sampling
+errors are alike (Anscombe 1948): a code that is rare in most classes may well be usual in the largest. What is measured
+is not linear in roots, so it is taken to be near what was expected, and once more near what that makes of it. How far
+steps go is averaged over, by what the noisy counts make of it, so that classes which noise cannot tell apart are
+pooled, and classes that differ keep what is their own. All that is measured of the column is a sum over classes, and
+tells of all of them (Kalman 1960, without time). Post-processing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +21,25 @@ from numpy.typing import NDArray
 from privbench_core.estimate.simplex import onto_simplex
 
 Array = NDArray[np.float64]
-# Variances of steps from class to class, and of changes of trends, as multiples of a share.
-_STEPS = np.append(0.0, np.geomspace(1e-4, 1.0, 7))
-_TRENDS = np.append(0.0, np.geomspace(1e-4, 0.3, 6))
+# Variances of steps of roots from class to class, and of changes of trends: of shares, 4 times these times the share.
+_STEPS = np.append(0.0, np.geomspace(1e-4, 1.0, 7)) / 4
+_TRENDS = np.append(0.0, np.geomspace(1e-4, 0.3, 6)) / 4
 # Logarithm of the odds against each trend beforehand: chosen on four tables of a real site with noise of three budgets.
 # Less has smaller errors where there are trends, and larger ones where there are none.
 _AGAINST = float(np.log(len(_TRENDS) - 1)) + 2.0
+_ROUNDS = 3  # of what was expected; on a real site 2 and 6 are as good within 2%
 _UNLIKELY = 12.0  # less in log-likelihood than the best: left out of averages
-_UNKNOWN = 1.0  # variance of a share before anything is known
+_UNKNOWN = 1.0  # variance of a root before anything is known
 _NOTHING = 1e-12
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A sum over classes that was measured: the arguments of `Drift.updated`, with variances."""
+
+    weights: Array
+    shares: Array
+    variances: Array
 
 
 @dataclass(frozen=True)
@@ -37,11 +51,17 @@ class Drift:
             of these variances beforehand; shape (variances,).
         means: Expected shares then, shape (variances, codes, classes).
         covariances: Of the shares of a code in different classes, shape (variances, codes, classes, classes).
+        expected: Shares over all classes alike, before any drift; shape (codes,).
+        least: Shares that are not to be told from less.
+        looks: All that was measured.
     """
 
     likelihoods: Array
     means: Array
     covariances: Array
+    expected: Array
+    least: float
+    looks: tuple[_Look, ...] = ()
 
     @classmethod
     def of(cls, noisy: Array, sigmas: Array, rows: Array) -> Drift:
@@ -55,24 +75,36 @@ class Drift:
         classes, codes = noisy.shape
         there = np.flatnonzero(rows > 0)
         if not len(there):
-            unknown = np.full((1, codes, classes, classes), _UNKNOWN)
-            return cls(np.zeros(1), np.full((1, codes, classes), 1 / codes), unknown)
+            return cls._fitted((), np.full(codes, 1 / codes), _NOTHING, classes)
         shares = (noisy[there] / rows[there, None]).T
         noise = np.maximum((sigmas[there] / rows[there]) ** 2, _NOTHING)
         pooled = onto_simplex(shares @ (1 / noise) / (1 / noise).sum(), 1.0)
-        start = np.tile(pooled[:, None], (len(_TRENDS), 1, classes))
-        pooled = np.maximum(pooled, 1 / np.sqrt((1 / noise).sum()))  # less than that is not to be told from it
-        beforehand = np.where(_TRENDS > 0, -_AGAINST, 0.0)
-        walk, trends = _walk(classes), _TRENDS[:, None, None, None] * _bend(classes)
+        least = float(1 / np.sqrt((1 / noise).sum()))
+        looks = [
+            _Look(np.eye(classes)[place], share, np.full(codes, variance))
+            for place, share, variance in zip(there, shares.T, noise, strict=True)
+        ]
+        return cls._fitted(looks, np.maximum(pooled, least), least, classes)
+
+    @classmethod
+    def _fitted(cls, looks: Sequence[_Look], expected: Array, least: float, classes: int) -> Drift:
+        """From all that was measured, with the attributes of the same names."""
+        walk, trends = _walk(classes), _TRENDS[:, None, None] * _bend(classes)
+        beforehand, roots = np.where(_TRENDS > 0, -_AGAINST, 0.0), np.sqrt(expected)[:, None]
         found = []
         for step in _STEPS:  # one after the other, for memory
-            known = cls(beforehand, start, _UNKNOWN + pooled[:, None, None] * (step * walk + trends))
-            for place, share, variance in zip(there, shares.T, noise, strict=True):
-                known = known._all_updated(np.eye(classes)[place], share, np.full(codes, variance))
+            of_roots = (_UNKNOWN + step * walk + trends)[:, None]
+            near = np.tile(roots, (len(_TRENDS), 1, classes))
+            for _ in range(_ROUNDS):  # shares are near² + 2 near (roots - near), as far as roots are near
+                covariances = 4 * near[..., :, None] * near[..., None, :] * of_roots
+                known = cls(beforehand, near * (2 * roots - near), covariances, expected, least, tuple(looks))
+                for look in looks:
+                    known = known._given(look)
+                near = np.sqrt(np.maximum(known.means, least))
             found.append(known)
         best = max(float(each.likelihoods.max()) for each in found)
-        kept = [each._likely(best) for each in found]
-        return cls(*(np.concatenate(parts) for parts in zip(*kept, strict=True)))
+        likelihoods, means, covariances = map(np.concatenate, zip(*(each._likely(best) for each in found), strict=True))
+        return cls(likelihoods, means, covariances, expected, least, tuple(looks))
 
     def updated(self, weights: Array, shares: Array, sigmas: Array) -> Drift:
         """The same, given what a sum over classes was found to be.
@@ -82,8 +114,8 @@ class Drift:
             shares: The sum, shape (codes,).
             sigmas: Standard deviations of these, shape (codes,).
         """
-        known = self._all_updated(weights, shares, sigmas**2)
-        return Drift(*known._likely(float(known.likelihoods.max())))
+        looks = (*self.looks, _Look(weights, shares, sigmas**2))
+        return self._fitted(looks, self.expected, self.least, self.means.shape[-1])
 
     def average(self, weights: Array) -> tuple[Array, Array]:
         """An average over classes, and its standard deviations; shapes (codes,)."""
@@ -121,14 +153,15 @@ class Drift:
             return np.asarray((self.covariances @ weights[..., None])[..., 0])
         return np.reshape(self.covariances.reshape(-1, len(weights)) @ weights, self.means.shape)  # one product
 
-    def _all_updated(self, weights: Array, shares: Array, variances: Array) -> Drift:
-        """`updated`, with those that have become unlikely."""
-        gain = self._gain(weights)
-        variance = np.maximum((gain * weights).sum(axis=-1) + variances, _NOTHING)
-        off = shares - (self.means * weights).sum(axis=-1)
+    def _given(self, look: _Look) -> Drift:
+        """The same, given a look, without another look at how far roots are from what was expected."""
+        gain = self._gain(look.weights)
+        variance = np.maximum((gain * look.weights).sum(axis=-1) + look.variances, _NOTHING)
+        off = look.shares - (self.means * look.weights).sum(axis=-1)
         likelihoods = self.likelihoods - 0.5 * (np.log(variance) + off**2 / variance).sum(axis=1)
         less = gain[..., :, None] * (gain / variance[..., None])[..., None, :]
-        return Drift(likelihoods, self.means + gain * (off / variance)[..., None], self.covariances - less)
+        means = self.means + gain * (off / variance)[..., None]
+        return replace(self, likelihoods=likelihoods, means=means, covariances=self.covariances - less)
 
     def _likely(self, best: float) -> tuple[Array, Array, Array]:
         """What this consists of, without what is much less likely than the best."""

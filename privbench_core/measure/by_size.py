@@ -39,6 +39,7 @@ _EARLY = 0.1  # of the price of a last look: tells how many rows count where uni
 _CLEAR = 0.01  # of all rows: doubt about a column that is no reason to clip, which takes time where rows are many
 _OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
 _HARDLY_MORE, _NO_DOUBT = 1.01, 1e-3  # doubts that are as good as the least: a hundredth more, a thousandth of all rows
+_ROUNDS = 2  # of which rows counted, where units are clipped
 _POSSIBLE = 1e-9  # standard deviation of what is known exactly: what is divided by it stays finite
 
 
@@ -83,16 +84,17 @@ class RowLooks:
         """
         drifts, alike = dict(self.drifts), dict(self.alike)
         for name, noisy in found.items():
-            vectors, drift = self.vectors(name, most), self.drifts[name]
+            vectors, before = self.vectors(name, most), self.drifts[name]
             of_codes, noise = noisy / vectors.lengths, sigma / vectors.lengths
             total, unsure = float(of_codes.sum()), float(np.sqrt((noise**2).sum()))
-            shapes = drift.shapes.T
-            counted = Alike.counted(self.size, vectors.lengths, drift.shapes, most)
-            totals = (counted * shapes).sum(axis=(1, 2))
-            known = self.alike.get(name, Alike()).updated(totals, total, np.hypot(unsure, self._unsure * totals))
-            alike[name] = known
-            expected, doubt = known.mean(counted), known.deviation((counted * shapes).sum(axis=2))
-            drifts[name] = self._updated(drift, expected, total, unsure, of_codes, np.hypot(noise, doubt))
+            for _ in range(_ROUNDS):  # which rows counted follows from shapes, and these from which rows counted
+                shapes = drifts[name].shapes
+                counted = Alike.counted(self.size, vectors.lengths, shapes, most)
+                totals = (counted * shapes.T).sum(axis=(1, 2))
+                known = self.alike.get(name, Alike()).updated(totals, total, np.hypot(unsure, self._unsure * totals))
+                expected, doubt = known.mean(counted), known.deviation((counted * shapes.T).sum(axis=2))
+                alike[name] = known
+                drifts[name] = self._updated(before, expected, total, unsure, of_codes, np.hypot(noise, doubt))
         return replace(self, drifts=drifts, alike=alike)
 
     def vectors(self, name: str, most: float) -> Vectors:

@@ -31,6 +31,13 @@ def test_what_noise_hides_goes_on_as_before_and_never_beyond_all_rows() -> None:
     assert extrapolated(TOTALS[:1], np.array([5.0]), BOUNDS, (600.0, 700.0))[-1] <= 700
 
 
+def test_bounds_beyond_the_declared_one_add_nothing_and_one_near_it_little() -> None:
+    open_ended = extrapolated(TOTALS[:2], np.array([5.0, 20.0]), BOUNDS, (1e6, 1e6))
+    declared = extrapolated(TOTALS[:2], np.array([5.0, 20.0]), (1, 4, 16, 20, 20), (1e6, 1e6))
+    assert declared[4] == declared[3]
+    assert declared[3] - declared[2] < 0.3 * (open_ended[3] - open_ended[2])
+
+
 def test_totals_are_estimated_within_their_noise() -> None:
     rng, sigmas = np.random.default_rng(0), np.array([30.0, 60.0, 200.0])
     found = [extrapolated(TOTALS[:3] + sigmas * rng.normal(size=3), sigmas, BOUNDS, (1e6, 1e6)) for _ in range(200)]

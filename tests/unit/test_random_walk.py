@@ -55,6 +55,19 @@ def test_a_trend_goes_on_where_noise_hides_the_last_classes() -> None:
     assert abs(np.mean(last) - shares[-1]) < (flat - shares[-1]) / 2
 
 
+def test_a_code_that_is_rare_in_small_classes_may_be_usual_in_large_ones() -> None:
+    """Its share doubles from class to class: in steps of shares that would be no drift, and then the largest of all."""
+    rare = 0.0015 * 2.0 ** np.arange(9)
+    shapes = np.stack([rare, (1 - rare) * 0.6, (1 - rare) * 0.4], axis=1)
+    rows, sigmas = np.full(9, 1000.0), np.array([4.0, 4.0, 6.0, 8.0, 12.0, 20.0, 40.0, 80.0, 160.0])
+    off = []
+    for seed in range(20):
+        noise = np.random.default_rng(seed).normal(size=shapes.shape) * sigmas[:, None]
+        drift = Drift.of(shapes * rows[:, None] + noise, sigmas, rows)
+        off.append(abs(drift.average(rows / rows.sum())[0][0] - rare.mean()))
+    assert np.mean(off) < 0.7 * rare.mean(), "a walk of shares, in place of their roots, is off by 0.82 of it"
+
+
 def test_a_look_at_all_rows_tells_of_all_classes() -> None:
     shapes = np.linspace([0.9, 0.1], [0.1, 0.9], 5)
     rows, sigmas = np.full(5, 1000.0), np.array([10.0, 10.0, 10.0, 400.0, 800.0])

@@ -69,8 +69,9 @@ def measured_step(
     # Since 16 columns that are measured again beside joints are counted in their own ways then, too. Since 17 joints of
     # owned tables say of which rows they are, and lists have a lower threshold (14 without owners). Since 18 units of
     # owned tables are clipped in L2 norm, and since 19 how many of their rows count then never jumps. Where ranges are
-    # learned, their tails are since 20 (15 without owners). Since 21 counts of units are clipped in scaled cells.
-    version = "21"
+    # learned, their tails are since 20 (15 without owners). Since 21 counts of units are clipped in scaled cells, and
+    # since 22 the roots of shares drift with the number of rows of a unit.
+    version = "22"
     if not table.owner_key:
         ranges = any(isinstance(column.domain, Learn) and column.type.ordered for column in table.modelled)
         version = "15" if ranges else "14" if lists_to_learn(table) else "9"
