@@ -13,7 +13,7 @@ from privbench_core.spec.location import check_spark_url, is_spark_url, is_url, 
 from privbench_core.spec.model import DEFAULT_ENGINE, Spec
 
 ENGINES = {
-    DEFAULT_ENGINE: "spark for Spark catalogues, duckdb for folders of Parquet files with many private rows, else memory",
+    DEFAULT_ENGINE: "spark for Spark catalogues, duckdb for Parquet files with many private rows, else memory",
     "memory": "all rows are read into this process",
     "duckdb": "private rows are copied into a temporary file of this machine and counted there, in little memory",
     "source": "private rows are counted in the source's own PostgreSQL, in temporary tables; counts travel, not rows",

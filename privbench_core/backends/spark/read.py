@@ -104,7 +104,7 @@ def _parts(cluster: Cluster, table: Table) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([batch])
     if is_empty:  # a table without rows still has its columns
         with cluster.clear_errors():
-            yield to_arrow_schema(rows.schema).empty_table()
+            yield to_arrow_schema(rows.schema, timezone="UTC").empty_table()
 
 
 def _fields(cluster: Cluster, table: str) -> list[types.StructField]:

@@ -34,7 +34,6 @@ _PINNED = {
     "spark.sql.ansi.enabled": "true",  # what does not fit is an error, not NULL
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.caseSensitive": "true",
     "spark.sql.variable.substitute": "false",  # else ${..} in a text is replaced
     "spark.sql.ansi.enforceReservedKeywords": "false",
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
@@ -48,8 +47,9 @@ _PINNED = {
     "spark.sql.files.ignoreCorruptFiles": "false",  # a file that cannot be read is no table without its rows
     "spark.sql.files.ignoreMissingFiles": "false",
 }
-# A catalogue may spell names in another way than the files of its tables, whose columns would then be read as NULL.
-_OF_CATALOGUES = {"spark.sql.caseSensitive": "false"}
+# A catalogue may spell names in another way than the files of its tables, which then would be read as NULL: there, what
+# is the same name is for the server to say.
+_OF_FILES = {"spark.sql.caseSensitive": "true"}
 # What a server must compute, whatever its settings are: each of these is true.
 _COMPUTED = """SELECT
     sha2(CAST(X'C3A4' AS STRING), 256) = '33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc'
@@ -111,7 +111,7 @@ class Cluster:
         with self.clear_errors():
             if int(self.session.version.partition(".")[0]) < _OLDEST:
                 raise self._unfit(f"needs Spark {_OLDEST} or later; the cluster has {self.session.version}")
-            for setting, value in (_PINNED | (_OF_CATALOGUES if self.schema else {})).items():
+            for setting, value in (_PINNED | ({} if self.schema else _OF_FILES)).items():
                 self.session.conf.set(setting, value)
             if not self.session.sql(_COMPUTED).toArrow().column(0)[0].as_py():
                 raise self._unfit("the cluster compares or converts values in another way than Apache Spark")
