@@ -15,7 +15,7 @@ def write_spec(source: str, out: Path, sample_dir: Path | None = None, decisions
     """Reflect ``source`` and write the spec; an existing file is never overwritten.
 
     Args:
-        source: A database URL, a DuckDB file or a folder.
+        source: A URL, a DuckDB file or a folder.
         out: The spec file.
         sample_dir: Folder of public example data to propose domains from.
         decisions: What is decided already.

@@ -115,7 +115,7 @@ def test_the_same_releases_and_nothing_left_on_the_cluster(deployed: Deployed, t
 
 def test_only_who_has_the_token_may_connect(deployed: Deployed, town_spec: Path, tmp_path: Path) -> None:
     counted = replace(_counted(town_spec, deployed), cluster=deployed.url[:-1] + "!")
-    with pytest.raises(SourceError, match="engine spark") as refused:
+    with pytest.raises(SourceError, match="counting in the cluster failed: it does not accept the token") as refused:
         run_spec(counted, EPSILON, out=tmp_path / "bundle")
     assert deployed.url[-20:-1] not in str(refused.value)
 

@@ -123,7 +123,7 @@ def _names(cluster: Cluster) -> list[str]:
     return sorted(row["tableName"] for row in found if not row["isTemporary"])
 
 
-def _as_spelled(wanted: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return known names, spelled as those that are wanted: Spark's catalogues do not distinguish capital letters."""
-    spelled = {name.lower(): name for name in wanted}
+def _as_spelled(wanted: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Return known names, spelled as those that are wanted: Spark does not distinguish capital letters by default."""
+    spelled = {name.lower(): name for name in wanted if name not in known}
     return [spelled.get(name.lower(), name) for name in known]

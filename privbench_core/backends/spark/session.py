@@ -162,12 +162,14 @@ class Cluster:
             kind = (isinstance(error, PySparkException) and error.getCondition()) or type(error).__name__
             if "No space left on device" in found:
                 todo = f"the cluster has no room for temporary copies; make room{self._otherwise}"
-            elif is_forbidden(error):
+            elif self.schema and is_forbidden(error):
                 todo = "the login may not read a table; grant it SELECT"
             elif "PATH_NOT_FOUND" in kind or "FAILED_READ_FILE" in kind or "FileNotFound" in found:
                 todo = f"the cluster cannot read the files; give it the same folder{self._otherwise}"
                 if self.schema:
                     todo = "the cluster cannot read the files of a table, or it was written meanwhile; run again"
+            elif "UNAUTHENTICATED" in found:
+                todo = "it does not accept the token; check it"
             elif "UNAVAILABLE" in found or isinstance(error, grpc.RpcError):
                 todo = "it cannot be reached, or stopped answering; check the URL and the cluster, and run again"
             else:
