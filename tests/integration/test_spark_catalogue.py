@@ -280,6 +280,18 @@ def test_dagster_sees_that_a_table_has_changed(cluster: str, town_spec: Path, mo
     assert [before == after for before, after in zip(seen[1], seen[2], strict=True)] == [True, False]
 
 
+@pytest.mark.slow
+def test_the_same_assets_run_with_a_catalogue(cluster: str, town_spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", in_catalogue(monkeypatch, cluster, town_spec.parent))
+    spec = changed(town_spec.read_text(encoding="utf-8"), "source: .", "source: ${PLACE}")
+    town_spec.write_text(spec + "\nfidelity: {accept_noise: true}\n", encoding="utf-8")
+    with dg.instance_for_test() as instance:
+        job = build_defs(town_spec).resolve_job_def("town_refresh")
+        for _ in range(2):
+            assert job.execute_in_process(instance=instance, partition_key="0.8").success
+    assert run_spec(load_spec(town_spec), 0.8, out=town_spec.parent / "bundle").paid == 0
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [
