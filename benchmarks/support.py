@@ -64,6 +64,9 @@ yes | A DuckDB file | the same, where DuckDB has it
 in part | A folder of Parquet or CSV files | tables; types and keys are proposed from names, for the owner to confirm
     unit/test_reflect::test_a_folder_of_csv_files_gets_keys_and_types_from_names
     unit/test_reflect::test_a_folder_without_common_names_leaves_the_unit_to_the_owner
+in part | A schema of a Spark catalogue | tables, types, comments; keys are proposed from names, to confirm
+    integration/test_spark_catalogue::test_a_draft_has_the_types_of_the_catalogue
+    integration/test_spark_catalogue::test_rows_are_those_of_files
 yes | Identifying columns | recognised by their names
     unit/test_reflect::test_names_that_tell_who_somebody_is
 yes | Public example data | domains are proposed from it

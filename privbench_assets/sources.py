@@ -106,7 +106,7 @@ def _kind(source: str) -> str:
     """What the source is, as Dagster's icons call it."""
     scheme = source.split(":", 1)[0].split("+", 1)[0] if "://" in source else ""
     if scheme:
-        return "postgres" if scheme.startswith("postgres") else identifier(scheme)
+        return "spark" if scheme == "sc" else "postgres" if scheme.startswith("postgres") else identifier(scheme)
     if Path(source).suffix in {".duckdb", ".db", ".ddb"}:
         return "duckdb"
     return "csv" if any(Path(source).glob("*.csv")) else "parquet"

@@ -62,7 +62,7 @@ def privbench(
 
 @app.command()
 def init(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A database URL, a DuckDB file or a folder.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A URL, a DuckDB file or a folder.")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The spec file to write.", show_default=False)] = None,
     sample_dir: Annotated[
         Path | None,

@@ -1,7 +1,7 @@
 """The catalogue of a source: what the source itself declares of its tables. No row is read.
 
-Four kinds of source, one `Catalogue`: a folder of Parquet and CSV files (which declares no keys), a DuckDB file,
-PostgreSQL, and any other database SQLAlchemy can reflect.
+Five kinds of source, one `Catalogue`: a folder of Parquet and CSV files and a schema of a Spark cluster (which declare
+no keys), a DuckDB file, PostgreSQL, and any other database SQLAlchemy can reflect.
 """
 
 from __future__ import annotations

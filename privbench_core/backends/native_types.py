@@ -10,7 +10,7 @@ from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql_type
 
 _NO_NUMBER = re.compile(r".*(RANGE|VECTOR)$", re.IGNORECASE)  # int4range, datemultirange, int2vector
-_NESTED = re.compile(r".*\[\d*\]$|(STRUCT|MAP|UNION|LIST|ROW)\b", re.IGNORECASE)
+_NESTED = re.compile(r".*\[\d*\]$|(ARRAY|STRUCT|MAP|UNION|LIST|ROW|VARIANT)\b", re.IGNORECASE)
 _CLOCK = re.compile(r"TIME(\(\d\))?( WITHOUT TIME ZONE)?$", re.IGNORECASE)
 _MAX_PRECISION = 38
 

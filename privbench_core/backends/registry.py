@@ -6,19 +6,26 @@ from pathlib import Path
 
 from privbench_core.backends.base import Source
 from privbench_core.backends.catalogue import Catalogue
+from privbench_core.backends.spark import pyspark_needed
 from privbench_core.errors import SourceError
-from privbench_core.spec.location import expand, home, is_url, parse_url
+from privbench_core.spec.location import check_spark_url, expand, home, is_spark_url, is_url, parse_url
 from privbench_core.spec.model import Spec
 
 
 def read_catalogue(source: str) -> Catalogue:
-    """Read the catalogue of a folder, a DuckDB file or a database URL; ``${VARIABLE}`` is expanded.
+    """Read the catalogue of a folder, a DuckDB file, or a URL of a database or a cluster; ``${VARIABLE}`` is expanded.
 
     Raises:
         SourceError: Nothing there, or no table in it that may be read.
     """
     place = expand(source)
-    if is_url(place):
+    if is_spark_url(place):
+        check_spark_url(place)
+        with pyspark_needed("source"):
+            from privbench_core.backends.spark.catalogue import spark_catalogue
+
+        catalogue = spark_catalogue(place)
+    elif is_url(place):
         url = parse_url(place)
         if url.get_backend_name() == "postgresql":
             from privbench_core.backends.postgres.catalogue import postgres_catalogue as read
@@ -47,7 +54,7 @@ def read_catalogue(source: str) -> Catalogue:
 
 
 def open_source(spec: Spec) -> Source:
-    """Return the source of a spec: a folder, a DuckDB file or a database. Nothing is read yet.
+    """Return the source of a spec: a folder, a DuckDB file, a database or a cluster. Nothing is read yet.
 
     Tables without a key get their row numbers, see `row_ids`.
 
@@ -65,6 +72,12 @@ def open_source(spec: Spec) -> Source:
 def _open(spec: Spec) -> Source:
     place = expand(spec.source)
     # Only the kind of source in use is imported: a folder needs neither DuckDB nor SQLAlchemy.
+    if is_spark_url(place):
+        check_spark_url(place)
+        with pyspark_needed("source"):
+            from privbench_core.backends.spark.read import CatalogueSource
+
+        return CatalogueSource(place)
     if is_url(place):
         from privbench_core.backends.sqlalchemy.read import DatabaseSource
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from privbench_core.commands.terminal import say
 from privbench_core.draft.draft import Decisions, reflect
 from privbench_core.errors import SpecError
-from privbench_core.spec.location import PASSWORD
+from privbench_core.spec.location import PASSWORD, is_spark_url
 
 
 def write_spec(source: str, out: Path, sample_dir: Path | None = None, decisions: Decisions | None = None) -> None:
     """Reflect ``source`` and write the spec; an existing file is never overwritten.
 
     Args:
-        source: A database URL, a DuckDB file or a folder.
+        source: A URL, a DuckDB file or a folder.
         out: The spec file.
         sample_dir: Folder of public example data to propose domains from.
         decisions: What is decided already.
@@ -50,7 +50,8 @@ def refuse_existing(out: Path) -> None:
 def _summary(source: str, text: str) -> Iterator[str]:
     """Say what a draft leaves to the owner."""
     if PASSWORD in text and PASSWORD not in source:
-        yield f"The password is not in it: set {PASSWORD} in the environment before the next command."
+        secret = "token" if is_spark_url(source) else "password"
+        yield f"The {secret} is not in it: set {PASSWORD} in the environment before the next command."
     counts = {
         "parts of the source are left out, each with its reason": "# left out: ",
         "checks are kept in the DDL but not enforced while sampling": "not enforced while sampling",

@@ -26,7 +26,7 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     """Ask what is not decided yet, write the spec, show the plan, and offer to run it.
 
     Args:
-        source: A database URL, a DuckDB file or a folder.
+        source: A URL, a DuckDB file or a folder.
         out: The spec file; None names it after the database.
         sample_dir: Folder of public example data.
         decisions: What the command line says already, which is not asked.

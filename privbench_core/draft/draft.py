@@ -22,7 +22,7 @@ from privbench_core.draft.tables import draft_table, usable_keys
 from privbench_core.draft.unit import dependants, guess_unit, repeated_persons
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
-from privbench_core.spec.location import PASSWORD, expand, is_url, without_password
+from privbench_core.spec.location import PASSWORD, expand, is_spark_url, is_url, without_password
 from privbench_core.spec.yaml_io import flow_yaml
 
 EPSILONS = (0.8, 3.2)  # of the example: at 0.8 large groups are right, at 3.2 details
@@ -132,8 +132,8 @@ def reflect(
     """Draft a spec file.
 
     Args:
-        source: A folder of Parquet or CSV files, a DuckDB file, or a database URL (``${VARIABLE}`` is expanded to
-            connect and kept as written).
+        source: A folder of Parquet or CSV files, a DuckDB file, or the URL of a database or of a Spark catalogue
+            (``${VARIABLE}`` is expanded to connect and kept as written).
         name: Name of the database; by default that of the folder, file, schema or database.
         sample_dir: Folder of *public* example data, one Parquet or CSV file per table, to propose domains from. Its
             rows are read, and their values appear in the draft.
@@ -157,7 +157,7 @@ def reflect(
     unit = decided.unit or found.unit
     written = _written(source)
     secret = (
-        f" # the password is left out: set {PASSWORD} in the environment"
+        f" # the {'token' if is_spark_url(source) else 'password'} is left out: set {PASSWORD} in the environment"
         if written != source and PASSWORD in written
         else ""
     )

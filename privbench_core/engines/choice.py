@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from privbench_core.backends.base import Source
 from privbench_core.backends.registry import open_source
 from privbench_core.backends.row_ids import NumberedSource
+from privbench_core.backends.spark import pyspark_needed
 from privbench_core.errors import SourceError
-from privbench_core.spec.location import expand, is_url
+from privbench_core.spec.location import expand, is_spark_url, is_url, split_spark_url
 from privbench_core.spec.model import DEFAULT_ENGINE, Spec
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _MANY = 10_000_000  # private rows; with more, DuckDB is not slower on two cores
 
 
 def engine_of(spec: Spec) -> str:
-    """Return the engine that counts the rows of a spec: the one it names, or one by how many rows Parquet files hold.
+    """Return the engine that counts the rows of a spec: the one it names, or one by what its source is.
 
     No row is read, and releases do not depend on it. A source that cannot be looked at is for `memory` to report.
     """
@@ -30,7 +31,10 @@ def engine_of(spec: Spec) -> str:
     from privbench_core.backends.folder.read import FolderSource
 
     with suppress(SourceError):
-        folder = None if is_url(expand(spec.source)) else _plain(open_source(spec))
+        place = expand(spec.source)
+        if is_spark_url(place):  # which numbers no rows
+            return "duckdb" if any(table.row_id for table in spec.schema.private_tables) else "spark"
+        folder = None if is_url(place) else _plain(open_source(spec))
         if isinstance(folder, FolderSource):
             rows = sum(folder.known_rows(table) or 0 for table in spec.schema.private_tables)
             return "duckdb" if rows >= _MANY else "memory"
@@ -61,16 +65,20 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
         return DuckDBDatabase(source, folder)
     plain = _plain(source)  # only public tables are numbered here
     if spec.engine == "spark":
+        with pyspark_needed("engine spark"):
+            from privbench_core.backends.spark.read import CatalogueSource
+            from privbench_core.engines.spark import SparkDatabase
         from privbench_core.backends.folder.read import FolderSource
 
+        if isinstance(plain, CatalogueSource):
+            return SparkDatabase(plain, plain.url)
         if not isinstance(plain, FolderSource):
-            found = "counts in folders of Parquet files, and this source is none"
+            found = "counts in folders of Parquet files and Spark catalogues, and this source is neither"
             raise SourceError(f"engine spark: {found}; run with --engine duckdb")
-        try:
-            from privbench_core.engines.spark import SparkDatabase
-        except ImportError:
-            raise SourceError("engine spark: PySpark is not installed; run: pip install 'privbench[spark]'") from None
-        return SparkDatabase(plain, expand(spec.cluster or "", "cluster"))
+        url = expand(spec.cluster or "", "cluster")
+        if split_spark_url(url)[1]:
+            raise SourceError("cluster: not a URL of Spark Connect; write sc://host:port")
+        return SparkDatabase(plain, url)
     from privbench_core.backends.sqlalchemy.read import DatabaseSource
 
     if not isinstance(plain, DatabaseSource) or not plain.is_postgres:

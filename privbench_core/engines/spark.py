@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow as pa
 import sqlglot
@@ -23,6 +19,10 @@ from sqlglot import exp
 
 from privbench_core.backends.base import check_columns
 from privbench_core.backends.folder.read import FolderSource
+from privbench_core.backends.spark.client import DataFrame, SparkSession
+from privbench_core.backends.spark.client import types as spark
+from privbench_core.backends.spark.read import CatalogueSource, rows_of
+from privbench_core.backends.spark.session import Cluster
 from privbench_core.engines.sql.engine import numbered
 from privbench_core.engines.sql.passing import LoadedRows, Passing
 from privbench_core.engines.sql.search import ListSearch, Search
@@ -30,52 +30,7 @@ from privbench_core.errors import InternalError, SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 
-# PySpark takes a process without a main module (`python -c`, a worker) for a run of its own tests, and may end it.
-_has_main = nullcontext() if hasattr(sys, "ps1") else patch.object(sys, "ps1", "", create=True)
-with warnings.catch_warnings(), _has_main:
-    warnings.simplefilter("ignore", FutureWarning)  # of pandas 3, which PySpark gets nothing of here
-    import grpc
-    from pyspark.errors import PySparkException
-    from pyspark.sql import DataFrame
-    from pyspark.sql import types as spark
-    from pyspark.sql.connect import logging as spark_logging
-    from pyspark.sql.connect.client.core import DefaultChannelBuilder
-    from pyspark.sql.connect.client.retries import DefaultPolicy
-    from pyspark.sql.connect.session import SparkSession
-
 _LOG = logging.getLogger(__name__)
-_OLDEST = 4  # major version of Spark: the first that keeps copies for a session through Spark Connect
-_RETRIES = 5  # of a call that a cluster does not answer: 50 ms, then 4 times longer each, is 17 s
-_PATIENCE = 2.0  # seconds: a busy server answers in fractions of one, a stuck one never
-_CLOSING = ("/Interrupt", "/ReleaseExecute", "/ReleaseSession")  # calls whose answers nothing depends on
-_PINNED = {
-    "spark.sql.ansi.enabled": "true",  # what does not fit is an error, not NULL
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.caseSensitive": "true",
-    "spark.sql.variable.substitute": "false",  # else ${..} in a text is replaced
-    "spark.sql.ansi.enforceReservedKeywords": "false",
-    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
-    "spark.sql.session.collation.default": "UTF8_BINARY",
-    "spark.sql.parquet.binaryAsString": "false",
-    "spark.sql.parquet.int96AsTimestamp": "true",
-    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # days as they are stored
-    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-    "spark.sql.legacy.parquet.nanosAsLong": "false",
-    "spark.sql.files.ignoreCorruptFiles": "false",  # a file that cannot be read is no table without its rows
-    "spark.sql.files.ignoreMissingFiles": "false",
-}
-# What a server must compute, whatever its settings are: each of these is true.
-_COMPUTED = """SELECT
-    sha2(CAST(X'C3A4' AS STRING), 256) = '33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc'
-    AND LENGTH(CAST(X'F09F9880' AS STRING)) = 1 AND LENGTH(chr(0)) = 1
-    AND 'Z' < 'a' AND 'z' < CAST(X'C3A4' AS STRING) AND 'a' <> 'A' AND 'a' <> 'a '
-    AND CAST('nan' AS DOUBLE) = CAST('nan' AS DOUBLE) AND CAST('nan' AS DOUBLE) > CAST('inf' AS DOUBLE)
-    AND CAST('-0.0' AS DOUBLE) = CAST('0.0' AS DOUBLE) AND CAST('5e-324' AS DOUBLE) > CAST('0.0' AS DOUBLE)
-    AND CAST(CAST('0' AS DECIMAL(20, 10)) AS STRING) = '0.0000000000'
-    AND unix_micros(CAST(TIMESTAMP_NTZ'1969-12-31 23:59:59.999999' AS TIMESTAMP)) = -1
-    AND unix_date(DATE'0001-01-01') = -719162 AS alike"""
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:+-]*")  # texts that need no quoting in any dialect
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 _INTEGERS = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
@@ -109,21 +64,12 @@ _FORMS: dict[ColumnType, tuple[tuple[type[Any], ...], str, str | None]] = {
 }
 
 
-class _Deadline(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpc has no types
-    """Gives the calls that end things a deadline: PySpark sets none, and a busy server may answer none."""
-
-    def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        """See grpc."""
-        closing = details.method.endswith(_CLOSING)
-        return continuation(details._replace(timeout=_PATIENCE) if closing else details, request)
-
-
 class SparkDatabase:
     """Temporary views of one session of a cluster.
 
     Args:
-        source: A folder of Parquet files, which the cluster reads by the same path.
-        url: Of the cluster: ``sc://host:port``, with its parameters; variables already expanded.
+        source: A folder of Parquet files, which the cluster reads by the same path, or tables of its catalogue.
+        url: Of the cluster, see `Cluster`; that of the source, if it is a catalogue.
 
     Raises:
         SourceError: The cluster cannot be reached, or would compute something else.
@@ -135,47 +81,22 @@ class SparkDatabase:
     search: Search = ListSearch()
     scans = 4  # measured with DuckDB as it grouped, 12 million rows
 
-    def __init__(self, source: FolderSource, url: str) -> None:
+    def __init__(self, source: FolderSource | CatalogueSource, url: str) -> None:
         self._source = source
         self._copies: dict[str, DataFrame] = {}
-        spark_logging.logger.disabled = True  # the errors that it logs quote values
-        with self._clear_errors():
-            try:
-                channel = DefaultChannelBuilder(url)
-                channel.add_interceptor(_Deadline())
-                self._session = SparkSession(connection=channel)
-            except ValueError:  # PySpark's message repeats the URL, which may hold a token
-                raise SourceError("cluster: not a URL of Spark Connect; write sc://host:port") from None
-            self._session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
-        try:
-            self._begin()
-        except BaseException:
-            self.close()
-            raise
-
-    def _begin(self) -> None:
-        """Fix what statements mean, and refuse a server that would compute something else."""
-        with self._clear_errors():
-            if int(self._session.version.partition(".")[0]) < _OLDEST:
-                found = f"needs Spark {_OLDEST} or later; the cluster has {self._session.version}"
-                raise SourceError(f"engine spark: {found}; run with --engine duckdb")
-            for setting, value in _PINNED.items():
-                self._session.conf.set(setting, value)
-            alike = self._session.sql(_COMPUTED).toArrow().column(0)[0].as_py()
-        if not alike:
-            found = "the cluster compares or converts values in another way than Apache Spark"
-            raise SourceError(f"engine spark: {found}; run with --engine duckdb")
+        self._cluster = Cluster(url, "engine spark", "counting in the cluster")
+        self._session = self._cluster.session
 
     def load(self, table: Table, name: str, *, hashed: bool) -> LoadedRows:
         """See `Database.load`: a copy on the cluster, of the columns as they are stored there.
 
         The fingerprint takes one pass over the same files here, where their rows are in the order of their keys. What
-        the cluster has copied would have to be sorted first, and sent.
+        the cluster has copied has to be sorted first, and sent: that is the fingerprint of a catalogue's table.
         """
-        files, before = self._source.parquet_files(table), self._source.stored([table]) if hashed else {}
+        before = self._source.stored([table]) if hashed else {}
         _LOG.info("engine spark: %s is copied to the cluster", table.name)  # how far a copy is depends on the rows
-        with self._clear_errors():
-            rows = self._session.read.parquet(*("file://" + _GLOB.sub(r"\\\1", str(path)) for path in files))
+        rows = self._rows(table)
+        with self._cluster.clear_errors():
             found = {field.name: field.dataType for field in rows.schema.fields}
         check_columns(table, found)
         problems = [
@@ -187,7 +108,7 @@ class SparkDatabase:
         if problems:
             raise SourceError("\n".join(problems))
         held, seen = f"{name}_held", f"{name}_seen"
-        with self._clear_errors():
+        with self._cluster.clear_errors():
             rows.createOrReplaceTempView(seen)
         copied = [exp.alias_(exp.column(_named(column)), f"c{place}") for place, column in enumerate(table.columns)]
         numbers = exp.alias_(exp.Anonymous(this="monotonically_increasing_id"), "n")
@@ -202,10 +123,18 @@ class SparkDatabase:
         passed = self._passing(table)
         return passed if self._source.stored([table]) == before else LoadedRows()  # else the copy may be of other rows
 
+    def _rows(self, table: Table) -> DataFrame:
+        """Return the rows of the source, at least the declared columns."""
+        if isinstance(self._source, CatalogueSource):
+            return rows_of(self._cluster, table)
+        files = self._source.parquet_files(table)
+        with self._cluster.clear_errors():
+            return self._session.read.parquet(*("file://" + _GLOB.sub(r"\\\1", str(path)) for path in files))
+
     def insert(self, name: str, rows: pa.Table) -> None:
         """See `Database.insert`."""
         some = rows if rows.num_rows else pa.table([pa.nulls(1, kind) for kind in rows.schema.types], rows.column_names)
-        with self._clear_errors():  # PySpark takes no table without rows
+        with self._cluster.clear_errors():  # PySpark takes no table without rows
             self._keep(name, self._session.createDataFrame(some).limit(rows.num_rows))
 
     def run(self, statement: exp.Expr) -> None:
@@ -224,7 +153,7 @@ class SparkDatabase:
         if isinstance(statement, exp.Delete):
             self.create(name, rows.select("r.*").where(missed))
             return
-        with self._clear_errors():
+        with self._cluster.clear_errors():
             columns = self._session.table(name).columns
         emptied = {each.this.name for each in statement.expressions}
         for column in columns:
@@ -236,7 +165,7 @@ class SparkDatabase:
 
     def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
         """See `Database.create`: a table is a copy, a view is its query."""
-        with self._clear_errors():
+        with self._cluster.clear_errors():
             rows = self._session.sql(self._text(query))
             if kind == "TABLE":
                 self._keep(name, rows)
@@ -245,18 +174,14 @@ class SparkDatabase:
 
     def fetch(self, query: exp.Query) -> pa.Table:
         """See `Database.fetch`."""
-        with self._clear_errors():
+        with self._cluster.clear_errors():
             return self._session.sql(self._text(query)).toArrow()
 
     def batches(self, query: exp.Query, rows: int) -> Iterator[pa.RecordBatch]:
         """See `Database.batches`: the cluster decides how many rows come together."""
-        with self._clear_errors():
-            found: Any = self._session.sql(self._text(query))
-            client, plan = self._session.client, found._plan
-            # What `toLocalIterator` takes its rows from, which would make a Python object of each.
-            for part in client.to_table_as_iterator(plan.to_proto(client), plan.observations):
-                if isinstance(part, pa.Table):
-                    yield from part.to_batches()
+        with self._cluster.clear_errors():
+            found = self._session.sql(self._text(query))
+        return self._cluster.batches(found)
 
     def digest(self, text: exp.Expr) -> exp.Expr:
         """See `Database.digest`: hexadecimal digits are in the order of the bytes."""
@@ -269,8 +194,7 @@ class SparkDatabase:
     def close(self) -> None:
         """See `Database.close`: copies and views end with the session."""
         self._copies.clear()
-        with suppress(PySparkException, grpc.RpcError):  # the cluster is gone, and with it all that was made
-            self._session.stop()
+        self._cluster.close()
 
     def _keep(self, name: str, rows: DataFrame) -> None:
         """Copy rows to the cluster's executors, under a name."""
@@ -280,7 +204,7 @@ class SparkDatabase:
         self._copies[name] = copy
 
     def _drop(self, name: str) -> None:
-        with self._clear_errors():
+        with self._cluster.clear_errors():
             self._session.catalog.dropTempView(name)
         self._copies.pop(name, None)
         if f"{name}_held" in self._copies:
@@ -316,33 +240,6 @@ class SparkDatabase:
     def _text(self, query: exp.Query) -> str:
         """Return a statement; no text in it needs quoting, whatever the settings of the server are."""
         return query.transform(_spelled).sql(self.dialect)
-
-    @contextmanager
-    def _clear_errors(self) -> Iterator[None]:
-        """Replace Spark's errors, which quote values and plans, by one that says what to do."""
-        try:
-            with warnings.catch_warnings():  # its warnings repeat what is said here, and what servers write
-                warnings.simplefilter("ignore")
-                yield
-        except (PySparkException, grpc.RpcError, pa.ArrowException, OSError) as error:
-            if _was_stopped(error):
-                raise KeyboardInterrupt from None
-            found = str(error)
-            kind = (isinstance(error, PySparkException) and error.getCondition()) or type(error).__name__
-            if "No space left on device" in found:
-                todo = "the cluster has no room for temporary copies; make room, or run with --engine duckdb"
-            elif "PATH_NOT_FOUND" in kind or "FAILED_READ_FILE" in kind or "FileNotFound" in found:
-                todo = "the cluster cannot read the files; give it the same folder, or run with --engine duckdb"
-            elif "UNAVAILABLE" in found or isinstance(error, grpc.RpcError):
-                todo = "it cannot be reached, or stopped answering; check the URL and the cluster, and run again"
-            else:
-                todo = f"it refused, or lost what it had copied ({kind}); run again, or with --engine duckdb"
-            raise SourceError(f"engine spark: counting in the cluster failed: {todo}") from None
-
-
-def _was_stopped(error: BaseException | None) -> bool:
-    """Return whether an error came up while Ctrl-C was passed on to the cluster."""
-    return isinstance(error, KeyboardInterrupt) or (error is not None and _was_stopped(error.__context__))
 
 
 def _readable(column: Column, stored: spark.DataType) -> bool:

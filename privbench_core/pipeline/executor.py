@@ -12,6 +12,7 @@ from privbench_core.pipeline.manifest import Made, Manifest, definition_of, step
 from privbench_core.pipeline.outlook import refuse_noise
 from privbench_core.pipeline.receipt import receipt_for
 from privbench_core.pipeline.runner import Release, Runner
+from privbench_core.spec.location import expand, is_spark_url
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
 from privbench_core.validate.expectations import prepare_ahead
@@ -113,7 +114,9 @@ class Executor:
 
     def _prepare_validation(self) -> None:
         """Let what validation needs be imported now, if it follows in this process."""
-        if self._prepares and self.runner.workspace.spec.engine != "spark":  # whose client imports PySpark as it goes
+        spec = self.runner.workspace.spec
+        uses_spark = spec.engine == "spark" or is_spark_url(expand(spec.source))  # whose client imports as it goes
+        if self._prepares and not uses_spark:
             prepare_ahead()
         self._prepares = False
 

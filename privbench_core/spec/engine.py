@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.errors import SourceError, SpecError, did_you_mean
 from privbench_core.schema.change import Content
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.fields import Node
-from privbench_core.spec.location import is_url
+from privbench_core.spec.location import check_spark_url, is_spark_url, is_url, split_spark_url
 from privbench_core.spec.model import DEFAULT_ENGINE, Spec
 
 ENGINES = {
-    DEFAULT_ENGINE: "duckdb for folders of Parquet files with many private rows, else memory",
+    DEFAULT_ENGINE: "spark for Spark catalogues, duckdb for Parquet files with many private rows, else memory",
     "memory": "all rows are read into this process",
     "duckdb": "private rows are copied into a temporary file of this machine and counted there, in little memory",
     "source": "private rows are counted in the source's own PostgreSQL, in temporary tables; counts travel, not rows",
@@ -29,6 +29,8 @@ def parse_engine(node: Node, source: str | None, schema: Schema) -> tuple[str, s
         # The text is not repeated: it may hold a token.
         node.problems.lines.append("cluster: not a URL of Spark Connect; write sc://host:port, or ${VARIABLE}")
         return DEFAULT_ENGINE, None
+    if source and is_spark_url(source):
+        _check_place(node, source, cluster)
     if not node.has("engine"):
         return DEFAULT_ENGINE, cluster
     engine = node.name("engine", f"write one of {', '.join(ENGINES)}") or DEFAULT_ENGINE
@@ -36,6 +38,17 @@ def parse_engine(node: Node, source: str | None, schema: Schema) -> tuple[str, s
     if problem:
         node.problems.add("spec", *problem)
     return engine, cluster
+
+
+def _check_place(node: Node, source: str, cluster: str | None) -> None:
+    """Report a source in a Spark catalogue that names no schema, or lies in another cluster than counts."""
+    try:
+        check_spark_url(source)
+    except SourceError as error:
+        node.problems.lines.append(str(error))
+    if cluster is not None and split_spark_url(cluster)[0] != split_spark_url(source)[0]:
+        found = "cluster is not the one that source names, and rows are counted where their tables are"
+        node.problems.add("spec", found, "remove cluster")
 
 
 def with_engine(spec: Spec, engine: str | None) -> Spec:
@@ -57,7 +70,7 @@ def engine_in_words(spec: Spec) -> list[str]:
         todo = " declare change: {watermark: ..} or {sql: ..} to leave them where they are."
         lines.append(
             f"Rows of {', '.join(compared)} still pass through this process once, to see whether they have changed"
-            + (f";{todo}" if spec.engine == "source" else ".")  # files have neither
+            + (f";{todo}" if spec.engine == "source" or is_spark_url(spec.source) else ".")  # files have neither
         )
     return lines
 
@@ -66,16 +79,17 @@ def _problem(engine: str, source: str, cluster: str | None, schema: Schema) -> t
     """Return what is wrong and what to do, None if the engine can count these rows, as far as a spec tells."""
     if engine not in ENGINES:
         return f"there is no engine {engine!r}", did_you_mean(engine, ENGINES)
-    if engine == "spark":
-        if cluster is None:
+    if engine == "spark" and not is_spark_url(source):
+        if cluster is None and not source.startswith("${"):
             return "engine spark needs a cluster", "add cluster: sc://host:port, the URL of its Spark Connect"
         if is_url(source):
-            found = "engine spark counts in folders of Parquet files, and this source is none"
+            found = "engine spark counts in folders of Parquet files and Spark catalogues, and this source is neither"
             return found, "choose engine duckdb, source or memory"
-    elif engine != "source":
+    if engine == "source" and not source.startswith(("postgresql", "${")):
+        others = "spark, duckdb or memory" if is_spark_url(source) else "duckdb or memory"
+        return "engine source counts in PostgreSQL, and this source is not one", f"choose engine {others}"
+    if engine not in {"source", "spark"}:
         return None
-    elif not source.startswith(("postgresql", "${")):
-        return "engine source counts in PostgreSQL, and this source is not one", "choose engine duckdb or memory"
     numbered = [table.name for table in schema.tables if table.row_id and not table.public]
     if numbered:
         found = f"engine {engine} cannot number the rows of {', '.join(numbered)} (row_id: generated)"

@@ -76,7 +76,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
         "tables",
     )
     database = node.name("database", "name the database")
-    source = node.name("source", "write a folder, a DuckDB file or a database URL")
+    source = node.name("source", "write a folder, a DuckDB file or a URL")
     state = node.name("state", "write a folder") if node.has("state") else _DEFAULT_STATE
     synthesizer, options = _synthesizer(node)
     fidelity = parse_fidelity(node)

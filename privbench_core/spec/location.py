@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from privbench_core.errors import SourceError
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 PASSWORD = "PRIVBENCH_PASSWORD"  # noqa: S105 - the name of an environment variable
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_SPARK = "sc://"
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 # A password may contain anything but "@", see SQLAlchemy; one that is a variable is no secret.
 _WITH_PASSWORD = re.compile(r"^([^:/]+://[^:/]*:)(?!\$\{\w+\}@)[^@]+@")
+_TOKEN = re.compile(r"(;[\w-]*(?:token|secret|passw(?:or)?d|authorization)=)(?!\$\{\w+\}(?:;|$))[^;]+", re.IGNORECASE)
 _PASSWORD_OPTION = re.compile(r"([?&]\w*(?:password|passwd)=)(?!\$\{\w+\}(?:&|$))[^&]+")
 # Without a driver in the scheme, SQLAlchemy's default applies, which changes; we name the one that we install.
 _POSTGRES = frozenset({"postgres", "postgresql"})
@@ -28,6 +30,31 @@ _CONNECT_SECONDS = 15  # chosen by hand
 def is_url(source: str) -> bool:
     """Return whether ``source`` is a database URL rather than a path."""
     return bool(_URL.match(source))
+
+
+def is_spark_url(source: str) -> bool:
+    """Return whether ``source`` is a URL of Spark Connect."""
+    return source.startswith(_SPARK)
+
+
+def split_spark_url(url: str) -> tuple[str, tuple[str, ...]]:
+    """Return a URL of Spark Connect without its path, and the names in the path: of a schema, perhaps its catalogue's.
+
+    >>> split_spark_url("sc://host:15002/main.my%20sales;token=${SPARK_TOKEN}")
+    ('sc://host:15002/;token=${SPARK_TOKEN}', ('main', 'my sales'))
+    """
+    place, mark, parameters = url.partition(";")
+    host, _, path = place.removeprefix(_SPARK).partition("/")
+    names = tuple(map(unquote, path.removesuffix("/").split("."))) if path else ()
+    return f"{_SPARK}{host}/{mark}{parameters}", names
+
+
+def check_spark_url(url: str) -> None:
+    """Refuse a source in a Spark catalogue that does not say which schema; no message repeats it."""
+    _, names = split_spark_url(url)
+    if not names or not all(names):
+        todo = "write sc://host:port/schema, or sc://host:port/catalogue.schema"
+        raise SourceError(f"source: the URL names no schema of the cluster's catalogue; {todo}")
 
 
 def resolve(source: str, folder: Path) -> str:
@@ -97,14 +124,18 @@ def parse_url(url: str, what: str = "source") -> URL:
 
 
 def without_password(source: str) -> str:
-    """Return a URL as it is written, but with ``${PRIVBENCH_PASSWORD}`` in place of a password that it spells out.
+    """Return a URL as it is written, but with ``${PRIVBENCH_PASSWORD}`` in place of a password or a token in it.
 
     >>> without_password("postgresql://me:hunter2@host/d?schema=Sales Dept")
     'postgresql://me:${PRIVBENCH_PASSWORD}@host/d?schema=Sales Dept'
     >>> without_password("postgresql://me:hunter2@${HOST}/d"), without_password("postgresql://me:${SECRET}@host/d")
     ('postgresql://me:${PRIVBENCH_PASSWORD}@${HOST}/d', 'postgresql://me:${SECRET}@host/d')
+    >>> without_password("sc://host/sales;user_id=me@example.org;token=hunter2")
+    'sc://host/sales;user_id=me@example.org;token=${PRIVBENCH_PASSWORD}'
     """
     variable = f"${{{PASSWORD}}}"
+    if is_spark_url(source):
+        return _TOKEN.sub(lambda match: f"{match[1]}{variable}", source)
     hidden = _WITH_PASSWORD.sub(lambda match: f"{match[1]}{variable}@", source)
     return _PASSWORD_OPTION.sub(lambda match: f"{match[1]}{variable}", hidden)
 

@@ -65,7 +65,9 @@ def test_a_cluster_counts_no_database_and_numbers_no_rows(town_spec: Path) -> No
     text = town_spec.read_text(encoding="utf-8") + "\nengine: spark\ncluster: sc://host:15002\n"
     elsewhere = changed(text, "source: .", "source: postgresql://host/db")
     explained(
-        town_spec.parent, elsewhere, "spec: engine spark counts in folders of Parquet files, and this source is none"
+        town_spec.parent,
+        elsewhere,
+        "spec: engine spark counts in folders of Parquet files and Spark catalogues, and this source is neither",
     )
     text = changed(text, "  person:\n    primary_key: id\n", "  person:\n    row_id: generated\n")
     explained(town_spec.parent, text, "spec: engine spark cannot number the rows of person (row_id: generated)")

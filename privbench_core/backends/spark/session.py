@@ -1,0 +1,199 @@
+"""Sessions of a Spark cluster, through Spark Connect: what statements mean in them, and what is said when they fail."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+
+from privbench_core.backends.spark.client import (
+    AnalysisException,
+    DataFrame,
+    DefaultChannelBuilder,
+    DefaultPolicy,
+    PySparkException,
+    PySparkLogger,
+    SparkException,
+    SparkSession,
+    grpc,
+)
+from privbench_core.backends.spark.client import logging as spark_logging
+from privbench_core.errors import SourceError
+from privbench_core.spec.location import split_spark_url
+
+_OLDEST = 4  # major version of Spark: the first that keeps copies for a session through Spark Connect
+_RETRIES = 5  # of a call that a cluster does not answer: 50 ms, then 4 times longer each, is 17 s
+_PATIENCE = 2.0  # seconds: a busy server answers in fractions of one, a stuck one never
+_CLOSING = ("/Interrupt", "/ReleaseExecute", "/ReleaseSession")  # calls whose answers nothing depends on
+_FORBIDDEN = "42501"  # no right
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # of PySpark: they write errors to stderr
+_PINNED = {
+    "spark.sql.ansi.enabled": "true",  # what does not fit is an error, not NULL
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.variable.substitute": "false",  # else ${..} in a text is replaced
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.session.collation.default": "UTF8_BINARY",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # days as they are stored
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.legacy.parquet.nanosAsLong": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",  # a file that cannot be read is no table without its rows
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+# A catalogue may spell names in another way than the files of its tables, which then would be read as NULL: there, what
+# is the same name is for the server to say.
+_OF_FILES = {"spark.sql.caseSensitive": "true"}
+# What a server must compute, whatever its settings are: each of these is true.
+_COMPUTED = """SELECT
+    sha2(CAST(X'C3A4' AS STRING), 256) = '33e6d73fee82904c8d7afb78de1154d1e8dc2a0edb08120e63df5b9385c2d9cc'
+    AND LENGTH(CAST(X'F09F9880' AS STRING)) = 1 AND LENGTH(chr(0)) = 1
+    AND 'Z' < 'a' AND 'z' < CAST(X'C3A4' AS STRING) AND 'a' <> 'A' AND 'a' <> 'a '
+    AND CAST('nan' AS DOUBLE) = CAST('nan' AS DOUBLE) AND CAST('nan' AS DOUBLE) > CAST('inf' AS DOUBLE)
+    AND CAST('-0.0' AS DOUBLE) = CAST('0.0' AS DOUBLE) AND CAST('5e-324' AS DOUBLE) > CAST('0.0' AS DOUBLE)
+    AND CAST(CAST('0' AS DECIMAL(20, 10)) AS STRING) = '0.0000000000'
+    AND unix_micros(CAST(TIMESTAMP_NTZ'1969-12-31 23:59:59.999999' AS TIMESTAMP)) = -1
+    AND unix_date(DATE'0001-01-01') = -719162 AS alike"""
+
+
+class _Deadline(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpc has no types
+    """Gives the calls that end things a deadline: PySpark sets none, and a busy server may answer none."""
+
+    def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
+        """See grpc."""
+        closing = details.method.endswith(_CLOSING)
+        return continuation(details._replace(timeout=_PATIENCE) if closing else details, request)
+
+
+class Cluster:
+    """A session of a cluster, in a schema of its catalogue if the URL has one.
+
+    Args:
+        url: Of Spark Connect, with its parameters: ``sc://host:port``, or ``sc://host:port/schema``; variables already
+            expanded.
+        what: Needs it, for messages: ``source``, or an engine.
+        doing: What it is needed for.
+
+    Raises:
+        SourceError: The cluster cannot be reached, would compute something else, or has no such schema.
+    """
+
+    def __init__(self, url: str, what: str, doing: str) -> None:
+        place, self.schema = split_spark_url(url)
+        self._what, self._doing = what, doing
+        self._otherwise = "" if what == "source" else ", or run with --engine duckdb"
+        for logger in (spark_logging.logger, *map(PySparkLogger.getLogger, _LOGGERS)):
+            logger.disabled = True  # the errors that they log quote values
+        with self.clear_errors():
+            try:
+                channel = DefaultChannelBuilder(place)
+                channel.add_interceptor(_Deadline())
+                self.session = SparkSession(connection=channel)
+            except ValueError:  # PySpark's message repeats the URL, which may hold a token
+                named = "source" if self.schema else "cluster"
+                todo = f"write sc://host:port{'/schema' * bool(self.schema)}"
+                raise SourceError(f"{named}: not a URL of Spark Connect; {todo}") from None
+            self.session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Fix what statements mean, and refuse a server that would compute something else."""
+        with self.clear_errors():
+            if int(self.session.version.partition(".")[0]) < _OLDEST:
+                raise self._unfit(f"needs Spark {_OLDEST} or later; the cluster has {self.session.version}")
+            for setting, value in (_PINNED | ({} if self.schema else _OF_FILES)).items():
+                self.session.conf.set(setting, value)
+            if not self.session.sql(_COMPUTED).toArrow().column(0)[0].as_py():
+                raise self._unfit("the cluster compares or converts values in another way than Apache Spark")
+            if self.schema:
+                self._use(self.schema)
+
+    def _unfit(self, found: str) -> SourceError:
+        otherwise = "" if self.schema else self._otherwise
+        return SourceError(f"{self._what}: {found}; choose another cluster{otherwise}")
+
+    def _use(self, names: tuple[str, ...]) -> None:
+        """Look for tables in a schema, the last of these names; the first of several is its catalogue."""
+        try:
+            if names[1:]:
+                self.session.catalog.setCurrentCatalog(names[0])
+            self.session.sql(f"USE NAMESPACE {'.'.join(map(quoted, names[1:] or names))}")
+        except (AnalysisException, SparkException):
+            found = f"the cluster has no schema {'.'.join(names)}, or the login may not use it"
+            todo = "check the name; before it may stand its catalogue, as in sc://host:port/catalogue.schema"
+            raise SourceError(f"source: {found}; {todo}") from None
+
+    def batches(self, rows: DataFrame) -> Iterator[pa.RecordBatch]:
+        """Return rows in parts; the cluster decides how many come together."""
+        with self.clear_errors():
+            found: Any = rows
+            client, plan = self.session.client, found._plan
+            # What `toLocalIterator` takes its rows from, which would make a Python object of each.
+            for part in client.to_table_as_iterator(plan.to_proto(client), plan.observations):
+                if isinstance(part, pa.Table):
+                    yield from part.to_batches()
+
+    def close(self) -> None:
+        """End the session, and with it all that was made in it."""
+        with suppress(PySparkException, grpc.RpcError):  # the cluster is gone, and with it all that was made
+            self.session.stop()
+
+    @contextmanager
+    def clear_errors(self) -> Iterator[None]:
+        """Replace Spark's errors, which quote values and plans, by one that says what to do."""
+        try:
+            with warnings.catch_warnings():  # its warnings repeat what is said here, and what servers write
+                warnings.simplefilter("ignore")
+                yield
+        except (PySparkException, grpc.RpcError, pa.ArrowException, OSError) as error:
+            if _was_stopped(error):
+                raise KeyboardInterrupt from None
+            found = str(error)
+            kind = (isinstance(error, PySparkException) and error.getCondition()) or type(error).__name__
+            if "No space left on device" in found:
+                todo = f"the cluster has no room for temporary copies; make room{self._otherwise}"
+            elif self.schema and is_forbidden(error):
+                todo = "the login may not read a table; grant it SELECT"
+            elif "PATH_NOT_FOUND" in kind or "FAILED_READ_FILE" in kind or "FileNotFound" in found:
+                todo = f"the cluster cannot read the files; give it the same folder{self._otherwise}"
+                if self.schema:
+                    todo = "the cluster cannot read the files of a table, or it was written meanwhile; run again"
+            elif "UNAUTHENTICATED" in found:
+                todo = "it does not accept the token; check it"
+            elif "UNAVAILABLE" in found or isinstance(error, grpc.RpcError):
+                todo = "it cannot be reached, or stopped answering; check the URL and the cluster, and run again"
+            else:
+                lost = ", or lost what it had copied" if self._otherwise else ""
+                todo = f"it refused{lost} ({kind}); run again{self._otherwise}"
+            raise SourceError(f"{self._what}: {self._doing} failed: {todo}") from None
+
+
+def quoted(name: str) -> str:
+    """Return a name as it stands in a statement.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return f"`{name.replace('`', '``')}`"
+
+
+def is_forbidden(error: BaseException) -> bool:
+    """Return whether an error says that the login lacks a right."""
+    if isinstance(error, PySparkException) and error.getSqlState() == _FORBIDDEN:
+        return True
+    return any(sign in str(error) for sign in ("AccessControlException", "PERMISSION_DENIED", "Permission denied"))
+
+
+def _was_stopped(error: BaseException | None) -> bool:
+    """Return whether an error came up while Ctrl-C was passed on to the cluster."""
+    return isinstance(error, KeyboardInterrupt) or (error is not None and _was_stopped(error.__context__))
