@@ -28,7 +28,7 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[float], most: tup
     Args:
         noisy: Totals with the first bounds, shape (k,).
         sigmas: Standard deviations of their noise, shape (k,).
-        bounds: Each at most 4 times the one before; none smaller than that, and those that are equal count the same.
+        bounds: None below the one before, or more than 4 times as large; equal ones count the same references.
         most: What the first total cannot exceed, and what none can.
     """
     usual, half, noise = _USUAL, most[1] / 2, float(sigmas[0]) ** 2
