@@ -27,7 +27,7 @@ _TRENDS = np.append(0.0, np.geomspace(1e-4, 0.3, 6)) / 4
 # Logarithm of the odds against each trend beforehand: chosen on four tables of a real site with noise of three budgets.
 # Less has smaller errors where there are trends, and larger ones where there are none.
 _AGAINST = float(np.log(len(_TRENDS) - 1)) + 2.0
-_ROUNDS = 3  # of what was expected; on a real site 2 and 6 are as good within 2%
+_ROUNDS = 3  # of what was expected; on a real site 2 and 6 are as good within 3%
 _UNLIKELY = 12.0  # less in log-likelihood than the best: left out of averages
 _UNKNOWN = 1.0  # variance of a root before anything is known
 _NOTHING = 1e-12

@@ -161,7 +161,7 @@ def measure_bounded(
         sigmas.append(sigma)
     units = max(1.0, float(np.sum(parents.units_of)) if parents.bound > 1 else parents.rows)
     once = units * scale / size.rows_per_unit  # if every unit were referred to as often as the first bound counts
-    in_rows = [min(bound * scale / size.rows_per_unit, most) for bound in bounds]  # beyond that there are none
+    in_rows = [min(bound * scale / size.rows_per_unit, most) for bound in bounds]  # no unit has more
     totals = extrapolated(np.array(noisy), np.array(sigmas), in_rows, (once, size.rows))
     alike = max(1.0, parents.rows / units)
     return BoundedCounts(views, size, alike, most, totals), price.share(1 - len(noisy) / len(bounds))

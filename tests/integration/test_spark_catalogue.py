@@ -236,7 +236,7 @@ def test_a_draft_has_the_types_of_the_catalogue(cluster: str, tmp_path: Path, mo
 def test_no_token_is_kept_or_shown(
     cluster: str, town_spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It goes to a cluster of this name alone without encryption. Whoever has a token of its own knows no other."""
+    """It goes to a cluster of this name alone without encryption; one that has a token of its own takes no other."""
     if "token" in cluster:
         pytest.skip("the cluster takes one token")
     url = in_catalogue(monkeypatch, cluster.replace("127.0.0.1", "localhost") + "/;token=hunter2", town_spec.parent)
@@ -338,7 +338,7 @@ def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch, url: str, 
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_login_without_a_right_is_told_so(catalogue: CatalogueSource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_right_that_a_login_lacks_is_named(catalogue: CatalogueSource, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the catalogues that know rights answer; neither server of the tests has any."""
     from pyspark.errors.exceptions.connect import AnalysisException
 
