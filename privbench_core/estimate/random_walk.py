@@ -75,7 +75,7 @@ class Drift:
         classes, codes = noisy.shape
         there = np.flatnonzero(rows > 0)
         if not len(there):
-            return cls._fitted((), np.full(codes, 1 / codes), _NOTHING, classes)
+            return cls._fitted((), np.full(codes, 1 / codes), _NOTHING, np.full((codes, classes), 1 / codes), 1)
         shares = (noisy[there] / rows[there, None]).T
         noise = np.maximum((sigmas[there] / rows[there]) ** 2, _NOTHING)
         pooled = onto_simplex(shares @ (1 / noise) / (1 / noise).sum(), 1.0)
@@ -84,18 +84,28 @@ class Drift:
             _Look(np.eye(classes)[place], share, np.full(codes, variance))
             for place, share, variance in zip(there, shares.T, noise, strict=True)
         ]
-        return cls._fitted(looks, np.maximum(pooled, least), least, classes)
+        expected = np.maximum(pooled, least)
+        return cls._fitted(looks, expected, least, np.tile(expected[:, None], classes), _ROUNDS)
 
     @classmethod
-    def _fitted(cls, looks: Sequence[_Look], expected: Array, least: float, classes: int) -> Drift:
-        """From all that was measured, with the attributes of the same names."""
+    def _fitted(cls, looks: Sequence[_Look], expected: Array, least: float, first: Array, rounds: int) -> Drift:
+        """From all that was measured, with the attributes of the same names.
+
+        Args:
+            looks: As there.
+            expected: As there.
+            least: As there.
+            first: Shares that roots are expected to be near at first, none below ``least``; shape (codes, classes).
+            rounds: How often they are taken to be near what was expected.
+        """
+        classes = first.shape[1]
         walk, trends = _walk(classes), _TRENDS[:, None, None] * _bend(classes)
         beforehand, roots = np.where(_TRENDS > 0, -_AGAINST, 0.0), np.sqrt(expected)[:, None]
         found = []
         for step in _STEPS:  # one after the other, for memory
             of_roots = (_UNKNOWN + step * walk + trends)[:, None]
-            near = np.tile(roots, (len(_TRENDS), 1, classes))
-            for _ in range(_ROUNDS):  # shares are near² + 2 near (roots - near), as far as roots are near
+            near = np.tile(np.sqrt(first), (len(_TRENDS), 1, 1))
+            for _ in range(rounds):  # shares are near² + 2 near (roots - near), as far as roots are near
                 covariances = 4 * near[..., :, None] * near[..., None, :] * of_roots
                 known = cls(beforehand, near * (2 * roots - near), covariances, expected, least, tuple(looks))
                 for look in looks:
@@ -115,7 +125,7 @@ class Drift:
             sigmas: Standard deviations of these, shape (codes,).
         """
         looks = (*self.looks, _Look(weights, shares, sigmas**2))
-        return self._fitted(looks, self.expected, self.least, self.means.shape[-1])
+        return self._fitted(looks, self.expected, self.least, np.maximum(self._mean, self.least), 1)
 
     def average(self, weights: Array) -> tuple[Array, Array]:
         """An average over classes, and its standard deviations; shapes (codes,)."""
@@ -139,8 +149,12 @@ class Drift:
     @property
     def shapes(self) -> Array:
         """Distributions in each class, shape (classes, codes); each adds up to 1."""
-        means = np.tensordot(self._odds, self.means, axes=1)
-        return np.stack([onto_simplex(of_class, 1.0) for of_class in means.T])
+        return np.stack([onto_simplex(of_class, 1.0) for of_class in self._mean.T])
+
+    @property
+    def _mean(self) -> Array:
+        """Expected shares, shape (codes, classes)."""
+        return np.tensordot(self._odds, self.means, axes=1)
 
     @property
     def _odds(self) -> Array:
