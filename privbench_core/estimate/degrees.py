@@ -18,7 +18,7 @@ _USUAL = 0.6  # of what a bound adds, as a rule, the next one adds, which is so 
 _TIMES = 4.0
 
 
-def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[float], most: tuple[float, float]) -> Array:
+def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[float] | Array, most: tuple[float, float]) -> Array:
     """Return the totals with each bound, shape (bounds,), from noisy ones with the first of them.
 
     From one bound to the next, fewer parents are left that have so many references: what is added per reference

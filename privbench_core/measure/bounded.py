@@ -7,7 +7,7 @@ follows from the bound, and not from how often the most popular unit may be refe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,10 +112,9 @@ class BoundedCounts:
         ends = rank_ends(min(math.ceil(self.rows), _MOST_PARENTS))
         most = self.bounds[-1]
         if _NUMBERS * self.noise(most, price) > _CLEAR:
-            in_rows = np.minimum([self.in_rows(bound) for bound in self.bounds], self.most)
-            last = int(np.searchsorted(in_rows, self.most)) + 1  # larger bounds stand for more than any unit has
-            totals = np.append(self.totals[: last - 1], self.totals[-1]) if last <= len(in_rows) else self.totals
-            sums = ranked(in_rows[:last], totals, ends, self.alike)
+            in_rows = _in_rows(self.size, self.bounds, self.most)
+            last = int(np.searchsorted(in_rows, self.most)) + 1  # what larger bounds count is no more
+            sums = ranked(in_rows[:last], self.totals[:last], ends, self.alike)
             return ByRank(ends, sums, _ROUNDING, self.rows), price
         noisy = self.views[most].measure("ranks", [RankSums(tuple(ends.tolist()))], price)
         scale = self.rows / self.counted(most) * _rows_of_count(self.size)
@@ -161,8 +160,7 @@ def measure_bounded(
         sigmas.append(sigma)
     units = max(1.0, float(np.sum(parents.units_of)) if parents.bound > 1 else parents.rows)
     once = units * scale / size.rows_per_unit  # if every unit were referred to as often as the first bound counts
-    in_rows = [min(bound * scale / size.rows_per_unit, most) for bound in bounds]  # no unit has more
-    totals = extrapolated(np.array(noisy), np.array(sigmas), in_rows, (once, size.rows))
+    totals = extrapolated(np.array(noisy), np.array(sigmas), _in_rows(size, bounds, most), (once, size.rows))
     alike = max(1.0, parents.rows / units)
     return BoundedCounts(views, size, alike, most, totals), price.share(1 - len(noisy) / len(bounds))
 
@@ -182,6 +180,11 @@ def _counted_best(session: PrivateSession, key: ForeignKey, size: RowCount, pric
         return _OF_UNITS * lost + noise / max(size.rows / 2, 1.0)
 
     return min((replace(size, rows_per_unit=most) for most in size.classes), key=error)
+
+
+def _in_rows(size: RowCount, bounds: Sequence[int], most: int) -> Array:
+    """How many references to one unit count at most with each bound, as rows; no unit has more than ``most``."""
+    return np.minimum(np.array(bounds) * (_rows_of_count(size) / size.rows_per_unit), most)
 
 
 def _rows_of_count(size: RowCount) -> float:
