@@ -32,6 +32,7 @@ _SECONDS = 10.0
 _SHOWN = {
     "rows, worst": ("rows", "worst"),
     "join sizes, mean": ("join_size", "mean"),
+    "means, mean": ("means", "mean"),
     "one-way, worst": ("one_way", "worst"),
     "one-way, mean": ("one_way", "mean"),
     "joined, worst": ("joined", "worst"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,15 @@ from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT, merge_sm
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+Tails: TypeAlias = tuple[tuple[int, int], ...]
 
 _RARE_PRIOR = 0.2
 """What each rare value weighs at least, in standard deviations: a noisy count below zero does not rule it out."""
 _DEARER = 1.25  # while there are more parts than codes may be, noise is taken to weigh so much more
 _FINEST = 32  # parts that all rows are cut into, at most
+_LONG = 0.1  # of the range: an interval that may be a tail
+_NARROW = 1e-9  # of the range: floats may be as close to each other as they like
+_LONGER = 3.0  # times as long as the interval that it goes away from: a tail has two pieces at least
 _NOTHING = 1e-12
 
 
@@ -37,11 +41,13 @@ class Binning:
         code_of: The code of each cell; codes are dense, 0 to ``size - 1``.
         weights: The share of each cell within its code; they sum to 1 per code.
         ordered: How many leading codes are intervals, in order, so that neighbours may be merged further; 0 for lists.
+        tails: Of each tail that was cut into pieces, its first and its last code on the way outwards; see `with_tails`.
     """
 
     code_of: tuple[int, ...]
     weights: tuple[float, ...]
     ordered: int = 0
+    tails: Tails = ()
 
     @cached_property
     def size(self) -> int:
@@ -80,6 +86,44 @@ class Binning:
         intervals = int((parent < self.ordered).sum())
         return Binning(tuple(new_of.tolist()), tuple((weights / held[new_of]).tolist()), intervals), parent, held
 
+    def with_tails(self, widths: Floats, counts: Floats) -> Binning:
+        """Return the same cells with `tails`: long intervals beside denser ones, cut into pieces.
+
+        What holds few rows over a long way mostly has far more of them at its begin than at its end. The first piece is
+        as wide as the interval that the tail goes away from, and each further one twice as wide as the one before.
+
+        Args:
+            widths: Of the interval cells, shape (intervals,).
+            counts: Rows of each code, shape (size,).
+        """
+        code_of = np.array(self.code_of)
+        of_cell = code_of[: len(widths)]
+        spans = np.maximum(np.bincount(of_cell, widths, self.ordered), _NARROW * widths.sum())
+        density = counts[: self.ordered] / spans
+        piece = np.zeros(len(code_of), dtype=np.int64)
+        for code in np.flatnonzero(spans >= _LONG * widths.sum()).tolist():
+            neighbours = [n for n in (code - 1, code + 1) if 0 <= n < self.ordered]
+            beside = max(neighbours, key=density.__getitem__, default=code)
+            if density[beside] > density[code] and spans[code] >= _LONGER * spans[beside]:
+                away = code - beside
+                cells = np.flatnonzero(of_cell == code)[::away]
+                middle = np.cumsum(widths[cells]) - widths[cells] / 2
+                places = np.floor(np.log2(middle / spans[beside] + 1))
+                piece[cells] = away * np.unique(places, return_inverse=True)[1]
+        order = np.lexsort((piece, code_of))
+        begins = np.append(False, (np.diff(code_of[order]) != 0) | (np.diff(piece[order]) != 0))
+        new_of = np.empty(len(code_of), dtype=np.int64)
+        new_of[order] = np.cumsum(begins)
+        weights = np.array(self.weights)
+        held = np.bincount(new_of, weights)
+        tails = []
+        for code in np.unique(code_of[piece != 0]).tolist():
+            first, last = int(new_of[code_of == code].min()), int(new_of[code_of == code].max())
+            tails.append((first, last) if piece[code_of == code].max() > 0 else (last, first))
+        shares = weights / np.where(held > 0, held, 1.0)[new_of]
+        intervals = int(new_of[code_of < self.ordered].max(initial=-1)) + 1
+        return Binning(tuple(new_of.tolist()), tuple(shares.tolist()), intervals, tuple(tails))
+
     def expand(self, codes: Codes, rng: np.random.Generator) -> Codes:
         """A cell for each code, shape (n,).
 
@@ -92,12 +136,14 @@ class Binning:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description."""
-        return {"code_of": list(self.code_of), "weights": list(self.weights), "ordered": self.ordered}
+        tails = {"tails": [list(tail) for tail in self.tails]} if self.tails else {}
+        return {"code_of": list(self.code_of), "weights": list(self.weights), "ordered": self.ordered, **tails}
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Binning:
         """The inverse of `to_dict`."""
-        return cls(tuple(description["code_of"]), tuple(description["weights"]), description["ordered"])
+        tails = tuple((first, last) for first, last in description.get("tails", ()))
+        return cls(tuple(description["code_of"]), tuple(description["weights"]), description["ordered"], tails)
 
     @cached_property
     def _code_array(self) -> Codes:
@@ -116,7 +162,14 @@ class Binning:
 
 
 def merge_cells(
-    noisy: Floats, codec: Codec, sigma: float, max_codes: int, widths: Floats | None = None, *, visible: bool = False
+    noisy: Floats,
+    codec: Codec,
+    sigma: float,
+    max_codes: int,
+    widths: Floats | None = None,
+    *,
+    visible: bool = False,
+    laplace: bool = False,
 ) -> Binning:
     """Merge cells that released counts cannot tell from noise.
 
@@ -133,6 +186,7 @@ def merge_cells(
         max_codes: Bound on the codes of the domain proper; at most three more hold values outside of it and NULL.
         widths: Of ordered cells, shape (codec.ordered,), where they are not equal.
         visible: Whether all listed values are known to be significant, counted in another way.
+        laplace: Whether the counts' noise is Laplace's.
 
     Returns:
         Every cell in exactly one code, and no code without weight.
@@ -148,7 +202,7 @@ def merge_cells(
     weights = np.zeros(codec.size)
     if codec.ordered:
         alike = np.ones(proper) if widths is None else widths
-        code_of[:proper], weights[:proper] = _merge_ordered(noisy[:proper], sigma, max_codes, alike)
+        code_of[:proper], weights[:proper] = _merge_ordered(noisy[:proper], sigma, max_codes, alike, laplace)
     else:
         code_of[:proper], weights[:proper] = _merge_list(noisy[:proper], sigma, max_codes, visible)
     ordered = groups = int(code_of[:proper].max()) + 1
@@ -229,9 +283,11 @@ def _merge_list(noisy: Floats, sigma: float, max_codes: int, visible: bool) -> t
     return code_of, weights
 
 
-def _merge_ordered(noisy: Floats, sigma: float, max_codes: int, widths: Floats) -> tuple[NDArray[np.int64], Floats]:
+def _merge_ordered(
+    noisy: Floats, sigma: float, max_codes: int, widths: Floats, laplace: bool
+) -> tuple[NDArray[np.int64], Floats]:
     """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
-    starts, weights = segment_and_smooth(noisy, sigma, widths)
+    starts, weights = segment_and_smooth(noisy, sigma, widths, laplace=laplace)
     final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
     code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
     empty = np.bincount(code_of, weights) <= 0

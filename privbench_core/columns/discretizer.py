@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
+from privbench_core.columns.binning import Binning, Tails
 from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.registry import codec_from_dict
 
@@ -47,6 +47,11 @@ class Discretizer:
     def encode_numbers(self, numbers: NDArray[np.int64]) -> Codes:
         """Codes of plain integers that never were a column (group sizes, row positions)."""
         return self.encode(pa.chunked_array([pa.array(numbers)]))
+
+    @property
+    def tails(self) -> Tails:
+        """First and last code of each tail that was cut into pieces; see `Binning.with_tails`."""
+        return () if self.binning is None else self.binning.tails
 
     @property
     def shares(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -87,3 +92,8 @@ def joined(parts: Sequence[pa.Array]) -> pa.Array:
 def ordered_codes(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:
     """Columns with ordered codes -> how many of their leading codes are intervals, in order."""
     return {name: discretizer.ordered for name, discretizer in discretizers.items() if discretizer.ordered}
+
+
+def tails_of(discretizers: Mapping[str, Discretizer]) -> dict[str, Tails]:
+    """Return the tails of the columns that have any."""
+    return {name: discretizer.tails for name, discretizer in discretizers.items() if discretizer.tails}

@@ -96,6 +96,12 @@ class OrderedCodec(ABC):
         before = np.nextafter(starts[1:], -np.inf) if self.grid.continuous else starts[1:] - 1
         return np.append(before, np.array([self.last], starts.dtype))
 
+    @cached_property
+    def widths(self) -> NDArray[np.float64]:
+        """Width of each interval cell, in values where these can be counted; shape (ordered,)."""
+        starts = self.starts.astype(np.float64)
+        return np.diff(starts, append=float(self.last) + (0.0 if self.grid.continuous else 1.0))
+
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Return the cells of ``values``, shape (n,).
 

@@ -28,6 +28,7 @@ _CUT, _MOST = 0.02, 0.9  # of the rows of a shape: what a largest size takes awa
 # scale. Of 0.5, 0.75 and 1, the latter two had smaller errors of simulated numbers of rows (four tables of a real site,
 # a dozen distributions), and 1 lost rows of the smallest shop; 0.8 is level with 0.75.
 _RARER = 0.8
+_EXACT = 1e-6  # deviation of what is known exactly: what is divided by it stays finite
 _NOTHING = 1e-300
 
 
@@ -67,7 +68,7 @@ def size_shapes(
     bound: int,
     band: NDArray[np.integer],
     noisy: Array,
-    sigma: float,
+    sigma: float | Array,
     sums: Sequence[tuple[Array, float, float]] = (),
 ) -> Shapes:
     """The shapes, given what was released.
@@ -77,7 +78,7 @@ def size_shapes(
         bound: Largest size.
         band: Class of each cell.
         noisy: Noisy number of groups of each class.
-        sigma: Standard deviation of their noise.
+        sigma: Standard deviation of their noise, or of each where no class is of empty groups alone.
         sums: Further measurements, as (value of a group by cell, noisy sum over all groups, standard deviation).
     """
     cells = _densities(tuple(starts.tolist()), bound)
@@ -105,6 +106,31 @@ def size_shapes(
     numbers = best + off * hazard
     deviations = off * np.sqrt(np.maximum(1 - hazard * (hazard + ratio), 0.0))
     return Shapes(cells, numbers, deviations, weights / weights.sum())
+
+
+def believed_counts(
+    shapes: Shapes, band: NDArray[np.integer], noisy: Array, sigma: float | Array, bar: float
+) -> tuple[Array, Array]:
+    """Averages of noisy counts and of what smooth shapes expect of each class, and their standard deviations.
+
+    An accident of noise at 5,000 children is as many rows as a small database has. A count that stands out of the noise
+    is taken as it is, and so is that of empty groups, of which shapes say nothing.
+
+    Args:
+        shapes: Given the counts.
+        band: Class of each cell.
+        noisy: Noisy number of groups of each class.
+        sigma: Standard deviation of their noise, or of each.
+        bar: Standard deviations that noise alone does not reach in any class.
+    """
+    inside = np.zeros((len(noisy), len(band)))
+    inside[band, np.arange(len(band))] = 1.0
+    expected = inside @ shapes.expected()
+    unsure = np.array([shapes.deviation(cells) for cells in inside])
+    spread = np.hypot(apart(expected), unsure)
+    spread[(noisy > bar * sigma) | (inside @ shapes.cells.sum(axis=0) <= 0)] = np.inf
+    share = 1 / (1 + (sigma / np.maximum(spread, _EXACT)) ** 2)
+    return expected + share * (noisy - expected), sigma * np.sqrt(share)
 
 
 def apart(counts: Array) -> Array:

@@ -15,6 +15,7 @@ from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.encode import QUANTILE_BINS, EncodedTable, encode_tables
@@ -28,22 +29,26 @@ from privbench_core.evaluation.joins import (
     link_tables,
 )
 from privbench_core.evaluation.marginals import marginal_distances, subset_distances
+from privbench_core.schema.columns import ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows
 
+_NUMBERS = (ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT)
+_NOTHING = 1e-300
 Tables = Mapping[str, pa.Table]
 Figures = dict[str, float]
 
 
 @dataclass(frozen=True)
 class RowFigures:
-    """Distances over rows; all but the first two are total variation distances in [0, 1]. Public tables are left out.
+    """Distances over rows; all but the first three are total variation distances in [0, 1]. Public tables are left out.
 
     Attributes:
         rows: Relative error of the number of rows, signed, by table.
         join_size: The same of inner joins of three or four tables: along chains of keys, and of the children of one
             parent along two keys.
+        means: Error of the mean of numbers, relative to the mean of their absolute values, signed, by ``table.column``.
         one_way: By ``table.column``.
         joined: Of a parent's column and a child's over the joined rows, by ``key: parent column, child column``.
         further: The same along chains of keys, and between parents that meet in the rows of a child.
@@ -55,6 +60,7 @@ class RowFigures:
 
     rows: Figures
     join_size: Figures
+    means: Figures
     one_way: Figures
     joined: Figures
     further: Figures
@@ -75,7 +81,7 @@ class RowFigures:
     def beyond(self, **limits: float) -> Figures:
         """Return the figures above their kind's limit, by kind and name.
 
-        >>> RowFigures({"a": -0.2}, {}, {}, {}, {}, {}, {}, {}, {}).beyond(rows=0.1)
+        >>> RowFigures({"a": -0.2}, {}, {}, {}, {}, {}, {}, {}, {}, {}).beyond(rows=0.1)
         {'rows of a': -0.2}
         """
         return {
@@ -107,6 +113,7 @@ def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures
     return RowFigures(
         rows={t.name: _relative(source[t.name].num_rows, synthetic[t.name].num_rows) for t in schema.private_tables},
         join_size=_join_sizes(schema, sides, both),
+        means=_means(schema, source, synthetic),
         one_way=_one_way(schema, true, made),
         joined=_named(((f"{key.name}: ", key.parent, key.child, sides[key.name]) for key in keys), true),
         further=_named(_further(schema, *both), true),
@@ -195,6 +202,19 @@ def _coarsened(
         for result, codes in zip(coarse, sides, strict=True):
             result[name] = replace(coded, codes=codes, sizes=tuple(sizes))
     return coarse
+
+
+def _means(schema: Schema, source: Tables, synthetic: Tables) -> Figures:
+    found: Figures = {}
+    for table in schema.private_tables:
+        for column in table.attributes:
+            true, made = (tables[table.name].column(column.name) for tables in (source, synthetic))
+            if column.type in _NUMBERS and not isinstance(column.domain, Values) and true.null_count < len(true):
+                numbers = [pc.cast(values, pa.float64(), safe=False) for values in (true, made)]
+                means = [pc.mean(values).as_py() or 0.0 for values in numbers]
+                scale = pc.mean(pc.abs(numbers[0])).as_py()
+                found[f"{table.name}.{column.name}"] = (means[1] - means[0]) / max(scale, _NOTHING)
+    return found
 
 
 def _one_way(schema: Schema, true: Mapping[str, EncodedTable], made: Mapping[str, EncodedTable]) -> Figures:

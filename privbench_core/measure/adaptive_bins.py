@@ -56,6 +56,7 @@ class CellCounts:
         widths: Of the ordered cells, where the cells of the first look have width 1.
         unseen: Which of the ordered cells no look has cut yet, or only from a wider cell that it stood out of.
         named: Whether the cells are values of a learned list: they stood out when units were counted.
+        laplace: Whether the noise is Laplace's.
     """
 
     codec: Codec
@@ -64,12 +65,15 @@ class CellCounts:
     widths: Array
     unseen: NDArray[np.bool_]
     named: bool = False
+    laplace: bool = False
 
     @classmethod
-    def first(cls, codec: Codec, counts: Array, sigma: float, *, named: bool = False) -> CellCounts:
+    def first(
+        cls, codec: Codec, counts: Array, sigma: float, *, named: bool = False, laplace: bool = False
+    ) -> CellCounts:
         """The first look: cells that count as equally wide."""
         alike, unseen = np.ones(codec.ordered), np.ones(codec.ordered, bool)
-        return cls(codec, counts, np.full(codec.size, sigma**2), alike, unseen, named)
+        return cls(codec, counts, np.full(codec.size, sigma**2), alike, unseen, named, laplace)
 
     @property
     def sigma(self) -> float:
@@ -88,18 +92,32 @@ class CellCounts:
         weighs little in a first look at units, and has most rows.
         """
         widths = _visible(self.widths)
-        return merge_cells(self.counts, self.codec, self.sigma, max_codes, widths, visible=self.named)
+        return merge_cells(
+            self.counts, self.codec, self.sigma, max_codes, widths, visible=self.named, laplace=self.laplace
+        )
 
     def cut(self, merged: Binning, beside: float, max_codes: int) -> tuple[Binning, Array, Array]:
         """These codes, those cut that hide too much, with their counts and the standard deviations of their noise.
 
-        See `parts_worth_cutting`. A part has its share of the count of the code that it was cut from.
+        See `parts_worth_cutting` and `Binning.with_tails`. A part has its share of the count of the code that it was
+        cut from, a piece of a tail its own.
         """
         counts = merged.sums(self.counts)
         binning, whole, share = merged.cut(parts_worth_cutting(merged, counts, self.sigma, beside, max_codes))
         counts = counts[whole] * share
+        if isinstance(self.codec, OrderedCodec):
+            binning, counts = self._with_tails(binning, counts)
         binning = place_hidden_cells(binning, self.codec, counts)
         return binning, counts, np.sqrt(binning.sums(self.variances))
+
+    def _with_tails(self, binning: Binning, counts: Array) -> tuple[Binning, Array]:
+        """Long tails cut into pieces, each with what was counted in it."""
+        tailed = binning.with_tails(_intervals(self).widths, counts)
+        before, pieces = np.zeros(tailed.size, np.int64), np.zeros(tailed.size, np.bool_)
+        before[np.array(tailed.code_of)] = binning.code_of
+        for tail in tailed.tails:
+            pieces[min(tail) : max(tail) + 1] = True
+        return tailed, np.where(pieces, tailed.sums(self.counts), counts[before])
 
 
 def share_of(table: Table, codecs: Mapping[str, Codec]) -> float:
@@ -227,7 +245,8 @@ def _sharpened(look: CellCounts, finer: OrderedCodec, counts: Array, sigma: floa
     parents = np.append(parent, np.arange(before.ordered, before.size))
     better, variances = _fitted(segment_sums(counts, pieces), runs * noise, look, parents, expected)
     codec: OrderedCodec = before if len(starts) == before.ordered else joined(finer, starts)
-    return CellCounts(codec, better, variances, widths, (runs[: len(starts)] == 1) & (number[parent] > 1))
+    unseen = (runs[: len(starts)] == 1) & (number[parent] > 1)
+    return CellCounts(codec, better, variances, widths, unseen, laplace=look.laplace)
 
 
 def _fitted(

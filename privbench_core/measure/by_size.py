@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Discretizer, tails_of
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.random_walk import Drift
 from privbench_core.measure.alike import Alike
@@ -284,7 +284,8 @@ class MarginalsOverRows:
     def one_way(self) -> OneWay:
         """All that is known now, distributed like all rows."""
         found = self.looks.one_way(self.most)
-        return OneWay({**self.others.counts, **found.counts}, {**self.others.sigmas, **found.sigmas}, found.total)
+        counts, sigmas = {**self.others.counts, **found.counts}, {**self.others.sigmas, **found.sigmas}
+        return OneWay(counts, sigmas, found.total, tails_of({name: coder for name, (_, coder) in self.columns.items()}))
 
     @property
     def counted(self) -> OneWay:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class Columns:
             sources[name] = (OwnType(key, types, position), value_coder(latents.shape[position]))
         counts = {**self.one_way.counts, **latents.one_way.counts}
         sigmas = {**self.one_way.sigmas, **latents.one_way.sigmas}
-        one_way = OneWay(counts, sigmas, self.one_way.rows)
+        one_way = replace(self.one_way, counts=counts, sigmas=sigmas)
         return Columns(sources, one_way, self.rows_per_unit, (*self.types, *latents.names), self.left_out)
 
     @property

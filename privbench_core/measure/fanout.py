@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.errors import InternalError
 from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
 from privbench_core.estimate.row_shares import believed, row_shares, with_row_shares
 from privbench_core.estimate.simplex import onto_simplex
@@ -32,7 +33,7 @@ from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import highest_noise
 from privbench_core.measure.shortlist import shortlist_size
-from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, children_column, parent_column
+from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PARENT, Fanout, children_column, parent_column
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
@@ -135,7 +136,8 @@ def fit_fanout(
     if not own or not context:
         return sizes
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
-    pair_tables = measure_links(view, context, own, (child.counted, child.size), model, rest, fit)
+    expected = expected_context(key, parent, child.size, sizes, context, siblings or {})
+    pair_tables = measure_links(view, context, own, (child.counted, child.size), model, rest, fit, expected)
     return replace(sizes, pair_tables=pair_tables)
 
 
@@ -278,6 +280,42 @@ def _fitted_to_rows(
     return fitted
 
 
+def expected_context(
+    key: ForeignKey, parent: Profile, children: RowCount, fanout: Fanout, context: Features, siblings: Siblings
+) -> dict[str, Array]:
+    """Shares of the counted children by columns of their context, as numbers of children tell them, shapes (codes,).
+
+    Args:
+        key: The owner key.
+        parent: The owners.
+        children: Released size of their table.
+        fanout: Released numbers of children.
+        context: Columns of `link_context`; others are left out.
+        siblings: As in `fit_sizes`.
+    """
+    codec, (code_of, weights) = fanout.sizes.codec, fanout.sizes.shares
+    if not isinstance(codec, FanoutCodec):
+        raise InternalError("numbers of children have a codec of their own")
+    most = children.rows_per_unit if parent.size.units is None else np.inf
+    rows = np.bincount(code_of, weights * codec.means(most), fanout.sizes.size)
+    parents = {name: np.outer(counts, fanout.counts) for name, counts in parent.one_way.clean().items()}
+    parents |= {children_column(other.name): np.outer(link.counts, fanout.counts) for other, link in siblings.items()}
+    parents |= fanout.fanout_tables
+    owned, ownerless = float(fanout.counts @ rows) * parent.one_way.total, fanout.ownerless
+    found = {}
+    for name in context:
+        if name == OWNER_FANOUT:
+            shares = fanout.counts * rows * parent.one_way.total
+            shares[fanout.sizes.encode_numbers(np.array([1]))] += ownerless
+        elif (joint := parents.get(name.removeprefix(PARENT))) is not None:
+            shares = joint @ rows * (owned / max(float(joint.sum(axis=0) @ rows), _NOTHING))
+            shares = np.append(shares, ownerless) if key.optional else shares
+        else:
+            continue
+        found[name] = shares / max(float(shares.sum()), _NOTHING)
+    return found
+
+
 def link_context(
     key: ForeignKey, parent: Profile, child: Profile, sizes: Discretizer, siblings: Siblings
 ) -> dict[str, tuple[Feature, Discretizer]]:
@@ -302,6 +340,7 @@ def measure_links(
     model: Node,
     price: Price,
     fit: FanoutFit,
+    expected: Mapping[str, Array],
 ) -> dict[tuple[str, str], Array]:
     """Measure joints of context columns and children's columns, for at most ``price``.
 
@@ -316,12 +355,17 @@ def measure_links(
         model: Of the children: the parts of a root sum node are tied to the context too.
         price: Of everything here.
         fit: How to spend it.
+        expected: What shares of the children are expected to have the codes of a column of the context, where known.
     """
     candidates, (one_way, size) = [(name, column) for name in context for column in own], counted
     if candidates and shortlist_size(view, len(candidates), one_way.total, price) == len(candidates):
         view.expect([Marginal(pair) for pair in candidates])
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
-    clean = {name: onto_simplex(counts, one_way.total) for name, counts in zip(context, margins.values, strict=True)}
+    clean = {}
+    for name, noisy in zip(context, margins.values, strict=True):
+        shares, sigmas = expected.get(name), np.full(len(noisy), margins.sigma)
+        counts = noisy if shares is None else believed(noisy, sigmas, shares * one_way.total)
+        clean[name] = onto_simplex(counts, one_way.total)
     price = price.share(1 - fit.margin_share)
     clean |= one_way.clean()
     regions: dict[tuple[str, str], Array] = {}

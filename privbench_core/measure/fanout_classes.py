@@ -219,5 +219,5 @@ def agreeing(looks: Sequence[OneWay], whole: OneWay) -> list[OneWay]:
             share = look.sigmas[name] ** 2 / np.maximum(variance[name], _NOTHING)
             counts[name] = noisy + share * missing[name]
             sigmas[name] = look.sigmas[name] * np.sqrt(1 - share)
-        better.append(OneWay(counts, sigmas, look.rows))
+        better.append(replace(look, counts=counts, sigmas=sigmas))
     return better

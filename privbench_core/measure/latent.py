@@ -19,7 +19,15 @@ import numpy as np
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.columns import Columns, types_of, value_coder
-from privbench_core.measure.fanout import FanoutFit, Siblings, fit_fanout, fit_sizes, link_context, measure_links
+from privbench_core.measure.fanout import (
+    FanoutFit,
+    Siblings,
+    expected_context,
+    fit_fanout,
+    fit_sizes,
+    link_context,
+    measure_links,
+)
 from privbench_core.measure.groups import GroupFit
 from privbench_core.measure.maximisation import Maximisation
 from privbench_core.measure.pairwise import PairwiseFit
@@ -148,7 +156,8 @@ class LatentFit:
         )
         network = counted.fit()
         of_children = counted.one_way, child.size
-        links = measure_links(view, context, children.features, of_children, network, of_links, spending)
+        expected = expected_context(key, parent, child.size, found.fanout, context, siblings)
+        links = measure_links(view, context, children.features, of_children, network, of_links, spending, expected)
         most = 0 if order is None else order.most
         return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)
 
@@ -184,6 +193,7 @@ class LatentFit:
             plain,
             rest.share(self.typed),
             FanoutFit(pairs=self.pairs),
+            {},
         )
         most = 0 if order is None else order.most
         return LatentLink(replace(found.fanout, pair_tables=links, places=most), members, found.latents)

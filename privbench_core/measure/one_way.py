@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -86,7 +86,7 @@ def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
     for name, share in choose_remeasurement(curator, one_way, price).shares.items():
         again = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))
         counts[name], sigmas[name] = combine(counts[name], sigmas[name], again.values[0], again.sigma)
-    return OneWay(counts, sigmas, one_way.rows)
+    return replace(one_way, counts=counts, sigmas=sigmas)
 
 
 class Marginals(Protocol):

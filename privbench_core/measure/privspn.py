@@ -14,7 +14,7 @@ paper's. What differs, and why (``docs/privacy.md`` has the proofs):
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -192,7 +192,7 @@ class HistogramSPN:
         (name,) = one_way.counts
         again = curator.measure(f"histogram {name}", [Marginal((name,))], price)
         merged, sigmas = combine(one_way.counts[name], one_way.sigmas[name], again.values[0], again.sigma)
-        return MeasuredLeaf(OneWay({name: merged}, {name: sigmas}))
+        return MeasuredLeaf(replace(one_way, counts={name: merged}, sigmas={name: sigmas}))
 
     def _product(
         self,

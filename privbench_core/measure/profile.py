@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.codec import Codec
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Discretizer, tails_of
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
 from privbench_core.measure.by_size import BY_SIZE, Features, RowLooks, best_counted, measure_by_size
 from privbench_core.measure.learned import Learned, expected_codes, learn_domains, lists_to_learn
@@ -87,6 +87,7 @@ class Cells:
             {name: counts.get(name, np.array([total])) for name in self.codecs},
             {name: sigmas.get(name, np.array([sigma])) for name in self.codecs},
             total,
+            tails_of(discretizers),
         )
         return Profile(discretizers, one_way, self.size or RowCount(total, sigma), {}, self.guessed)
 
@@ -112,7 +113,7 @@ class Cells:
                 first={name: finer[name][0] for name in self.first},
                 sigmas={name: finer[name][1] for name in self.sigmas},
                 looks={
-                    name: CellCounts.first(look.codec, *finer[name], named=look.named)
+                    name: CellCounts.first(look.codec, *finer[name], named=look.named, laplace=look.laplace)
                     for name, look in self.looks.items()
                 },
                 held={},
@@ -209,6 +210,7 @@ def with_looks(profile: Profile, looks: RowLooks) -> Profile:
         {name: found.counts.get(name, np.array([found.total])) for name in profile.discretizers},
         {name: found.sigmas.get(name, np.array([found.total_sigma])) for name in profile.discretizers},
         found.total,
+        profile.one_way.tails,
     )
     counted = looks.size.counted(most) + _POSSIBLE
     by_size = {name: shape * (counted / counted.sum())[:, None] for name, shape in looks.shapes.items()}
@@ -262,7 +264,10 @@ def measure_cells(
         sigmas |= dict.fromkeys(alike, noisy.sigma)
     named = {column.name for column in lists_to_learn(table)}
     looks = {
-        name: CellCounts.first(codec, found[name], sigmas[name], named=name in named) for name, codec in telling.items()
+        name: CellCounts.first(
+            codec, found[name], sigmas[name], named=name in named, laplace=price.measure is Measure.PURE
+        )
+        for name, codec in telling.items()
     }
     looks = refine_bins(session, table, looks, full, price.share(closer)) if closer else looks
     return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size, learned.guessed, held)

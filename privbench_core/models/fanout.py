@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 OWN_FANOUT = "#children"
 OWNER_FANOUT = "#siblings"
 PLACE = "#place"
-_PARENT = "parent."
+PARENT = "parent."
 _NOTHING = 1e-300
 
 
@@ -129,4 +129,4 @@ def children_column(key: str) -> str:
 
 def parent_column(name: str) -> str:
     """How a parent's column is called in the context of its children."""
-    return f"{_PARENT}{name}"
+    return f"{PARENT}{name}"

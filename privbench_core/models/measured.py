@@ -172,11 +172,13 @@ def _one_way_to_dict(one_way: OneWay) -> dict[str, Any]:
         "counts": [[name, counts] for name, counts in one_way.counts.items()],
         "sigmas": [[name, sigmas] for name, sigmas in one_way.sigmas.items()],
         "rows": one_way.rows,
+        "tails": [[name, [list(tail) for tail in tails]] for name, tails in one_way.tails.items()],
     }
 
 
 def _one_way_from_dict(stored: Mapping[str, Any]) -> OneWay:
-    return OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"])
+    tails = {name: tuple((first, last) for first, last in found) for name, found in stored["tails"]}
+    return OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"], tails)
 
 
 def measured_from_dict(stored: Mapping[str, Any]) -> Measured:

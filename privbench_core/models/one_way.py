@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.binning import Tails
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.estimate.tails import tail_counts
 
 Array = NDArray[np.float64]
 _EXACT = 1e-9  # noise of counts that are known exactly: what is divided by it stays finite
@@ -25,11 +27,13 @@ class OneWay:
         counts: Column -> noisy counts, shape (size,).
         sigmas: Column -> standard deviation of the noise on each of them, shape (size,).
         rows: Noisy number of rows, where there are no columns to add up.
+        tails: Column -> first and last code of each tail that was cut into pieces, on the way outwards.
     """
 
     counts: Mapping[str, Array]
     sigmas: Mapping[str, Array]
     rows: float = 1.0
+    tails: Mapping[str, Tails] = field(default_factory=dict)
 
     @classmethod
     def alike(cls, counts: Mapping[str, Array], sigma: float, rows: float = 1.0) -> OneWay:
@@ -60,8 +64,15 @@ class OneWay:
         return {name: self._possible(name) for name in self.counts}
 
     def _possible(self, name: str) -> Array:
-        total, variances = self.total, self._variances(name)
-        nearest = onto_simplex(self.counts[name], total, variances)
+        counts, sigmas = self.counts[name], self._sigmas(name)
+        for first, last in self.tails.get(name, ()):
+            away = 1 if last > first else -1
+            pieces = np.arange(first - away, last + away, away)  # and the code that the tail goes away from
+            counts, sigmas = counts.copy(), sigmas.copy()
+            found, off = tail_counts(counts[pieces], sigmas[pieces])
+            counts[pieces[1:]], sigmas[pieces[1:]] = found[1:], off[1:]
+        total, variances = self.total, sigmas**2
+        nearest = onto_simplex(counts, total, variances)
         least = np.minimum(_POSSIBLE * np.sqrt(variances), _RARELY * total / len(nearest))
         raised = np.maximum(nearest, least)
         return np.asarray(raised * (total / raised.sum()))
@@ -69,17 +80,22 @@ class OneWay:
     def times(self, factor: float) -> OneWay:
         """The same in another unit of counts."""
         counts = {name: values * factor for name, values in self.counts.items()}
-        return OneWay(counts, {name: values * factor for name, values in self.sigmas.items()}, self.rows * factor)
+        sigmas = {name: values * factor for name, values in self.sigmas.items()}
+        return replace(self, counts=counts, sigmas=sigmas, rows=self.rows * factor)
 
     def moved(self, shifts: Mapping[str, Array]) -> OneWay:
         """With so much added to the distributions of some columns, shapes (size,); `total` stays."""
         added = {name: self.counts[name] + shift * self.total for name, shift in shifts.items()}
-        return OneWay({**self.counts, **added}, self.sigmas, self.rows)
+        return replace(self, counts={**self.counts, **added})
 
     def only(self, names: Iterable[str]) -> OneWay:
         """Some of the columns."""
         kept = tuple(names)
-        return OneWay({name: self.counts[name] for name in kept}, {name: self.sigmas[name] for name in kept}, self.rows)
+        counts, sigmas = ({name: values[name] for name in kept} for values in (self.counts, self.sigmas))
+        return replace(self, counts=counts, sigmas=sigmas)
 
     def _variances(self, name: str) -> Array:
-        return np.maximum(self.sigmas[name], _EXACT) ** 2
+        return self._sigmas(name) ** 2
+
+    def _sigmas(self, name: str) -> Array:
+        return np.maximum(self.sigmas[name], _EXACT)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.discretizer import Discretizer, tails_of
 from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import RowCount
@@ -118,6 +118,6 @@ class Profile:
     def from_dict(cls, stored: Mapping[str, Any]) -> Profile:
         """The inverse of `to_dict`."""
         discretizers = {name: Discretizer.from_dict(discretizer) for name, discretizer in stored["discretizers"]}
-        one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"])
+        one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"], tails_of(discretizers))
         size, by_size = RowCount.from_dict(stored["size"]), dict(stored["by size"])
         return cls(discretizers, one_way, size, by_size, stored.get("guessed", {}))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.segmentation import SIGNIFICANT
-from privbench_core.estimate.size_shapes import Shapes, apart, size_shapes
+from privbench_core.estimate.size_shapes import Shapes, apart, believed_counts, size_shapes
 
 Array = NDArray[np.float64]
 _EXACT = 1e-6  # noise of what is known exactly: what is divided by it stays finite
@@ -145,24 +145,8 @@ def estimate_bands(
         prior = prior * _tilt(codec, band, prior, np.maximum(noisy, 0.0), sigma, rows)
     mass = np.bincount(band, prior).astype(np.float64)
     binning = Binning(tuple(band.tolist()), tuple((prior / mass[band]).tolist()), len(mass))
-    alone, sigmas = _believed(shapes, band, noisy, sigma, bar)
+    alone, sigmas = believed_counts(shapes, band, noisy, sigma, bar)
     return replace(_counts(codec, binning, alone, sigmas, groups, rows), shapes=shapes, alone=alone)
-
-
-def _believed(shapes: Shapes, band: NDArray[np.int64], noisy: Array, sigma: float, bar: float) -> tuple[Array, Array]:
-    """Averages of noisy counts and of what smooth shapes expect of each class, and their standard deviations.
-
-    An accident of noise at 5,000 children is as many rows as a small database has. A count that stands out of the noise
-    is taken as it is, and so is that of empty groups, of which shapes say nothing.
-    """
-    inside = np.zeros((len(noisy), len(band)))
-    inside[band, np.arange(len(band))] = 1.0
-    expected = inside @ shapes.expected()
-    unsure = np.array([shapes.deviation(cells) for cells in inside])
-    spread = np.hypot(apart(expected), unsure)
-    spread[(noisy > bar * sigma) | (inside @ shapes.cells.sum(axis=0) <= 0)] = np.inf
-    share = 1 / (1 + (sigma / np.maximum(spread, _EXACT)) ** 2)
-    return expected + share * (noisy - expected), sigma * np.sqrt(share)
 
 
 def _tilt(

@@ -27,7 +27,7 @@ and the 200 messages to the most popular user (docs/privacy.md, section 4, Bound
 over the root of ε, so this is what ε = 10,000 / 601² leaves elsewhere. Popularity is .03 and joints .03 to .07 off at
 10,000, which is gone at 9e8 (a lifetime holds 1e9): it is noise, not bias.
 """
-LIMITS = {"rows": 0.01, "one_way": 0.02, "fanout": 0.02, "group_size": 0.02, "popularity": 0.02}
+LIMITS = {"rows": 0.01, "means": 0.02, "one_way": 0.02, "fanout": 0.02, "group_size": 0.02, "popularity": 0.02}
 JOINTS = {"joined": 0.05, "by_name": 0.05, "join_size": 0.4}
 """For models of joint distributions; the others say that they are none (`Plan.joints`). Sizes of joins are sums of
 products, most of them of few parents: within .15 with three seeds each, but with `privlava` .34 on *optional_keys*."""

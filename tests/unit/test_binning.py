@@ -256,3 +256,42 @@ def test_no_more_codes_are_cut_than_there_may_be_and_none_of_a_list():
     assert parts[0] > parts[1] > 1 == parts[2]
     listed = Binning((0, 1), (1.0, 1.0), 0)
     assert parts_worth_cutting(listed, np.array([1e6, 1e6]), 1.0, 1.0, 20).tolist() == [1, 1]
+
+
+def test_a_long_tail_is_cut_into_pieces_that_double():
+    codec, counts = a_range(1000), np.zeros(1002)
+    counts[:10], counts[10:] = 100.0, 0.01
+    plain = merged(counts, codec)
+    binning = plain.with_tails(codec.widths, plain.sums(counts))
+    assert binning.tails == ((1, 7),)
+    sizes = np.bincount(binning.code_of)
+    np.testing.assert_allclose(sizes[1:7] / sizes[0], 2.0 ** np.arange(6), rtol=0.1)
+    assert binning.ordered == binning.size == 8
+    np.testing.assert_allclose(np.bincount(binning.code_of, binning.weights), 1.0)
+    assert Binning.from_dict(json.loads(json.dumps(binning.to_dict()))) == binning
+
+
+def test_a_tail_goes_away_from_the_denser_side():
+    codec, counts = a_range(1000), np.full(1002, 0.01)
+    counts[990:1000] = 100.0
+    plain = merged(counts, codec)
+    binning = plain.with_tails(codec.widths, plain.sums(counts))
+    assert binning.tails == ((6, 0),)
+    assert np.all(np.diff(np.bincount(np.array(binning.code_of)[:1000])) <= 0)
+
+
+@pytest.mark.parametrize("cells", [5, 400])
+def test_what_is_no_tail_stays_in_one_piece(cells: int):
+    codec = a_range(cells)
+    even = merged(np.append(np.full(cells, 1000.0), [0.0, 0.0]), codec)
+    assert even.with_tails(codec.widths, even.sums(np.append(np.full(cells, 1000.0), [0.0, 0.0]))).tails == ()
+
+
+@pytest.mark.parametrize("laplace", [False, True])
+def test_noise_alone_makes_hardly_a_peak_among_thousands_of_empty_cells(laplace: bool):
+    rng = np.random.default_rng(0)
+    peaks = 0
+    for _ in range(10):
+        noise = rng.laplace(0, 10 / np.sqrt(2), 4096) if laplace else rng.normal(0, 10, 4096)
+        peaks += len(segment_and_smooth(noise, 10.0, np.ones(4096), laplace=laplace)[0]) - 1
+    assert peaks <= 4  # a cut for every ten that would save the usual penalty

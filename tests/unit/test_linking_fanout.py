@@ -5,10 +5,11 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.measure.fanout import FanoutFit, fit_fanout
+from privbench_core.measure.fanout import FanoutFit, expected_context, fit_fanout, link_context
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.spn import REGION, Leaf, Sum
 from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.split_rules import ByValue
@@ -266,3 +267,20 @@ def test_a_chain_of_three_tables_carries_attributes_down():
     over_two = codes_of(made["top"].column("a"))[top_of[above]] == codes_of(made["low"].column("z"))
     assert over_two.mean() == pytest.approx((a[up[home]] == z).mean(), abs=0.05)
     assert samples["low"].weights is None  # without noise all rows are counted, of whatever unit
+
+
+def test_what_owners_children_have_is_expected_from_numbers_of_children():
+    fanout, tables, schema = fitted()
+    parent, child = schema.tables
+    above, below = profile_of(parent, tables["parent"]), profile_of(child, tables["child"], rows_per_unit=8)
+    key = child.foreign_keys[0]
+    context = link_context(key, above, below, fanout.sizes, {})
+    found = expected_context(key, above, below.size, fanout, context, {})
+    assert found.keys() == context.keys()
+    owners = places(tables["parent"], tables["child"])
+    for name, (feature, coder) in context.items():
+        if isinstance(feature, OfParent):
+            codes = coder.encode(tables["parent"].column(feature.column).take(pa.array(owners)))
+        else:
+            codes = coder.encode_numbers(np.bincount(owners)[owners])
+        assert tvd(found[name], np.bincount(codes, minlength=coder.size) / len(codes)) < 0.02

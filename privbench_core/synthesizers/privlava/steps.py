@@ -98,8 +98,9 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     reads = deciding_tables(schema, key.child, key.parent, *looked_at)
     moves = [stability(schema, name, *below(schema, name)) for name in (key.child, key.parent)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
-    version = "10" if others else "9"  # since 10 numbers of children follow those of others
-    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version=version)
+    # Since 10 numbers of children follow those of others; since 11 what owners children have, and what numbers of rows
+    # say of it, are weighed scale by scale.
+    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="11")
 
 
 def _stored(measured: MeasuredLeaf | GroupModel) -> Mapping[str, Any]:

@@ -58,7 +58,7 @@ class LinkFit:
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
-            "version": 5,  # marginals of rows are clipped where less noise is left over those that count
+            "version": 6,  # what parents most rows have is weighed scale by scale
             "degrees": self.degrees,
             "sizes": self.sizes.identity(),
             "references": self.references.identity(),

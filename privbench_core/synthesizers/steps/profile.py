@@ -16,7 +16,7 @@ from privbench_core.measure.profile import Cells, profile_table
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import deciding_tables, stability
-from privbench_core.schema.columns import Learn
+from privbench_core.schema.columns import Learn, Values
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -70,11 +70,12 @@ def measured_step(
     # owned tables say of which rows they are, and lists have a lower threshold (14 without owners). Since 18 units of
     # owned tables are clipped in L2 norm, and since 19 how many of their rows count then never jumps. Where ranges are
     # learned, their tails are since 20 (15 without owners). Since 21 counts of units are clipped in scaled cells, and
-    # since 22 the roots of shares drift with the number of rows of a unit.
-    version = "22"
+    # since 22 the roots of shares drift with the number of rows of a unit. Since 23 (16 without owners) long tails are
+    # cut into pieces, and peaks have to stand out by more, the more cells there are.
+    version = "23"
     if not table.owner_key:
-        ranges = any(isinstance(column.domain, Learn) and column.type.ordered for column in table.modelled)
-        version = "15" if ranges else "14" if lists_to_learn(table) else "9"
+        intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
+        version = "16" if intervals else "14" if lists_to_learn(table) else "9"
     return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version=version)
 
 

@@ -1,0 +1,43 @@
+"""Long tails: what noise hides is drawn towards smooth shapes, and what stands out of it stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from privbench_core.estimate.tails import tail_counts
+from privbench_core.models.one_way import OneWay
+
+FALLING = 4000.0 * 0.4 ** np.arange(12)
+
+
+def test_counts_that_stand_out_are_kept():
+    found, sigmas = tail_counts(FALLING, np.full(12, 0.01))
+    np.testing.assert_allclose(found, FALLING, rtol=0.05)
+    assert (sigmas <= 0.01).all()
+
+
+@pytest.mark.parametrize("wide", [1.0, 2**0.5])
+def test_noise_makes_no_rows_far_out(wide: float):
+    rng, sigmas = np.random.default_rng(0), 10.0 * wide ** np.arange(12)
+    places = 2.0 ** np.arange(12)
+    off = [tail_counts(FALLING + rng.normal(0, sigmas), sigmas)[0] @ places for _ in range(20)]
+    plain = [np.maximum(FALLING + rng.normal(0, sigmas), 0) @ places for _ in range(20)]
+    true = FALLING @ places
+    assert np.median(np.abs(np.array(off) / true - 1)) < 0.6 * np.median(np.abs(np.array(plain) / true - 1))
+
+
+def test_a_lump_at_the_end_is_kept():
+    counts = np.append(FALLING[:11], 300.0)
+    assert tail_counts(counts, np.full(12, 10.0))[0][-1] == pytest.approx(300.0)
+
+
+def test_tails_of_a_column_are_drawn_towards_shapes_wherever_it_is_cleaned():
+    counts, sigmas = np.append([9000.0, 500.0], [30.0, -20.0, 25.0, -30.0, 28.0]), np.full(7, 15.0)
+    plain = OneWay({"x": counts}, {"x": sigmas})
+    tailed = OneWay({"x": counts}, {"x": sigmas}, tails={"x": ((2, 6),)})
+    assert tailed.clean()["x"][-1] < 0.1 * plain.clean()["x"][-1]
+    assert tailed.clean()["x"].sum() == pytest.approx(plain.clean()["x"].sum())
+    mirrored = OneWay({"x": counts[::-1]}, {"x": sigmas}, tails={"x": ((4, 0),)})
+    np.testing.assert_allclose(mirrored.clean()["x"][::-1], tailed.clean()["x"])
+    assert tailed.times(2.0).only(["x"]).tails == tailed.tails
