@@ -27,9 +27,9 @@ _RARE_PRIOR = 0.2
 """What each rare value weighs at least, in standard deviations: a noisy count below zero does not rule it out."""
 _DEARER = 1.25  # while there are more parts than codes may be, noise is taken to weigh so much more
 _FINEST = 32  # parts that all rows are cut into, at most
-_LONG = 0.1  # of the range: an interval that may be a tail
-_NARROW = 1e-9  # of the range: floats may be as close to each other as they like
+_LONG = 0.1  # of the range: an interval that may be a tail; chosen by hand
 _LONGER = 3.0  # times as long as the interval that it goes away from: a tail has two pieces at least
+_NARROW = 1e-9  # of the range: floats may be as close to each other as they like
 _NOTHING = 1e-12
 
 

@@ -21,10 +21,8 @@ ABSOLUTE = 0.4
 PENALTY = 5.0
 """Noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little."""
 
-_USUAL = 5  # cells for which a cut costs no more: of n cells, noise may choose among n² runs to cut out
-
+_USUAL = 5  # of n cells noise may choose among n² runs: a cut must save 2 ln(n / 5) noise variances; 5 and 10 are level
 _SHORT = 8  # cells, whose sum of Laplace noise is far from normal; of more it hardly is
-
 _SPURIOUS = 0.5  # share of cuts taken to come from noise, which saved the penalty and no more; chosen by hand
 _BANDWIDTH = 0.15  # of a segment's length, by benchmark: a piecewise constant density (0) errs up to a third more
 _REACH = 4.0  # standard deviations at which the Gaussian kernel is cut off

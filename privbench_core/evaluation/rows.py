@@ -35,7 +35,6 @@ from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows
 
 _NUMBERS = (ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT)
-_NOTHING = 1e-300
 Tables = Mapping[str, pa.Table]
 Figures = dict[str, float]
 
@@ -48,7 +47,7 @@ class RowFigures:
         rows: Relative error of the number of rows, signed, by table.
         join_size: The same of inner joins of three or four tables: along chains of keys, and of the children of one
             parent along two keys.
-        means: Error of the mean of numbers, relative to the mean of their absolute values, signed, by ``table.column``.
+        means: Error of the mean of numbers, relative to that of their absolute values, signed, by ``table.column``.
         one_way: By ``table.column``.
         joined: Of a parent's column and a child's over the joined rows, by ``key: parent column, child column``.
         further: The same along chains of keys, and between parents that meet in the rows of a child.
@@ -212,8 +211,8 @@ def _means(schema: Schema, source: Tables, synthetic: Tables) -> Figures:
             if column.type in _NUMBERS and not isinstance(column.domain, Values) and true.null_count < len(true):
                 numbers = [pc.cast(values, pa.float64(), safe=False) for values in (true, made)]
                 means = [pc.mean(values).as_py() or 0.0 for values in numbers]
-                scale = pc.mean(pc.abs(numbers[0])).as_py()
-                found[f"{table.name}.{column.name}"] = (means[1] - means[0]) / max(scale, _NOTHING)
+                scale = pc.mean(pc.abs(numbers[0])).as_py() or 1.0
+                found[f"{table.name}.{column.name}"] = (means[1] - means[0]) / scale
     return found
 
 
