@@ -168,16 +168,17 @@ def measured_to_dict(measured: Measured) -> dict[str, Any]:
 
 
 def _one_way_to_dict(one_way: OneWay) -> dict[str, Any]:
+    tails = [[name, [list(tail) for tail in found]] for name, found in one_way.tails.items()]
     return {
         "counts": [[name, counts] for name, counts in one_way.counts.items()],
         "sigmas": [[name, sigmas] for name, sigmas in one_way.sigmas.items()],
         "rows": one_way.rows,
-        "tails": [[name, [list(tail) for tail in tails]] for name, tails in one_way.tails.items()],
+        **({"tails": tails} if tails else {}),
     }
 
 
 def _one_way_from_dict(stored: Mapping[str, Any]) -> OneWay:
-    tails = {name: tuple((first, last) for first, last in found) for name, found in stored["tails"]}
+    tails = {name: tuple((first, last) for first, last in found) for name, found in stored.get("tails", ())}
     return OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"], tails)
 
 

@@ -71,7 +71,7 @@ def measured_step(
     # owned tables are clipped in L2 norm, and since 19 how many of their rows count then never jumps. Where ranges are
     # learned, their tails are since 20 (15 without owners). Since 21 counts of units are clipped in scaled cells, and
     # since 22 the roots of shares drift with the number of rows of a unit. Since 23 (16 without owners) long tails are
-    # cut into pieces, and peaks have to stand out by more, the more cells there are.
+    # cut into pieces, and cuts where there is next to nothing have to save more, the more cells there are.
     version = "23"
     if not table.owner_key:
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
