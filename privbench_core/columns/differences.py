@@ -9,6 +9,7 @@ largest or smallest difference. It is NULL where one of the two values is. Rows 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
-from privbench_core.schema.columns import Column
+from privbench_core.schema.columns import Column, Learn, Relative
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import INT64_MAX
 
@@ -39,6 +40,23 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
         return rows.column(name)
     found = _differences(table.column(name), base, rows.column(name), rows.column(base.name))
     return pa.chunked_array([found])
+
+
+def difference_column(column: Column, base: Column) -> Column:
+    """Return the difference of two columns as a nullable column of its own, its domain left open."""
+    return replace(column, nullable=True, relative=Relative(base.name, Learn())).modelled
+
+
+def differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
+    """Return how far values of a column lie above those of another one, as values of `difference_column`.
+
+    Args:
+        column: The column.
+        base: Another one of its type.
+        values: Of the column, n of them.
+        bases: Of the other one, as many.
+    """
+    return _differences(replace(column, relative=Relative(base.name, Learn())), base, values, bases)
 
 
 def encoded(table: Table, rows: pa.Table, discretizers: Mapping[str, Discretizer]) -> dict[str, Codes]:

@@ -15,7 +15,7 @@ correlating, and every child has a parent, of which no one has more than τ chil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,6 +28,7 @@ from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
 from privbench_core.estimate.row_shares import believed, row_shares, with_row_shares
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
+from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
@@ -73,6 +74,7 @@ class FanoutFit:
         row_share: Part of the latter for parents' attributes over children, where a unit may have many parents.
         margin_share: Part of the pair tables' price for one-way marginals of the context.
         owner_share: Part of the counts' price for the number of rows without an owner, where the owner key may be NULL.
+        lag_share: Part of the pair tables' price for how long after their owner children are dated, if they are.
         region_share: Part of the pair tables' price for the parts of a sum node, where the child's model has one.
         pairs: How joints are chosen and measured.
     """
@@ -82,6 +84,7 @@ class FanoutFit:
     row_share: float = 0.5
     margin_share: float = 0.2
     owner_share: float = 0.1
+    lag_share: float = 0.1
     region_share: float = 0.15
     pairs: PairwiseFit = field(default_factory=PairwiseFit)
 
@@ -93,6 +96,7 @@ class FanoutFit:
             "row_share": self.row_share,
             "margin_share": self.margin_share,
             "owner_share": self.owner_share,
+            "lag_share": self.lag_share,
             "region_share": self.region_share,
             "pairs": self.pairs.identity(),
         }
@@ -135,10 +139,13 @@ def fit_fanout(
     context = link_context(key, parent, child, sizes.sizes, siblings or {})
     if not own or not context:
         return sizes
-    view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
     expected = expected_context(key, parent, child.size, sizes, context, siblings or {})
-    pair_tables = measure_links(view, context, own, (child.counted, child.size), model, rest, fit, expected)
-    return replace(sizes, pair_tables=pair_tables)
+    features = lag_features(key, parent, child)
+    lags = measure_lags(session, key, features, expected, child, rest.share(fit.lag_share)) if features else ()
+    rest = rest.share(1 - fit.lag_share) if lags else rest
+    view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
+    pair_tables = measure_links(view, context, own, (child.counted, child.size), model, rest, fit, expected, lags)
+    return replace(sizes, pair_tables=pair_tables, lags=tuple(each.lag for each in lags))
 
 
 def fit_sizes(
@@ -177,6 +184,45 @@ def fit_sizes(
     counts, fanout_tables = _counts(session, key, parent, owned, ownerless, price, fit, siblings or {})
     sizes = Discretizer(counts.codec, counts.binning)
     return Fanout(sizes, counts.counts / max(counts.groups, 1e-300), fanout_tables, {}, owned.rows, ownerless)
+
+
+def fit_sizes_and_lags(
+    session: PrivateSession,
+    key: ForeignKey,
+    parent: Profile,
+    child: Profile,
+    price: Price,
+    fit: FanoutFit,
+    siblings: Siblings | None = None,
+) -> tuple[Fanout, tuple[MeasuredLag, ...]]:
+    """Measure how many children parents have, and how long after their parents these are dated, for at most ``price``.
+
+    Joints of dates are those that follow from lags.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+
+    Args:
+        session: Open for the step.
+        key: The ownership key.
+        parent: The owners.
+        child: Their children.
+        price: Of everything here.
+        fit: How to spend it.
+        siblings: As in `fit_sizes`.
+    """
+    features = lag_features(key, parent, child)
+    for_sizes = price.share(1 - fit.lag_share) if features else price
+    sizes = fit_sizes(session, key, parent, child.size, for_sizes, fit, siblings)
+    if not features:
+        return sizes, ()
+    others = siblings or {}
+    context = link_context(key, parent, child, sizes.sizes, others)
+    expected = expected_context(key, parent, child.size, sizes, context, others)
+    lags = measure_lags(session, key, features, expected, child, price.share(fit.lag_share))
+    rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
+    joints = {each.closer: each.joint(rows) for each in lags}
+    return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags
 
 
 def _counts(
@@ -341,6 +387,7 @@ def measure_links(
     price: Price,
     fit: FanoutFit,
     expected: Mapping[str, Array],
+    lags: Sequence[MeasuredLag] = (),
 ) -> dict[tuple[str, str], Array]:
     """Measure joints of context columns and children's columns, for at most ``price``.
 
@@ -356,6 +403,7 @@ def measure_links(
         price: Of everything here.
         fit: How to spend it.
         expected: What shares of the children are expected to have the codes of a column of the context, where known.
+        lags: How long after their owner children are dated: what of the joints follows from that.
     """
     candidates, (one_way, size) = [(name, column) for name in context for column in own], counted
     if candidates and shortlist_size(view, len(candidates), one_way.total, price) == len(candidates):
@@ -368,12 +416,17 @@ def measure_links(
         clean[name] = onto_simplex(counts, one_way.total)
     price = price.share(1 - fit.margin_share)
     clean |= one_way.clean()
+    closer = [each.joint(clean) for each in lags]
+    known = {each.pair: each.merged(joint) for each, joint in zip(lags, closer, strict=True)}
     regions: dict[tuple[str, str], Array] = {}
     if isinstance(model, Sum):
         regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
         price = price.share(1 - fit.region_share)
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
-    return {**regions, **fit.pairs.fit_pairs(view, clean, candidates, price, ordered, size, own)[0]}
+    joints, _ = fit.pairs.fit_pairs(view, clean, candidates, price, ordered, size, own, known)
+    for each, joint in zip(lags, closer, strict=True):
+        joints[each.closer] = each.cut(joint, joints.pop(each.pair))
+    return {**regions, **joints}
 
 
 def _region_tables(

@@ -25,6 +25,7 @@ from privbench_core.measure.fanout import (
     expected_context,
     fit_fanout,
     fit_sizes,
+    fit_sizes_and_lags,
     link_context,
     measure_links,
 )
@@ -131,7 +132,7 @@ class LatentFit:
             )
             return LatentLink(fit_sizes(session, key, parent, child.size, price, spending, siblings), nothing, None)
         if not children.types:
-            sizes = fit_sizes(session, key, parent, child.size, for_sizes, spending, siblings)
+            sizes, _ = fit_sizes_and_lags(session, key, parent, child, for_sizes, spending, siblings)
             return self._of_attributes(session, key, parent, child, children, sizes, for_groups)
         view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
         counted = self.pairs.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
@@ -143,7 +144,7 @@ class LatentFit:
             both = for_sizes + rest
             fanout = fit_fanout(session, key, parent, child, observed.fit(), both, spending, siblings)
             return LatentLink(fanout, observed, None)
-        fanout = fit_sizes(session, key, parent, child.size, for_sizes, spending, siblings)
+        fanout, lags = fit_sizes_and_lags(session, key, parent, child, for_sizes, spending, siblings)
         found = self._types(session, key, parent, children, fanout, values, rest.share(self.types))
         of_links = rest.share(1 - self.types)
         order = best_places(session, key, child, fanout, parent.total, of_links.share(self.places))
@@ -157,7 +158,9 @@ class LatentFit:
         network = counted.fit()
         of_children = counted.one_way, child.size
         expected = expected_context(key, parent, child.size, found.fanout, context, siblings)
-        links = measure_links(view, context, children.features, of_children, network, of_links, spending, expected)
+        links = measure_links(
+            view, context, children.features, of_children, network, of_links, spending, expected, lags
+        )
         most = 0 if order is None else order.most
         return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)
 
@@ -196,6 +199,7 @@ class LatentFit:
             {},
         )
         most = 0 if order is None else order.most
+        links = {**fanout.pair_tables, **links}
         return LatentLink(replace(found.fanout, pair_tables=links, places=most), members, found.latents)
 
     def _types(

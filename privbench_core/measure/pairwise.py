@@ -250,6 +250,7 @@ class PairwiseFit:
         ordered: Mapping[str, int],
         size: RowCount,
         own: Iterable[str] = (),
+        known: Mapping[Pair, Array] | None = None,
     ) -> tuple[dict[Pair, Array], Price]:
         """Joint probabilities of the pairs that the budget supports, and what is left of the price if it supports none.
 
@@ -264,18 +265,22 @@ class PairwiseFit:
             ordered: As in `find`.
             size: Of the table.
             own: Columns in which rows of a unit differ as in others: codes are scaled (`measure.clipped`).
+            known: Counts of pairs that something else tells: a pair is measured where it is far from these.
         """
-        pairs = _informative(clean, pairs)
-        for_scores = self._score_share(curator, len(pairs), _total(clean), price) if pairs else None
+        pairs, total = _informative(clean, pairs), _total(clean)
+        told = {pair: joint / total for pair, joint in (known or {}).items()}
+        for_scores = self._score_share(curator, len(pairs), total, price) if pairs else None
         if for_scores is None:
-            return {}, price
-        scores = pair_scores(curator, clean, pairs, price.share(for_scores))
+            return told, price
+        scores = pair_scores(curator, clean, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
         clipping = Clipping.of(size, curator, price, own)
         cells = candidates.cells if clipping is None else clipping.noisy_cells(candidates, clean)
         tables = self.choose(curator, candidates.useful, cells, rest).tables(candidates)
-        return (self.joints(curator, tables, clean, rest, clipping), zero(rest.measure)) if tables else ({}, rest)
+        if not tables:
+            return told, rest
+        return self.joints(curator, tables, clean, rest, clipping, known), zero(rest.measure)
 
     def tells(self, curator: Curator, pairs: int, total: float, price: Price) -> bool:
         """Whether `fit_pairs` would look at so many pairs for this price: strong dependences stand out of noise."""
@@ -316,11 +321,12 @@ class PairwiseFit:
         clean: Mapping[str, Array],
         price: Price,
         clipping: Clipping | None = None,
+        known: Mapping[Pair, Array] | None = None,
     ) -> dict[Pair, Array]:
         """Measure joints of pairs, and return their probabilities: denoised, fitted to the marginals, never zero."""
         total = _total(clean)
         measured, _ = self.measure(curator, tables, clean, price, clipping)
-        return {pair: joint / total for pair, joint in estimated_joints(measured, clean).items()}
+        return {pair: joint / total for pair, joint in estimated_joints(measured, clean, known).items()}
 
     def measure(
         self,

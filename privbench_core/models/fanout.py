@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.lags import Lag
 from privbench_core.errors import InternalError
 from privbench_core.models.linking import CrossMarginal
 
@@ -35,6 +36,7 @@ class Fanout:
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
         cross_marginals: Where children are drawn by themselves: what links to owners are learned from; else None.
         places: Up to how many members the places of children in their group are distinguished; 0 if none are.
+        lags: How long after their owner children are dated.
     """
 
     sizes: Discretizer
@@ -45,6 +47,7 @@ class Fanout:
     ownerless: float = 0.0
     cross_marginals: tuple[CrossMarginal, ...] | None = None
     places: int = 0
+    lags: tuple[Lag, ...] = ()
 
     def numbers(self, parents: int, rng: np.random.Generator, stratum: tuple[int, int] = (0, 1)) -> NDArray[np.int64]:
         """Numbers of children of so many parents in ascending order: evenly spaced quantiles, shape (parents,).
@@ -109,6 +112,7 @@ class Fanout:
             "owned": self.owned,
             "ownerless": self.ownerless,
             **({"places": self.places} if self.places else {}),
+            **({"lags": [lag.to_dict() for lag in self.lags]} if self.lags else {}),
         }
 
     @classmethod
@@ -119,7 +123,8 @@ class Fanout:
         owned, ownerless, places = stored["owned"], stored["ownerless"], stored.get("places", 0)
         across = stored.get("cross_marginals")
         linked = None if across is None else tuple(map(CrossMarginal.from_dict, across))
-        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, linked, places)
+        lags = tuple(map(Lag.from_dict, stored.get("lags", ())))
+        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, linked, places, lags)
 
 
 def children_column(key: str) -> str:

@@ -28,6 +28,7 @@ from privbench_core.privacy.features import (
     MemberPlace,
     OfParent,
     Own,
+    OwnerDifference,
     OwnerFanout,
     OwnerType,
     OwnFanout,
@@ -58,6 +59,7 @@ _RULES = (ByValue, Centres)
 _FEATURES = (
     Own,
     OfParent,
+    OwnerDifference,
     ParentRow,
     OwnerFanout,
     OwnFanout,
@@ -212,6 +214,8 @@ def _admitted(
         _require(known, site, "a number for each code")
         _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
         _require_null(schema, table, name, table, feature.column, feature.coder)
+    if isinstance(feature, OwnerDifference):
+        _admit_difference(schema, f"{table}/{name}", table, feature, discretizer)
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
         _require_null(schema, table, name, of, feature.column, discretizer)
@@ -226,6 +230,17 @@ def _require_null(schema: Schema, table: str, name: str, of: str, column: str, d
     nullable = any(each.nullable for each in (looked_at, *bases))
     if nullable and not getattr(discretizer.codec, "nullable", False):
         raise InternalError(f"{table}/{name}: {of}.{column} may be NULL, and the discretizer has no code for it")
+
+
+def _admit_difference(
+    schema: Schema, site: str, table: str, feature: OwnerDifference, discretizer: Discretizer
+) -> None:
+    """Refuse columns without exact differences, or that are differences already, and a discretizer without NULL."""
+    own, base = _attribute(schema, table, feature.column), _attribute(schema, feature.key.parent, feature.base)
+    _require(own.relative is None and base.relative is None, site, "columns that are not relative to another one")
+    alike = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
+    _require(alike and own.type.difference is not None, site, "two columns of one type that has differences")
+    _require(getattr(discretizer.codec, "nullable", False) is True, site, "a code for a row without a difference")
 
 
 def _base(schema: Schema, table: str, to: str) -> Column:

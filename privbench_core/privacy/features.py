@@ -32,6 +32,21 @@ class OfParent:
 
 
 @dataclass(frozen=True)
+class OwnerDifference:
+    """How far a column of the row lies above one of its owner; NULL where either is, or where there is no owner.
+
+    Attributes:
+        key: The owner key.
+        column: Of the row.
+        base: Of its owner, of the same type; neither of them is relative to another one.
+    """
+
+    key: ForeignKey
+    column: str
+    base: str
+
+
+@dataclass(frozen=True)
 class ParentRow:
     """Which row the key refers to: its position in a public table; of a private one, 0 for any row and -1 for none.
 
@@ -149,7 +164,18 @@ class CoMember:
     column: str
 
 
-Along = OfParent | ParentRow | OwnerFanout | OwnFanout | ParentFanout | CoMember | OwnType | OwnerType | MemberPlace
+Along = (
+    OfParent
+    | OwnerDifference
+    | ParentRow
+    | OwnerFanout
+    | OwnFanout
+    | ParentFanout
+    | CoMember
+    | OwnType
+    | OwnerType
+    | MemberPlace
+)
 Feature = Own | UnitRows | Along
 
 

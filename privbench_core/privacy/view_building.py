@@ -17,6 +17,7 @@ from privbench_core.privacy.features import (
     Along,
     CoMember,
     MemberPlace,
+    OwnerDifference,
     OwnerFanout,
     OwnerType,
     OwnFanout,
@@ -41,7 +42,7 @@ _ROWS_PER_UNIT = (
     *range(1, _SMALL),
     *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
 )
-_OF_GROUPS = (OwnerFanout, OwnerType, MemberPlace)  # of rows of one owner: along owner keys only
+_OF_OWNERS = (OwnerFanout, OwnerType, MemberPlace, OwnerDifference)  # along owner keys only
 
 
 def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
@@ -158,7 +159,7 @@ def _of_its_rows(schema: Schema, table: str, feature: Along) -> bool:
         # Any number of rows of other units may refer to a row, so which children it has must be its own unit's matter.
         if not feature.key.owner and stability(schema, feature.of.child) > 1:
             return False
-    return feature.key.child == table and (feature.key.owner or not isinstance(feature, _OF_GROUPS))
+    return feature.key.child == table and (feature.key.owner or not isinstance(feature, _OF_OWNERS))
 
 
 def _children_seen(feature: Along) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from privbench_core.models.parent_choice import repeated
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
+from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.sampling.vacancies import free_values
@@ -67,6 +68,7 @@ def draw_attributes(
     limits: RowLimits,
     fixed: Mapping[str, pa.Array],
     rng: np.random.Generator,
+    dated: Mapping[str, DatedRows],
 ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
     """Draw the codes of all columns of the model, and the values of those that are attributes.
 
@@ -80,8 +82,9 @@ def draw_attributes(
         limits: Constraints to keep.
         fixed: Columns that are drawn already and stay.
         rng: Sampling only.
+        dated: Columns that come after those of their owners.
     """
-    draft = _RowDraft(table, rows, model, discretizers, limits, fixed, rng)
+    draft = _RowDraft(table, rows, model, discretizers, limits, fixed, rng, dated)
     for attempt in range(_ROUNDS):
         broken, again = draft.broken(), draft.repeated()
         if not broken.any() and not again.any():
@@ -109,13 +112,15 @@ class _RowDraft:
         limits: RowLimits,
         fixed: Mapping[str, pa.Array],
         rng: np.random.Generator,
+        dated: Mapping[str, DatedRows],
     ) -> None:
         self._table, self._rows, self._model, self._discretizers = table, rows, model, discretizers
-        self._limits, self._fixed, self._rng = limits, fixed, rng
+        self._limits, self._fixed, self._rng, self._dated = limits, fixed, rng, dated
         self._bases = {name: fixed[name] for name in table.owner_bases}
         drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
         self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in drawn[0][0]}
         self.values = {name: joined([values[name] for _, values in drawn]) for name in discretizers}
+        self._date(np.arange(rows.n))
         self.depend()
 
     def broken(self) -> NDArray[np.bool_]:
@@ -201,6 +206,17 @@ class _RowDraft:
         before = {name: known[name].take(pa.array(index)) for name in sorted(near)}
         for name, values in written_values(self._table, drawn, before).items():
             self.values[name] = pa.concat_arrays([self.values[name], values]).take(pa.array(take))
+        self._date(index)
+
+    def _date(self, index: NDArray[np.int64]) -> None:
+        """Let the dates of some rows come after those of their owners as was measured."""
+        made, take = {}, np.arange(self._rows.n)
+        take[index] = self._rows.n + np.arange(len(index))
+        for name, rows in self._dated.items():
+            before = self.values[name].take(pa.array(index))
+            after = rows.drawn(self.codes[name][index], before, index, self._rng)
+            made[name] = pa.concat_arrays([self.values[name], after]).take(pa.array(take))
+        self.values |= with_followers(self._table, made, self.values)
 
     def _replace(self, changed: Mapping[str, pa.Array]) -> None:
         """Replace values, and encode them again."""

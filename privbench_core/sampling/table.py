@@ -6,7 +6,7 @@ are drawn given their parent's row, every key is generated, and the schema's con
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.lags import Lag
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.parent_choice import repeated
@@ -25,6 +26,7 @@ from privbench_core.models.rows import Rows
 from privbench_core.sampling.attributes import RowLimits, draw_attributes
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
+from privbench_core.sampling.lags import DatedRows, dated_columns
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.constraints import ForeignKey
@@ -66,6 +68,7 @@ def draw_table(
     deferred: Collection[str] = (),
     units: Places | None = None,
     numbering: tuple[int, int] | None = None,
+    lags: Sequence[Lag] = (),
 ) -> Drawn:
     """Draw attributes from the model, resolve references, make keys and decode.
 
@@ -81,6 +84,7 @@ def draw_table(
         deferred: Names of the keys that stay NULL here, see `complete.complete_table`.
         units: Number of the unit of each row, where a key has to stay inside of it.
         numbering: Of fresh keys, for a range of a table: how many rows are in the ranges before, and in all of them.
+        lags: How long after their owner rows are dated.
     """
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
@@ -91,7 +95,10 @@ def draw_table(
     draft.draw(rules, columns, places)
     limits = RowLimits.among(table, rules, frozenset(columns))
     context = _referred(rows, inside, parents, lookups, places)
-    codes, values = draw_attributes(table, context, model, discretizers, limits, columns, rng)
+    dated: dict[str, DatedRows] = {}
+    if lags and owners is not None and table.owner_key is not None:
+        dated = dated_columns(lags, discretizers, parents[table.owner_key.name].table, owners)
+    codes, values = draw_attributes(table, context, model, discretizers, limits, columns, rng, dated)
     columns |= values
     latents = {name: codes.pop(name) for name in codes.keys() - discretizers.keys()}
     outside = tuple(key for key in keys if not key.same_unit)

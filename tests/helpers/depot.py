@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from tests.helpers.databases import Database, Row, database_from
 INTEGER, DATE = ColumnType.INTEGER, ColumnType.DATE
 
 
-def depot(seed: int, units: int = 40, *, cascades: bool = False) -> Database:
+def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool = True) -> Database:
     """Purchases after their customer's first day, parcels after their purchase, bundled with one of another customer.
 
     Customer 0 has far more of both than τ, at absurd distances; customer 1 has none; parcels of customer 2 are not
@@ -24,18 +25,21 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False) -> Database:
         seed: Of the rows.
         units: Number of customers.
         cascades: Whether a parcel goes with the purchase that it is bundled with.
+        relative: Whether days are declared relative to those of their owners, or learned by themselves.
     """
     rng = np.random.default_rng(seed)
     goes = OnUnitRemoved.CASCADE if cascades else OnUnitRemoved.SET_NULL
     customer = Table("customer", (Column("id", INTEGER), Column("since", DATE, Learn())), ("id",))
-    placed = Column("placed", DATE, relative=Relative("customer.since", Learn()))
+    placed, sent = Column("placed", DATE, Learn()), Column("sent", DATE, Learn(), nullable=True)
+    if relative:
+        placed = replace(placed, domain=None, relative=Relative("customer.since", Learn()))
+        sent = replace(sent, domain=None, relative=Relative("purchase.placed", Range(0, 20, cells=7)))
     purchase = Table(
         "purchase",
         (Column("id", INTEGER), Column("customer_id", INTEGER), placed, Column("size", INTEGER, Range(0, 2))),
         ("id",),
         (ForeignKey("purchase", ("customer_id",), "customer", ("id",), max_children=3, owner=True),),
     )
-    sent = Column("sent", DATE, nullable=True, relative=Relative("purchase.placed", Range(0, 20, cells=7)))
     parcel = Table(
         "parcel",
         (Column("id", INTEGER), Column("purchase_id", INTEGER), Column("with_id", INTEGER, nullable=True), sent),

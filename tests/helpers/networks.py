@@ -18,6 +18,7 @@ from privbench_core.privacy.features import (
     MemberPlace,
     OfParent,
     Own,
+    OwnerDifference,
     OwnerFanout,
     OwnerType,
     OwnFanout,
@@ -39,6 +40,7 @@ _MOST = 4  # children of an owner, and rows that refer to a row along other keys
 PLACE = Discretizer(FanoutCodec(5))
 TYPE = Discretizer(FanoutCodec(2))
 X = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 3)), table="t"))
+APART = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(-2, 3), nullable=True), table="t"))
 
 
 class SmallNumbers:
@@ -162,6 +164,8 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
             found += [(OwnerFanout(k), SmallNumbers()), (CoMember(k, 1, "x"), X), (CoMember(k, 2, "x"), X)]
             found.append((MemberPlace(k, "x", X, rng.integers(0, 3, X.size), 3), PLACE))
             found.append((OwnerType(k, random_types(rng, schema, k), 0), TYPE))
+            if not (here.column("x").relative or schema.table(k.parent).column("x").relative):
+                found.append((OwnerDifference(k, "x", "x"), APART))
         found += [
             (ParentFanout(k, of), SmallNumbers())
             for of in (other.owner_key for other in schema.tables)

@@ -652,7 +652,7 @@ STABILITY = [
         "stability",
         "views look along keys of other tables",
         _BUILDING,
-        "return feature.key.child == table and (feature.key.owner or not isinstance(feature, _OF_GROUPS))",
+        "return feature.key.child == table and (feature.key.owner or not isinstance(feature, _OF_OWNERS))",
         "return True",
         (f"{_SAME_UNIT}::test_views_look_only_where_their_stability_was_worked_out",),
     ),

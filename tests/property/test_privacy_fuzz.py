@@ -18,7 +18,7 @@ from privbench_core.spec.rules_of_keys import find_key_problems
 from tests.helpers.key_graphs import without
 from tests.helpers.networks import network, random_scale, random_view, units_of
 
-FEW, MANY = 200, 10_000
+FEW, MANY = 300, 10_000
 _NEIGHBOURS = 3  # per database
 _VIEWS = 4  # per neighbour
 

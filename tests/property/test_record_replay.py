@@ -24,7 +24,7 @@ from privbench_core.measure import adaptive_bins as refine
 from privbench_core.models.fanout import children_column
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import Own, OwnFanout, ParentFanout
+from privbench_core.privacy.features import Own, OwnerDifference, OwnFanout, ParentFanout
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import Marginal, ParentCounts
 from privbench_core.privacy.relations import lets_go
@@ -66,6 +66,7 @@ GROUPS = {"usefulness": 0.1}  # PrivPetal, with classes of group sizes even wher
 
 cascading_forum = partial(forum, removed=OnUnitRemoved.CASCADE)
 required_forum = partial(forum, required=True)
+dated_depot = partial(depot, relative=False)
 
 CASES = {
     "town, pairwise, zCDP": (town, ZCDP, SPLITTING),
@@ -107,6 +108,8 @@ CASES = {
     "depot, groups": (depot, PLENTY, GROUPS),
     "depot, latents": (depot, PLENTY, LATENTS),
     "depot, linked": (depot, PLENTY, LINKED),
+    "dated depot, pairwise, zCDP": (dated_depot, PLENTY, SPLITTING),
+    "dated depot, pairwise, pure": (partial(dated_depot, cascades=True), Budget(3000.0), SPLITTING),
     "town, groups": (town, PLENTY, GROUPS),
     "town, linked": (town, PLENTY, LINKED),
     "town, linked, pure": (partial(town, learned=False), Budget(3000.0), LINKED),
@@ -147,6 +150,7 @@ LONG = {
     "depot, groups",
     "depot, latents",
     "depot, linked",
+    "dated depot, pairwise, pure",
 }
 """Cases of many seconds; each has one beside it with the same mechanisms along other keys or for the other measure."""
 ADDED = {
@@ -163,6 +167,7 @@ ADDED = {
     "site, cascading, zCDP",
     "ward, groups",
     "depot, pairwise, pure",
+    "dated depot, pairwise, zCDP",
 }
 """One of each neighbour relation, kind of budget and synthesizer: a unit costs the same in both directions."""
 
@@ -590,6 +595,22 @@ def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
     moved = replace(database, tables={**database.tables, "customer": customer.set_column(1, "since", sooner)})
     assert moved.private().column("purchase", "placed") != database.private().column("purchase", "placed")
     assert moved.private().column("parcel", "sent") == database.private().column("parcel", "sent"), "the stored day"
+
+
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("dated depot"))))
+def test_the_plans_tested_do_look_at_lags(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each table whose owner is dated as well."""
+    asked: set[tuple[str, str]] = set()
+
+    def noting(self: PrivateSession, spec: ViewSpec, *rest: Any) -> Any:
+        asked.update((of.column, of.base) for of, _ in spec.features.values() if isinstance(of, OwnerDifference))
+        return view(self, spec, *rest)
+
+    view = PrivateSession.view
+    monkeypatch.setattr(PrivateSession, "view", noting)
+    make, budget, options = CASES[case]
+    record(plan_of(make(0), budget, options), make(0), 0)
+    assert asked == {("placed", "since"), ("sent", "placed")}
 
 
 def test_truncation_is_active_in_the_databases_tested() -> None:

@@ -46,6 +46,7 @@ SYNTHESIZERS = [
     "OfParent",
     "Own",
     "OwnFanout",
+    "OwnerDifference",
     "OwnerFanout",
     "ParentRow",
     "Plan",

@@ -25,6 +25,7 @@ from privbench_core.privacy.features import (
     MemberPlace,
     OfParent,
     Own,
+    OwnerDifference,
     OwnerFanout,
     OwnerType,
     OwnFanout,
@@ -43,6 +44,7 @@ from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database, town
+from tests.helpers.depot import depot
 from tests.helpers.noise import SeededNoise
 
 PRICE = Price(Measure.ZCDP, 0.1)
@@ -260,6 +262,7 @@ def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
     return {
         "of parent": ("person", OfParent(key, "rooms")),
         "parent row": ("person", ParentRow(key)),
+        "difference from the owner": ("person", OwnerDifference(key, "age", "rooms")),
         "siblings": ("person", OwnerFanout(key)),
         "others of the owner": ("person", ParentFanout(key, OWNER)),
         "others along a key": ("person", ParentFanout(OWNER, key)),
@@ -313,6 +316,37 @@ def test_places_are_by_released_orders_of_attributes(wrong: MemberPlace) -> None
     session, _ = session_on(town(0))
     with pytest.raises(InternalError):
         session.view(ViewSpec("person", {"x": (wrong, TYPE)}))
+
+
+APART = Discretizer(codec_for(Column("apart", ColumnType.INTEGER, Range(-200, 200), nullable=True), table="person"))
+WRONG_DIFFERENCES = {
+    "a column of the key": (OwnerDifference(OWNER, "home", "rooms"), APART, "part of a key"),
+    "a key of the owner": (OwnerDifference(OWNER, "age", "id"), APART, "part of a key"),
+    "no code for none": (OwnerDifference(OWNER, "age", "rooms"), AGE, "without a difference"),
+    "columns of two types": (OwnerDifference(OWNER, "age", "colour"), APART, "one type"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_DIFFERENCES)
+def test_differences_are_between_attributes_of_one_type(wrong: str) -> None:
+    session, labels = session_on(town(0))
+    feature, coder, why = WRONG_DIFFERENCES[wrong]
+    with pytest.raises(InternalError, match=why):
+        session.view(ViewSpec("person", {"x": (feature, coder)}))
+    assert labels == []
+    session.view(ViewSpec("person", {"x": (OwnerDifference(OWNER, "age", "rooms"), APART)}))
+
+
+def test_differences_of_differences_are_refused() -> None:
+    database = depot(0)
+    table = database.schema.table("purchase")
+    column = table.column("placed")
+    assert table.owner_key is not None
+    assert column.relative is not None
+    session, _ = session_on(database)
+    spec = ViewSpec(table.name, {"x": (OwnerDifference(table.owner_key, column.name, "since"), APART)})
+    with pytest.raises(InternalError, match="not relative to another one"):
+        session.view(spec)
 
 
 @pytest.mark.parametrize("feature", looking_along(OWNER))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.differences import differences
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.places import place_codes
 from privbench_core.engines.memory.relations import Relations, Rows
@@ -22,6 +23,7 @@ from privbench_core.privacy.features import (
     Feature,
     MemberPlace,
     Own,
+    OwnerDifference,
     OwnerFanout,
     OwnerType,
     OwnFanout,
@@ -134,9 +136,8 @@ def _feature(database: Relations, table: str, rows: Index, feature: Feature, dis
         return _encoded_numbers(database.unit_rows(table)[rows], discretizer)
     if isinstance(feature, OwnFanout):
         return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
-    if isinstance(feature, OwnType | MemberPlace):
-        of_rows = _latent_values(database, feature) if isinstance(feature, OwnType) else _places(database, feature)
-        return of_rows[rows]
+    if isinstance(feature, OwnType | MemberPlace | OwnerDifference):
+        return _of_all_rows(database, feature, discretizer)[rows]
     parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, ParentRow):
         public = database.schema.table(feature.key.parent).public
@@ -153,12 +154,37 @@ def _feature(database: Relations, table: str, rows: Index, feature: Feature, dis
     return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
 
 
+def _of_all_rows(
+    database: Relations, feature: OwnType | MemberPlace | OwnerDifference, discretizer: Discretizer
+) -> Codes:
+    if isinstance(feature, OwnType):
+        return _latent_values(database, feature)
+    if isinstance(feature, MemberPlace):
+        return _places(database, feature)
+    return _differences(database, feature, discretizer)
+
+
 def _places(database: Relations, feature: MemberPlace) -> Codes:
     """The place of each row of the key's child, shape (children,)."""
     key = feature.key
     scores = feature.order[_encoded(database.column(key.child, feature.column), feature.coder)]
     sizes = np.append(database.group_sizes(key), 1)[database.parent_rows(key)]
     return place_codes(database.ranks(key, scores), np.maximum(sizes, 1), feature.most)
+
+
+def _differences(database: Relations, feature: OwnerDifference, discretizer: Discretizer) -> Codes:
+    """How far a column of each row of the key's child lies above its owner's, shape (children,)."""
+    key, schema = feature.key, database.schema
+    own, base = schema.table(key.child).column(feature.column), schema.table(key.parent).column(feature.base)
+    values, above = database.column(key.child, feature.column), database.column(key.parent, feature.base)
+    parents = database.kept_parent_rows(key)
+    codes = np.empty(len(values), dtype=np.min_scalar_type(discretizer.size))
+    for start in range(0, len(values), _BLOCK):
+        places = parents[start : start + _BLOCK]
+        bases = above.take(pa.array(places, mask=places < 0))
+        found = differences(own, base, values.slice(start, _BLOCK), bases)
+        codes[start : start + _BLOCK] = discretizer.encode(pa.chunked_array([found]))
+    return codes
 
 
 def _latent_values(database: Relations, feature: OwnType | OwnerType) -> Codes:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.engines.keyed_order import order_key
-from privbench_core.engines.sql.codes import code_of
+from privbench_core.engines.sql.codes import code_of, difference_of
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import Expr, is_null, number, text
 from privbench_core.engines.sql.relations import Names, both, column, count, equal, key_text, matches, weight
@@ -24,6 +24,7 @@ from privbench_core.privacy.features import (
     MemberPlace,
     OfParent,
     Own,
+    OwnerDifference,
     OwnerFanout,
     OwnerType,
     OwnFanout,
@@ -100,6 +101,9 @@ class Views:
             elif isinstance(feature, ParentFanout):
                 referred = self._names.columns(feature.of.parent, feature.of.parent_columns)
                 joined.others.setdefault(feature.key, []).extend(referred)
+            elif isinstance(feature, OwnerDifference):
+                base = self._names.column(feature.key.parent, feature.base)
+                joined.others.setdefault(feature.key, []).append(base)
         for name, (feature, discretizer) in spec.features.items():
             found, code = self._feature(found, spec.table, called[name], feature, discretizer, joined)
             kind = next((kind for kind, most in _SMALL if feature_size(feature, discretizer) <= most), "int")
@@ -271,15 +275,22 @@ class Views:
             return found, exp.case().when(is_null(column("n", owner)), number(discretizer.size)).else_(value)
         found, parent = self._join(found, feature.key, joined)
         none = is_null(column("n", parent))
-        if isinstance(feature, ParentRow):
-            public = self._schema.table(feature.key.parent).public
-            there = column("n", parent) if public else number(0)
-            return found, self._code(exp.Paren(this=exp.case().when(none, number(-1)).else_(there)), discretizer)
+        if isinstance(feature, ParentRow | OwnerDifference):
+            return found, self._code(self._looked_at(table, feature, parent), discretizer)
         shown: Expr = column(called, parent)
         if isinstance(feature, ParentFanout):
             found, size = self._children(found, feature.of, parent)
             shown = self._code(size, discretizer)
         return found, exp.case().when(none, number(discretizer.size)).else_(shown)
+
+    def _looked_at(self, table: str, feature: ParentRow | OwnerDifference, parent: str) -> Expr:
+        """Return what is coded of a row and of the one that it refers to, which is called ``parent``."""
+        if isinstance(feature, OwnerDifference):
+            own = column(self._names.column(table, feature.column), "r")
+            return difference_of(own, column(self._names.column(feature.key.parent, feature.base), parent))
+        public = self._schema.table(feature.key.parent).public
+        there = column("n", parent) if public else number(0)
+        return exp.Paren(this=exp.case().when(is_null(column("n", parent)), number(-1)).else_(there))
 
     def _join(self, found: exp.Select, key: ForeignKey, joined: _Joined) -> tuple[exp.Select, str]:
         """Return the query with the rows that a key refers to, and their alias; see `Relations.kept_parent_rows`.

@@ -100,7 +100,7 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     # Since 10 numbers of children follow those of others; since 11 what owners children have, and what numbers of rows
     # say of it, are weighed scale by scale.
-    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="11")
+    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="12")
 
 
 def _stored(measured: MeasuredLeaf | GroupModel) -> Mapping[str, Any]:

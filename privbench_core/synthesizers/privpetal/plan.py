@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privbench_core.measure.fanout import FanoutFit, fit_sizes
+from privbench_core.measure.fanout import FanoutFit, fit_sizes_and_lags
 from privbench_core.measure.groups import GroupFit
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.privspn import PairwiseSPN
@@ -82,13 +82,12 @@ def _root_steps(schema: Schema, table: Table, price: Price, first: float) -> lis
 
 
 def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
-    """The step that measures how many children owners have, given their attributes."""
+    """The step that measures how many children owners have, given their attributes, and how long after these."""
 
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
-        fanout = fit_sizes(
-            context.opened(), key, above, own.size, price, FanoutFit(), released_numbers(schema, key, context.inputs)
-        )
+        siblings = released_numbers(schema, key, context.inputs)
+        fanout, _ = fit_sizes_and_lags(context.opened(), key, above, own, price, FanoutFit(), siblings)
         summary = {"attributes that depend on the number of children": len(fanout.fanout_tables)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 

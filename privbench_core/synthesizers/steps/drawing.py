@@ -142,6 +142,9 @@ class TableModels:
                 raise InternalError(f"{key.name}: how many rows each of its parents owns is not known")
             name = children_column(other.name)
             codes[name], sizes[name] = coder.encode_numbers(numbers), coder.size
+        for lag in self.fanout.lags if key.owner and self.fanout else ():
+            codes[lag.context] = lag.above.encode(parent.table.column(lag.base))
+            sizes[lag.context] = lag.above.size
         return replace(parent, codes=codes, sizes=sizes)
 
     def draw(
@@ -177,6 +180,7 @@ class TableModels:
             schema.deferred_keys,
             units,
             numbering,
+            self.fanout.lags if self.fanout is not None else (),
         )
         types = {name: (size, drawn.latents[name]) for name, size in self.latents.items()}
         bases = base_numbers(table, drawn.bases)

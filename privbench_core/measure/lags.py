@@ -1,0 +1,174 @@
+"""Measure how long after their owner children are dated: one histogram for each pair of their columns of dates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import OrderedCodec
+from privbench_core.columns.lags import Lag, first_points, lag_classes, shares_of_cells
+from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.errors import InternalError
+from privbench_core.estimate.fitting import EMPTY
+from privbench_core.estimate.lags import expected_lags, joint_with_lags, lag_chances
+from privbench_core.estimate.merge import merge_codes
+from privbench_core.estimate.row_shares import believed
+from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
+from privbench_core.models.fanout import parent_column
+from privbench_core.models.profile import Profile
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.features import OwnerDifference
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.constraints import ForeignKey
+
+Array = NDArray[np.float64]
+Pair: TypeAlias = tuple[str, str]
+_CODES = 32  # of an owner's column, with as many children each, about; chosen by hand, for time
+_MOST = 12  # pairs of columns, in the order in which they are declared: each shares the price
+
+
+@dataclass(frozen=True)
+class LagFeature:
+    """A lag to be measured.
+
+    Attributes:
+        feature: The column of a view.
+        above: Coder of the owner's column.
+        own: Coder of the children's.
+        classes: Coder of the lag.
+    """
+
+    feature: OwnerDifference
+    above: Discretizer
+    own: Discretizer
+    classes: Discretizer
+
+
+@dataclass(frozen=True)
+class MeasuredLag:
+    """A released lag, and what it says of both columns.
+
+    Attributes:
+        lag: Released.
+        chances: Of `lag_chances`, with the codes of ``lag.above``.
+        code_of: The code of the profile that each of these is a part of, shape (codes,).
+        parts: Its share of that, same shape.
+    """
+
+    lag: Lag
+    chances: Array
+    code_of: NDArray[np.int64]
+    parts: Array
+
+    @property
+    def pair(self) -> Pair:
+        """The context's column, with the codes of its profile, and the children's."""
+        return parent_column(self.lag.base), self.lag.column
+
+    @property
+    def closer(self) -> Pair:
+        """The same with the codes of ``lag.above``."""
+        return parent_column(self.lag.context), self.lag.column
+
+    def joint(self, clean: Mapping[str, Array]) -> Array:
+        """Return the counts of the closer pair that follow from those of both columns."""
+        first, second = (clean[name] for name in self.pair)
+        return joint_with_lags(
+            first[self.code_of] * self.parts, second, self.chances, self.lag.shares * float(second.sum())
+        )
+
+    def merged(self, closer: Array) -> Array:
+        """Return a joint of `pair` from one of `closer`."""
+        return merge_codes(closer, [self.code_of, np.arange(closer.shape[1])])
+
+    def cut(self, closer: Array, joint: Array) -> Array:
+        """Return the joint of `closer` that adds up to one of `pair`, and is else as it was."""
+        return closer * (joint / np.maximum(self.merged(closer), EMPTY))[self.code_of]
+
+
+def lag_features(key: ForeignKey, parent: Profile, child: Profile) -> tuple[LagFeature, ...]:
+    """Return the lags along an owner key that can be measured: between columns of points in time of one type."""
+    found = []
+    for name, own in child.discretizers.items():
+        for base, above in parent.discretizers.items():
+            classes = lag_classes(above, own)
+            if classes is not None:
+                found.append(LagFeature(OwnerDifference(key, name, base), above, own, classes))
+    return tuple(found[:_MOST])
+
+
+def measure_lags(
+    session: PrivateSession,
+    key: ForeignKey,
+    features: tuple[LagFeature, ...],
+    expected: Mapping[str, Array],
+    child: Profile,
+    price: Price,
+) -> tuple[MeasuredLag, ...]:
+    """Measure lags over the rows of all units, for at most ``price``.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+
+    Args:
+        session: Open for the step.
+        key: The owner key.
+        features: Of `lag_features`, at least one.
+        expected: Shares of the children by the owner's columns, see `expected_context`.
+        child: The children.
+        price: Of all of them.
+    """
+    columns: Features = {str(number): (each.feature, each.classes) for number, each in enumerate(features)}
+    looks = measure_by_size(session, key.child, columns, child.size, price.share(BY_SIZE))
+    looks = looks.again(session, key.child, columns, price.share(1 - BY_SIZE))
+    noisy, clean = looks.one_way(child.size.classes[-1]), child.one_way.clean()
+    found = []
+    for name, each in zip(columns, features, strict=True):
+        first, second = expected[parent_column(each.feature.base)], clean[each.feature.column]
+        above, code_of, parts = _closer(each.above, each.own, first)
+        chances = lag_chances(above, each.own, each.classes, (len(code_of), len(second)))
+        second = second * (noisy.total / max(float(second.sum()), EMPTY))
+        independent = merge_codes(expected_lags(first[code_of] * parts, second, chances), [each.classes.shares[0]])
+        near = believed(noisy.counts[name], noisy.sigmas[name], independent)
+        shares = shares_of_cells(each.classes, onto_simplex(near / noisy.total, 1.0))
+        lag = Lag(each.feature.base, each.feature.column, each.classes, shares, above)
+        found.append(MeasuredLag(lag, chances, code_of, parts))
+    return tuple(found)
+
+
+def _closer(above: Discretizer, own: Discretizer, rows: Array) -> tuple[Discretizer, NDArray[np.int64], Array]:
+    """Return an owner's column with more codes; the old code of each, and its share of that.
+
+    What follows from lags has no noise that grows with codes. A code begins wherever one of the children's does: what
+    comes hours after an owner has the owner's code, unless there is a border between them; and more where children are.
+
+    Args:
+        above: Coder of the owner's column.
+        own: Coder of the children's.
+        rows: Shares of the children by codes of ``above``, and of those without an owner, where there may be any.
+    """
+    codec = above.codec
+    if not isinstance(codec, OrderedCodec):
+        raise InternalError("lags are between columns with an order")
+    (code_of, shares), inside = above.shares, codec.ordered
+    borders = first_points(own)
+    grid = codec.grid
+    borders = -((grid.origin - borders) // grid.step)  # rounded up to a number of the column
+    held = np.cumsum(rows[code_of[:inside]] * shares[:inside])
+    begins = np.append(True, (np.diff(code_of[:inside]) != 0) | (np.diff(np.floor(held * _CODES)) != 0))
+    starts = np.asarray(codec.starts, np.int64)
+    cuts = np.union1d(starts[begins], borders[(borders > starts[0]) & (borders <= codec.last)])
+    cells = np.searchsorted(starts, cuts, side="right") - 1
+    ends = np.append(starts - starts[0], int(codec.last) + 1 - starts[0]).astype(np.float64)
+    before = np.interp((cuts - starts[0]).astype(np.float64), ends, np.append(0.0, np.cumsum(shares[:inside])))
+    parts = np.diff(before, append=shares[:inside].sum())
+    closer = VariableWidthCodec(grid, codec.nullable, tuple(cuts.tolist()), int(codec.last), codec.open_ended)
+    without = np.arange(above.size, len(rows))
+    new_of = np.concatenate([code_of[cells], code_of[inside:], without])
+    return Discretizer(closer), new_of, np.concatenate([parts, shares[inside:], np.ones(len(without))])

@@ -1,0 +1,212 @@
+"""Classes of lags, what joints follow from them, and dates that are drawn to have them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import OrderedCodec, equal_width_codec
+from privbench_core.columns.lags import Intervals, Lag, lag_classes, shares_of_cells
+from privbench_core.estimate.lags import expected_lags, joint_with_lags, lag_chances
+from privbench_core.sampling.lags import DatedRows, dated_columns
+from privbench_core.schema.columns import Column, ColumnType
+
+DAY = Column("day", ColumnType.DATE)
+NULLABLE = Column("day", ColumnType.DATE, nullable=True)
+MOMENT = Column("moment", ColumnType.TIMESTAMP)
+
+
+def dates(column: Column, codes: int, *, cells: int = 60, step: str | None = None) -> Discretizer:
+    """A coder of two years in so many intervals, with NULL in a code of its own where there may be any."""
+    codec = equal_width_codec(column, "2020-01-01", "2021-12-31", cells, step=step)
+    of_cell = np.arange(codec.ordered) * codes // codec.ordered
+    code_of = np.append(of_cell, [0] * len(codec.outside) + [codes] * column.nullable)
+    weights = np.append(1 / np.bincount(of_cell)[of_cell], [0] * len(codec.outside) + [1] * column.nullable)
+    return Discretizer(codec, Binning(tuple(code_of.tolist()), tuple(weights.tolist()), codes))
+
+
+def classes_of(base: Discretizer, own: Discretizer) -> tuple[Discretizer, OrderedCodec]:
+    """The coder of lags, and its codec."""
+    classes = lag_classes(base, own)
+    assert classes is not None
+    assert isinstance(classes.codec, OrderedCodec)
+    return classes, classes.codec
+
+
+def shares_of(lags: np.ndarray, codec: OrderedCodec) -> np.ndarray:
+    """Shares of the classes of lags, without NULL."""
+    return np.bincount(np.searchsorted(codec.starts, lags, side="right") - 1, minlength=codec.size) / len(lags)
+
+
+def test_classes_are_of_both_signs_and_cover_every_lag() -> None:
+    classes, codec = classes_of(dates(DAY, 5), dates(DAY, 8))
+    after = [1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513]
+    assert codec.starts.tolist() == [*(-(2**power) for power in range(10, -1, -1)), 0, *after]
+    assert codec.last == 1024
+    assert classes.shares[0][codec.ordered // 2 :].tolist() == [6, 7, *(np.arange(10) // 2 + 8), 13, 14, 15]
+    assert classes.shares[0][: codec.ordered // 2].tolist() == [*(np.arange(10) // 2), 5]
+    _, finer = classes_of(dates(MOMENT, 5), dates(MOMENT, 8))
+    minutes = (finer.starts[finer.starts > 1] - 1) / 60e6
+    assert minutes[0] == pytest.approx(1.0, abs=0.01), "a millionth of two years"
+    np.testing.assert_allclose(minutes[1:] / minutes[:-1], 2)
+
+
+@pytest.mark.parametrize("power", [-3.0, -1.0, 0.0, 1.5])
+def test_classes_are_divided_by_the_slope_between_their_neighbours(power: float) -> None:
+    classes, codec = classes_of(dates(MOMENT, 5), dates(MOMENT, 8))
+    ends = np.abs(codec.starts[:21]).astype(float)[::-1]
+    mass = np.diff(ends ** (power + 1) if power != -1 else np.log(ends), prepend=0 if power > -1 else np.nan)
+    mass[0] = mass[1] / (2.0 ** (power + 1))  # the cell beside zero has what its neighbour's density says
+    cells = np.zeros(codec.size)
+    cells[:21] = np.abs(mass)[::-1] / np.abs(mass).sum()
+    shares = np.bincount(classes.shares[0], cells)
+    found = shares_of_cells(classes, shares)
+    np.testing.assert_allclose(np.bincount(classes.shares[0], found), shares, atol=1e-12)
+    near = slice(3, 18) if power >= 0 else slice(12, 18)  # where a class holds more than is taken for nothing
+    np.testing.assert_allclose(found[near], cells[near], rtol=0.15, atol=1e-4)
+
+
+def test_no_lag_is_between_columns_of_two_types() -> None:
+    whole = Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 0, 9))
+    assert lag_classes(dates(DAY, 5), dates(MOMENT, 5)) is None
+    assert lag_classes(whole, whole) is None
+
+
+def test_chances_are_those_of_all_pairs_of_days() -> None:
+    base, own = dates(DAY, 4), dates(NULLABLE, 3)
+    classes, codec = classes_of(base, own)
+    chances = lag_chances(base, own, classes, (5, 4))  # rows without an owner have one more code
+    above, here = Intervals.of(base), Intervals.of(own)
+    for a in range(4):
+        for b in range(3):
+            x, v = (np.arange(i.first[c], i.last[c] + 1) for i, c in ((above, a), (here, b)))
+            found = shares_of((v[None, :] - x[:, None]).ravel(), codec)
+            np.testing.assert_allclose(chances[a, b], found, atol=1e-9)
+    assert (chances[4, :, codec.null] == 1).all(), "no owner"
+    assert (chances[:, 3, codec.null] == 1).all(), "NULL"
+    np.testing.assert_allclose(chances.sum(axis=2), 1)
+
+
+def test_a_joint_follows_from_lags_without_being_measured() -> None:
+    rng = np.random.default_rng(0)
+    base, own = dates(MOMENT, 12), dates(MOMENT, 9)
+    classes, codec = classes_of(base, own)
+    low, high = int(codec.starts[0]), int(Intervals.of(own).last[-1])
+    x = rng.integers(Intervals.of(base).first[0], high, 50_000)
+    v = x + np.exp(rng.normal(24, 3, len(x))).astype(np.int64)  # around a quarter of an hour to a year
+    x, v = x[v <= high], v[v <= high]
+    a, b = (
+        coder.encode(pa.chunked_array([pa.array(n).view(pa.timestamp("us"))])) for coder, n in ((base, x), (own, v))
+    )
+    true = np.zeros((12, 9))
+    np.add.at(true, (a, b), 1)
+    chances = lag_chances(base, own, classes, (12, 9))
+    margins = true.sum(axis=1), true.sum(axis=0)
+    joint = joint_with_lags(*margins, chances, shares_of(v - x, codec) * len(x))
+    independent = np.outer(*margins) / len(x)
+    assert low < 0
+    assert np.abs(independent - true).sum() / 2 > 0.6 * len(x)
+    assert np.abs(joint - true).sum() / 2 < 0.06 * len(x)
+    np.testing.assert_allclose(joint.sum(axis=0), margins[1], rtol=1e-6)
+    np.testing.assert_allclose(expected_lags(*margins, chances).sum(), len(x))
+
+
+def drawn(
+    own: Discretizer, base: Discretizer, x: np.ndarray, v: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, DatedRows]:
+    """Days that are drawn given the codes of ``v`` and owners' days ``x``: before lags are heeded, and after that."""
+    classes, codec = classes_of(base, own)
+    rng = np.random.default_rng(1)
+    codes = own.encode(pa.chunked_array([own.codec.grid.array(v)]))  # type: ignore[attr-defined]
+    before = own.decode(codes, rng)
+    owners = pa.table({"since": base.codec.grid.array(x)})  # type: ignore[attr-defined]
+    step = own.codec.grid.step  # type: ignore[attr-defined]
+    origin = own.codec.grid.origin  # type: ignore[attr-defined]
+    lag = Lag("since", "day", classes, shares_of(v * step + origin - x, codec), base)
+    rows = dated_columns([lag], {"day": own}, owners, np.arange(len(x)))["day"]
+    after = rows.drawn(codes, before, np.arange(len(x)), rng)
+    assert (own.encode(pa.chunked_array([after])) == codes).all(), "each day keeps its code"
+    found = [own.codec.grid.numbers(pa.chunked_array([each]))[0] for each in (before, after)]  # type: ignore[attr-defined]
+    return found[0], found[1], rows
+
+
+def test_days_come_as_long_after_their_owners_as_was_measured() -> None:
+    rng = np.random.default_rng(2)
+    base, own = dates(DAY, 24), dates(DAY, 5)
+    low, high = Intervals.of(own).first[0], Intervals.of(own).last[-1]
+    x = rng.integers(low, high - 9, 20_000)
+    v = np.minimum(x + rng.geometric(0.4, len(x)) - 1, high)
+    before, after, _ = drawn(own, base, x, v)
+    _, codec = classes_of(base, own)
+    wanted = shares_of(v - x, codec)
+    assert np.abs(shares_of(before - x, codec) - wanted).sum() / 2 > 0.8
+    assert np.abs(shares_of(after - x, codec) - wanted).sum() / 2 < 0.02
+    days = np.arange(low, high + 1, 20)
+    np.testing.assert_allclose(*(np.histogram(n, days)[0] / len(x) for n in (after, before)), atol=0.01)
+
+
+def test_days_of_weeks_come_after_moments() -> None:
+    rng = np.random.default_rng(3)
+    base, own = dates(MOMENT, 24), dates(MOMENT, 5, step="P7D")
+    grid = own.codec.grid  # type: ignore[attr-defined]
+    last = int(Intervals.of(own).last[-1])
+    x = rng.integers(Intervals.of(base).first[0], last * grid.step + grid.origin - 3 * grid.step, 5_000)
+    v = np.minimum(-((grid.origin - x) // grid.step) + rng.integers(0, 2, len(x)), last)  # this week's end, or the next
+    before, after, _ = drawn(own, base, x, v)
+    late = [(n * grid.step + grid.origin - x) / grid.step for n in (before, after)]
+    assert np.mean((late[0] >= 0) & (late[0] < 4)) < 0.25
+    assert np.mean((late[1] >= 0) & (late[1] < 4)) > 0.9, "the last class of them is of one to four weeks"
+
+
+def test_rows_whose_owner_has_no_day_stay_as_they_were_drawn() -> None:
+    rng = np.random.default_rng(4)
+    base, own = dates(NULLABLE, 24), dates(DAY, 5)
+    classes, codec = classes_of(base, own)
+    x = rng.integers(Intervals.of(own).first[0], Intervals.of(own).last[-1], 2_000)
+    none = rng.random(len(x)) < 0.3
+    owners = pa.table(
+        {
+            "since": pa.array(
+                [None if n else dt.date(1970, 1, 1) + dt.timedelta(int(d)) for n, d in zip(none, x, strict=True)]
+            )
+        }
+    )
+    codes = own.encode(pa.chunked_array([pa.array(x.astype(np.int32)).view(pa.date32())]))
+    before = own.decode(codes, rng)
+    lag = Lag("since", "day", classes, np.arange(codec.size) == codec.starts.tolist().index(1), base)
+    rows = dated_columns([lag], {"day": own}, owners, np.arange(len(x)))["day"]
+    after = rows.drawn(codes, before, np.arange(len(x)), rng)
+    unlike = np.array(before.to_pylist()) != np.array(after.to_pylist())
+    assert unlike[~none].mean() > 0.9
+    assert not unlike[none].any()
+
+
+def test_what_is_drawn_again_has_the_same_odds() -> None:
+    rng = np.random.default_rng(5)
+    base, own = dates(DAY, 24), dates(DAY, 5)
+    low, high = Intervals.of(own).first[0], Intervals.of(own).last[-1]
+    x = rng.integers(low, high - 9, 5_000)
+    v = np.minimum(x + rng.geometric(0.4, len(x)) - 1, high)
+    _, _, rows = drawn(own, base, x, v)
+    odds = [each.copy() for each in rows.odds]
+    some = np.arange(100, 140)
+    codes = own.encode(pa.chunked_array([pa.array(v[some].astype(np.int32)).view(pa.date32())]))
+    again = rows.drawn(codes, own.decode(codes, rng), some, rng)
+    late = np.array(again.cast(pa.int32()).to_pylist()) - x[some]
+    assert np.mean((late >= 0) & (late < 10)) > 0.9
+    for before, after in zip(odds, rows.odds, strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_lags_are_stored() -> None:
+    base, own = dates(DAY, 4), dates(NULLABLE, 3)
+    classes, codec = classes_of(base, own)
+    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size), base)
+    again = Lag.from_dict(lag.to_dict())
+    assert (again.base, again.column, again.classes, again.above) == ("since", "day", classes, base)
+    np.testing.assert_array_equal(again.shares, lag.shares)
