@@ -38,6 +38,7 @@ from privbench_core.schema.constraints import ForeignKey
 Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
 _TOTALS, _RANKS = 0.25, 0.2  # of the price, for the number of references and for how they are spread; chosen by hand
+_WHO_REFERS = 0.25  # of what joints and targets would get, where there are no joints; chosen by hand
 _NOTHING = 1e-300
 _ALIKE = 1e-6  # of all rows that count
 _STANDS_OUT = 2.0  # standard deviations
@@ -185,17 +186,11 @@ class _Looks:
         view, counted = self._view({**self.targets_or_any, **self.own}, most), self.counts.in_view(most)
         pairs, rest = max(len(columns), 1) * len(self.own), for_joints.share(1 - fit.context_share)
         if not fit.pairs.tells(view, pairs, counted, rest):
-            alone = self._targets(price, parent)
-            return _Joints(alone.shares, {}, {}), alone
+            return self._without_joints(parent, price)
         targets = self._targets(for_targets, parent)
-        usual = {name: found * (counted / found.sum()) for name, found in self.child.one_way.clean().items()}
-        usual |= {name: shares * counted for name, shares in targets.shares.items()}
+        usual = self._usual(counted) | {name: shares * counted for name, shares in targets.shares.items()}
         known = self._context(usual, asked, most, for_joints.share(fit.context_share))
-        context = {
-            name: known[name] / counted
-            for name in self.child.discretizers
-            if float(np.abs(known[name] - usual[name]).sum()) > _ALIKE * counted
-        }
+        context = self._differing(known, usual, counted)
         candidates = [(target, column) for target in columns for column in self.own]
         ordered = ordered_codes({name: coder for name, (_, coder) in {**self.targets, **self.own}.items()})
         measured, left = fit.pairs.fit_pairs(
@@ -203,6 +198,35 @@ class _Looks:
         )
         targets = self._targets(left, parent, targets)
         return _Joints(targets.shares, context, measured), targets
+
+    def _without_joints(self, parent: Referred, price: Price) -> tuple[_Joints, _Targets]:
+        """Measure targets, and which rows refer to others by what is in their own columns, for ``price``.
+
+        That often is a matter of a single column (votes of one kind name their voter), and stands out of noise that
+        hides every joint.
+        """
+        own = [name for name in self.own if name in self.child.discretizers]
+        for_own = price.share(_WHO_REFERS if own else 0.0)
+        targets = self._targets(price.share(1 - _WHO_REFERS) if own else price, parent)
+        if not own:
+            return _Joints(targets.shares, {}, {}), targets
+        most = self.counts.best(for_own.share(1 / len(own)))
+        counted = self.counts.in_view(most)
+        usual = self._usual(counted)
+        known = self._context(usual, own, most, for_own)
+        return _Joints(targets.shares, self._differing(known, usual, counted), {}), targets
+
+    def _usual(self, counted: float) -> dict[str, Array]:
+        """Counts of the row's own columns if those that refer to others are like all rows."""
+        return {name: found * (counted / found.sum()) for name, found in self.child.one_way.clean().items()}
+
+    def _differing(self, known: Mapping[str, Array], usual: Mapping[str, Array], counted: float) -> dict[str, Array]:
+        """Distributions of the row's own columns among those that refer to others, where these differ from all rows."""
+        return {
+            name: known[name] / counted
+            for name in self.child.discretizers
+            if name in known and float(np.abs(known[name] - usual[name]).sum()) > _ALIKE * counted
+        }
 
     def _context(self, usual: Mapping[str, Array], asked: Sequence[str], most: int, price: Price) -> dict[str, Array]:
         """Clean counts of columns over rows that count, for ``price``: of targets with a last code, that of no row.

@@ -134,10 +134,11 @@ def fit_fanout(
         pairs = (1 + len(parent.discretizers)) * len(own)
         if not fit.pairs.tells(rows, pairs, child.counted.total, rest.share(1 - fit.margin_share)):
             own = {}
-    for_sizes = price.share(fit.count_share) if own else price  # else rows follow nothing, or noise hides what
-    sizes = fit_sizes(session, key, parent, child.size, for_sizes, fit, siblings)
+    if not own:  # rows follow nothing, or noise hides what; but maybe not how long after their owners they are dated
+        return fit_sizes_and_lags(session, key, parent, child, price, fit, siblings)[0]
+    sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit, siblings)
     context = link_context(key, parent, child, sizes.sizes, siblings or {})
-    if not own or not context:
+    if not context:
         return sizes
     expected = expected_context(key, parent, child.size, sizes, context, siblings or {})
     features = lag_features(key, parent, child)
