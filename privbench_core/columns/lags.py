@@ -50,7 +50,7 @@ class Lag:
     @property
     def context(self) -> str:
         """How the owner's column is called where it has the codes of ``above``."""
-        return f"{self.base}, closer"
+        return f"{self.base}, closer for {self.column}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description that `Artifact` can store."""

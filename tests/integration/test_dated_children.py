@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,12 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.evaluation.rows import row_figures
+from privbench_core.schema.columns import Column, ColumnType, Range
+from privbench_core.schema.tables import Schema, Table
 from tests.helpers.heavy_tails import Database
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import broken_expectations, place_of, samples_of
-from tests.helpers.relatives import OWNERS, distances, mail_order, of_owners
+from tests.helpers.planted import broken_expectations, integer, owner_key, place_of, rows_of, samples_of
+from tests.helpers.relatives import OWNERS, distances, mail_order, numbers, of_owners
 
 OPTIONS = {"relational": {"tables": "independent"}}
 DAYS = np.array([-np.inf, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, np.inf])
@@ -43,3 +46,58 @@ def test_children_come_after_their_owners(synthesizer: str, epsilon: float, tmp_
     figures = row_figures(schema, tables, made).mean()
     assert figures["joined"] < 0.13
     assert figures["one_way"] < 0.06
+
+
+def projects(seed: int = 0) -> Database:
+    """Projects with a first and, most of them, a last day; tasks between both, with two days of their own."""
+    rng = np.random.default_rng(seed)
+    day = {"type": ColumnType.DATE, "domain": Range("2015-01-01", "2024-12-31")}
+    project = Table(
+        "project", (integer("id"), Column("opened", **day), Column("closed", nullable=True, **day)), ("id",)
+    )
+    columns = (integer("id"), integer("project_id"), Column("begun", **day), Column("ended", nullable=True, **day))
+    task = Table("task", columns, ("id",), (owner_key("task", "project_id", "project", 30),))
+    n = 3_000
+    opened = rng.integers(16_436, 19_000, n)
+    length = rng.integers(100, 900, n)
+    of_project = np.repeat(np.arange(n), rng.poisson(3.0, n))
+    begun = opened[of_project] + (rng.beta(1, 3, len(of_project)) * length[of_project]).astype(np.int64)
+    ended = np.minimum(begun + rng.geometric(0.1, len(begun)), (opened + length)[of_project])
+    rows = {
+        "project": rows_of(
+            project,
+            id=np.arange(n),
+            opened=pa.array(opened.astype(np.int32)),
+            closed=pa.array((opened + length).astype(np.int32), mask=rng.random(n) < 0.2),
+        ),
+        "task": rows_of(
+            task,
+            id=np.arange(len(begun)),
+            project_id=of_project,
+            begun=pa.array(begun.astype(np.int32)),
+            ended=pa.array(ended.astype(np.int32), mask=rng.random(len(begun)) < 0.1),
+        ),
+    }
+    return Schema("projects", (project, task), "project"), rows
+
+
+@pytest.mark.parametrize("synthesizer", ["privbench", "privlava"])
+def test_two_days_come_after_one_and_before_another(synthesizer: str, tmp_path: Path):
+    schema, tables = projects()
+    place = place_of(tmp_path, schema, tables, synthesizer=synthesizer)
+    made = samples_of(place.run_with(SeededNoise(0), 3.2))
+
+    def outside(rows: dict[str, pa.Table]) -> dict[str, float]:
+        ids = rows["project"].column("id").to_numpy()
+        places = np.searchsorted(ids, rows["task"].column("project_id").to_numpy())
+        assert (np.diff(ids) > 0).all()
+        found = {}
+        for name, early in product(("begun", "ended"), (True, False)):
+            bound = numbers(rows["project"].column("opened" if early else "closed"))[places]
+            apart = numbers(rows["task"].column(name)) - bound
+            apart = apart[~np.isnan(apart)]
+            found[f"{name}, {early}"] = float(((apart < 0) if early else (apart > 0)).mean())
+        return found
+
+    assert max(outside(tables).values()) == 0
+    assert {name: share for name, share in outside(made).items() if share > 0.1} == {}
