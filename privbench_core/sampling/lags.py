@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.signedinteger[Any]]
 _FAR = 1 << 61  # no value lies beyond it, and sums of two are still whole numbers of 64 bits
 _BLOCK = 1 << 14  # rows at a time, for memory
-_SAMPLE = 10_000  # rows that odds are fitted to
+_SAMPLE = 5_000  # rows that odds are fitted to
 _PARTS = 8  # of a code; chosen by hand
 _ROUNDS = 20  # of fitting; chosen by hand, changes are small from there on
 _MOST_ODDS = 1e30  # of a class: one may be a single number of 10^15, and one that no row has room for grows for ever
@@ -126,20 +126,23 @@ class DatedRows:
         )
         some = np.linspace(0, len(codes) - 1, min(len(codes), _SAMPLE)).astype(np.int64)
         segments = self._segments(intervals, grid, codes[some], rows[some])
-        everywhere = np.ones(len(some), dtype=bool)
-        known = [*(base.known[rows[some]] for base in self.bases), everywhere]
-        counts = [base.shares * there.sum() for base, there in zip(self.bases, known, strict=False)]
+        there = segments.lengths > 0  # few of them, and each row has one
+        row, weights = np.nonzero(there)[0], segments.lengths[there].astype(np.float64)
+        first = np.searchsorted(row, np.arange(len(some)))
+        classes = [of[there] for of in segments.classes]
+        known = [*(base.known[rows[some]] for base in self.bases), np.ones(len(some), dtype=bool)]
+        heeded = [np.flatnonzero(each[row]) for each in known]
+        counts = [base.shares * each.sum() for base, each in zip(self.bases, known, strict=False)]
         counts.append(in_part * np.repeat(np.bincount(codes[some], minlength=size), _PARTS))
         self.odds = [np.ones(len(wanted)) for wanted in counts]
-        weights = segments.weights(self.odds)
         for _ in range(_ROUNDS):
-            for number, (there, wanted) in enumerate(zip(known, counts, strict=True)):
-                weights /= np.maximum(weights.sum(axis=1, keepdims=True), _NOTHING)
-                classes, before = segments.classes[number], self.odds[number]
-                found = np.bincount(classes[there].ravel(), weights[there].ravel(), len(wanted))
+            for number, wanted in enumerate(counts):
+                weights /= np.maximum(np.add.reduceat(weights, first), _NOTHING)[row]
+                mine, before = heeded[number], self.odds[number]
+                found = np.bincount(classes[number][mine], weights[mine], len(wanted))
                 odds = before * np.where(found > 0, wanted / np.maximum(found, _NOTHING), 1.0)
                 self.odds[number] = np.clip(odds, 1 / _MOST_ODDS, _MOST_ODDS)
-                weights *= (self.odds[number] / before)[classes]
+                weights *= (self.odds[number] / before)[classes[number]]
 
     def _segments(self, intervals: Intervals, grid: Grid, codes: Codes, rows: Places) -> _Segments:
         first, after = intervals.first[codes][:, None], intervals.last[codes][:, None] + 1
