@@ -210,3 +210,32 @@ def test_lags_are_stored() -> None:
     again = Lag.from_dict(lag.to_dict())
     assert (again.base, again.column, again.classes, again.above) == ("since", "day", classes, base)
     np.testing.assert_array_equal(again.shares, lag.shares)
+
+
+@pytest.mark.parametrize("case", ["no rows", "no owner", "no code of a day"])
+def test_where_no_row_is_dated_nothing_is_drawn(case: str) -> None:
+    base, own = dates(NULLABLE, 4), dates(NULLABLE, 3)
+    classes, codec = classes_of(base, own)
+    n = 0 if case == "no rows" else 40
+    owners = pa.table({"since": pa.array([dt.date(2020, 5, 5)] * 3, pa.date32())})
+    places = np.full(n, -1 if case == "no owner" else 1)
+    codes = np.full(n, 3 if case == "no code of a day" else 1, dtype=np.int32)
+    before = own.decode(codes, np.random.default_rng(0))
+    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size), base)
+    rows = dated_columns([lag], {"day": own}, owners, places)["day"]
+    assert rows.drawn(codes, before, np.arange(n), np.random.default_rng(1)).equals(before)
+
+
+def test_lags_of_ten_thousand_years_are_whole_numbers() -> None:
+    codec = equal_width_codec(MOMENT, "0001-01-01", "9999-12-31", 64)
+    coder = Discretizer(codec)
+    classes, lags = classes_of(coder, coder)
+    x = np.array([codec.starts[0], codec.last, codec.starts[32]])
+    values = pa.table({"since": codec.grid.array(x)})
+    shares = np.where(np.arange(lags.size) < lags.ordered, 1 / lags.ordered, 0.0)
+    rows = dated_columns([Lag("since", "day", classes, shares, coder)], {"day": coder}, values, np.array([0, 1, 2, 0]))
+    codes = np.array([63, 0, 5, 0], dtype=np.int32)
+    after = rows["day"].drawn(
+        codes, coder.decode(codes, np.random.default_rng(0)), np.arange(4), np.random.default_rng(1)
+    )
+    assert (coder.encode(pa.chunked_array([after])) == codes).all()
