@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 Points: TypeAlias = NDArray[np.int64]
 _FINEST = 1 << 20  # of the span of both columns: the first class beside zero
 _LEAST = 1e-4  # of all rows: share of a class, where a slope is worked out from it
-_SLIGHT = 1e-6
+_SLIGHT = 1e-6  # power that stands for none, so that divisions stay finite
 _STEEPEST = 6.0  # power of the lag that its density falls with, or rises
 
 

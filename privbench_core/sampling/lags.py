@@ -117,7 +117,7 @@ class DatedRows:
         return grid.array(numbers, null)
 
     def _fit(self, intervals: Intervals, grid: Grid, codes: Codes, numbers: Points, rows: Places) -> None:
-        """Fit the odds of all classes and parts by iterative scaling."""
+        """Fit the odds of all classes and parts by iterative scaling; what no row has room for is the last resort."""
         size = len(intervals.first)
         self.cuts = _quantiles(codes, numbers, intervals)
         of_part = codes.astype(np.int64) * _PARTS + (self.cuts[codes] <= numbers[:, None]).sum(axis=1)
@@ -140,7 +140,7 @@ class DatedRows:
                 weights /= np.maximum(np.add.reduceat(weights, first), _NOTHING)[row]
                 mine, before = heeded[number], self.odds[number]
                 found = np.bincount(classes[number][mine], weights[mine], len(wanted))
-                odds = before * np.where(found > 0, wanted / np.maximum(found, _NOTHING), 1.0)
+                odds = before * np.where(found > 0, wanted / np.maximum(found, _NOTHING), 0.0)
                 self.odds[number] = np.clip(odds, 1 / _MOST_ODDS, _MOST_ODDS)
                 weights *= (self.odds[number] / before)[classes[number]]
 
