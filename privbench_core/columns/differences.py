@@ -42,13 +42,8 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
     return pa.chunked_array([found])
 
 
-def difference_column(column: Column, base: Column) -> Column:
-    """Return the difference of two columns as a nullable column of its own, its domain left open."""
-    return replace(column, nullable=True, relative=Relative(base.name, Learn())).modelled
-
-
 def differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
-    """Return how far values of a column lie above those of another one, as values of `difference_column`.
+    """Return how far values of a column lie above those of another one, NULL where either is.
 
     Args:
         column: The column.

@@ -7,9 +7,8 @@ two cells that are twice as long as each other: how a class is divided between t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,49 +18,9 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.variable_width import VariableWidthCodec
-from privbench_core.errors import InternalError
 
-Array = NDArray[np.float64]
 Points: TypeAlias = NDArray[np.int64]
 _FINEST = 1 << 20  # of the span of both columns: the first class beside zero
-_LEAST = 1e-4  # of all rows: share of a class, where a slope is worked out from it
-_SLIGHT = 1e-6  # power that stands for none, so that divisions stay finite
-_STEEPEST = 6.0  # power of the lag that its density falls with, or rises
-
-
-@dataclass(frozen=True)
-class Lag:
-    """Released: how long after a column of their owner a column of rows is dated.
-
-    Attributes:
-        base: The owner's column.
-        column: The rows' own.
-        classes: Coder of their difference.
-        shares: Of the rows, by cells of ``classes``, adding up to 1, shape (cells,).
-        above: Coder of the owner's column: a joint with its codes is among those that children are drawn from.
-    """
-
-    base: str
-    column: str
-    classes: Discretizer
-    shares: Array
-    above: Discretizer
-
-    @property
-    def context(self) -> str:
-        """How the owner's column is called where it has the codes of ``above``."""
-        return f"{self.base}, closer for {self.column}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that `Artifact` can store."""
-        coders = {"classes": self.classes.to_dict(), "above": self.above.to_dict()}
-        return {"base": self.base, "column": self.column, **coders, "shares": self.shares}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Lag:
-        """Return the inverse of `to_dict`."""
-        classes, above = (Discretizer.from_dict(stored[name]) for name in ("classes", "above"))
-        return cls(stored["base"], stored["column"], classes, stored["shares"], above)
 
 
 def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
@@ -71,11 +30,12 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
         base: Of the owner's column.
         own: Of the row's.
     """
-    ends = [points_of(coder) for coder in (base, own)]
-    grids = [coder.codec.grid for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
-    if ends[0] is None or ends[1] is None or (grids[0].type, grids[0].precision) != (grids[1].type, grids[1].precision):
+    codecs = [coder.codec for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
+    grids = [codec.grid for codec in codecs if codec.grid.logical.calendar]
+    if len(grids) < len((base, own)) or len({(grid.type, grid.precision) for grid in grids}) > 1:
         return None
-    span = max(ends[0][1], ends[1][1]) - min(ends[0][0], ends[1][0])
+    ends = [int(n) * c.grid.step + c.grid.origin for c in codecs for n in (c.starts[0], c.last)]
+    span = max(ends) - min(ends)
     widths = [max(1, grids[0].step, grids[1].step, span // _FINEST)]
     while widths[-1] < span or len(widths) % 2 == 0:
         widths.append(widths[-1] * 2)
@@ -93,48 +53,13 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     return Discretizer(codec, Binning(tuple(code_of.tolist()), tuple(weights.tolist()), int(sides[-1]) + 1))
 
 
-def shares_of_cells(classes: Discretizer, shares: Array) -> Array:
-    """Return shares of the cells of lags, given those of their classes; shape (cells,).
-
-    Within a class the density is taken to be a power of the lag: that which leads from the class before it to the one
-    after it on its side of zero.
-
-    Args:
-        classes: Of `lag_classes`.
-        shares: Of the rows, shape (classes,).
-    """
-    codec, (code_of, _) = classes.codec, classes.shares
+def interval_points(coder: Discretizer) -> tuple[Points, Points]:
+    """Return the first value of each interval code of a column, and the one after its last, as numbers of its type."""
+    codec, intervals = coder.codec, Intervals.of(coder)
     if not isinstance(codec, OrderedCodec):
-        raise InternalError("lags are coded by intervals")
-    found = shares[code_of].astype(np.float64)
-    zero = int(np.searchsorted(codec.starts, 0))
-    for side in (np.arange(zero - 1, -1, -1), np.arange(zero + 1, codec.ordered)):
-        ends = np.abs(codec.starts[side] if side[0] < zero else codec.ends[side]).astype(np.float64)
-        of_class = np.maximum(shares[code_of[side[::2]]], _LEAST)  # the first cell is one by itself, then pairs
-        lengths = np.diff(ends[::2], prepend=0.0)
-        slopes = np.gradient(np.log(of_class / lengths), np.log(ends[::2])) if len(of_class) > 1 else np.zeros(1)
-        power = 1 + np.clip(slopes[1:], -_STEEPEST, _STEEPEST)
-        power = np.where(np.abs(power) < _SLIGHT, _SLIGHT, power)
-        nearer = (2.0**power - 1) / (4.0**power - 1)
-        found[side[1::2]] *= nearer
-        found[side[2::2]] *= 1 - nearer
-    return found
-
-
-def points_of(coder: Discretizer) -> tuple[int, int] | None:
-    """Return the first and the last value of a column of points in time, as numbers of its type; None for others."""
-    codec = coder.codec
-    if not isinstance(codec, OrderedCodec) or not codec.grid.logical.calendar:
-        return None
-    grid = codec.grid
-    return int(codec.starts[0]) * grid.step + grid.origin, int(codec.last) * grid.step + grid.origin
-
-
-def first_points(coder: Discretizer) -> Points:
-    """Return the first value of each interval code of a column of points in time, as numbers of its type."""
-    if not isinstance(coder.codec, OrderedCodec):
-        return np.empty(0, np.int64)
-    return Intervals.of(coder).first * coder.codec.grid.step + coder.codec.grid.origin
+        return intervals.first, intervals.last
+    first, after = (numbers * codec.grid.step + codec.grid.origin for numbers in (intervals.first, intervals.last + 1))
+    return first, after
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from privbench_core.schema.constraints import ForeignKey
 Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
 _TOTALS, _RANKS = 0.25, 0.2  # of the price, for the number of references and for how they are spread; chosen by hand
-_WHO_REFERS = 0.25  # of what joints and targets would get, where there are no joints; chosen by hand
+_PRESENCE = 0.25  # of what joints and targets would get, where there are no joints; chosen by hand
 _NOTHING = 1e-300
 _ALIKE = 1e-6  # of all rows that count
 _STANDS_OUT = 2.0  # standard deviations
@@ -206,10 +206,11 @@ class _Looks:
         hides every joint.
         """
         own = [name for name in self.own if name in self.child.discretizers]
-        for_own = price.share(_WHO_REFERS if own else 0.0)
-        targets = self._targets(price.share(1 - _WHO_REFERS) if own else price, parent)
         if not own:
+            targets = self._targets(price, parent)
             return _Joints(targets.shares, {}, {}), targets
+        for_own = price.share(_PRESENCE)
+        targets = self._targets(price.share(1 - _PRESENCE), parent)
         most = self.counts.best(for_own.share(1 / len(own)))
         counted = self.counts.in_view(most)
         usual = self._usual(counted)

@@ -15,27 +15,24 @@ correlating, and every child has a parent, of which no one has more than τ chil
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.errors import InternalError
 from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
 from privbench_core.estimate.row_shares import believed, row_shares, with_row_shares
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
+from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags
-from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.measure.links import Siblings, expected_context, link_context, measure_links
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import highest_noise
-from privbench_core.measure.shortlist import shortlist_size
-from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PARENT, Fanout, children_column, parent_column
-from privbench_core.models.one_way import OneWay
+from privbench_core.models.fanout import OWN_FANOUT, Fanout, children_column
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import (
@@ -46,60 +43,18 @@ from privbench_core.models.size_counts import (
     mean_sizes,
     refine_bands,
 )
-from privbench_core.models.spn import REGION, Node, Sum
+from privbench_core.models.spn import Node, Sum
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, OwnFanout, ParentFanout, ParentRow
+from privbench_core.privacy.features import Feature, OfParent, Own, OwnFanout, ParentRow
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.identity import Identity
 
 Array = NDArray[np.float64]
-Siblings = Mapping[ForeignKey, Fanout]
-"""Other owner keys to the same parent -> their released links."""
 _OWNER = "#owner"
 _NOTHING = 1e-300
 _BANDS = 0.5  # of the price for numbers of children: by class of them, the rest is for each number
-
-
-@dataclass(frozen=True)
-class FanoutFit:
-    """How a fanout step spends its price; public constants.
-
-    Attributes:
-        count_share: Part of the price for the number of children, the rest is for pair tables between attributes.
-        size_share: Part of the former for their distribution, the rest is for what it has to do with the parents.
-        row_share: Part of the latter for parents' attributes over children, where a unit may have many parents.
-        margin_share: Part of the pair tables' price for one-way marginals of the context.
-        owner_share: Part of the counts' price for the number of rows without an owner, where the owner key may be NULL.
-        lag_share: Part of the pair tables' price for how long after their owner children are dated, if they are.
-        region_share: Part of the pair tables' price for the parts of a sum node, where the child's model has one.
-        pairs: How joints are chosen and measured.
-    """
-
-    count_share: float = 0.3
-    size_share: float = 0.5
-    row_share: float = 0.5
-    margin_share: float = 0.2
-    owner_share: float = 0.1
-    lag_share: float = 0.1
-    region_share: float = 0.15
-    pairs: PairwiseFit = field(default_factory=PairwiseFit)
-
-    def identity(self) -> Identity:
-        """Return all that a release depends on."""
-        return {
-            "count_share": self.count_share,
-            "size_share": self.size_share,
-            "row_share": self.row_share,
-            "margin_share": self.margin_share,
-            "owner_share": self.owner_share,
-            "lag_share": self.lag_share,
-            "region_share": self.region_share,
-            "pairs": self.pairs.identity(),
-        }
 
 
 def fit_fanout(
@@ -203,14 +158,7 @@ def fit_sizes_and_lags(
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
-    Args:
-        session: Open for the step.
-        key: The ownership key.
-        parent: The owners.
-        child: Their children.
-        price: Of everything here.
-        fit: How to spend it.
-        siblings: As in `fit_sizes`.
+    ``child`` is the profile of their children; other arguments are those of `fit_sizes`.
     """
     features = lag_features(key, parent, child)
     for_sizes = price.share(1 - fit.lag_share) if features else price
@@ -222,7 +170,7 @@ def fit_sizes_and_lags(
     expected = expected_context(key, parent, child.size, sizes, context, others)
     lags = measure_lags(session, key, features, expected, child, price.share(fit.lag_share))
     rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
-    joints = {each.closer: each.joint(rows) for each in lags}
+    joints = {each.finer: each.joint(rows) for each in lags}
     return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags
 
 
@@ -325,122 +273,3 @@ def _fitted_to_rows(
         if (shares != expected).any():
             fitted[name] = with_row_shares(start, sizes, np.maximum(shares, 0.0))
     return fitted
-
-
-def expected_context(
-    key: ForeignKey, parent: Profile, children: RowCount, fanout: Fanout, context: Features, siblings: Siblings
-) -> dict[str, Array]:
-    """Shares of the counted children by columns of their context, as numbers of children tell them, shapes (codes,).
-
-    Args:
-        key: The owner key.
-        parent: The owners.
-        children: Released size of their table.
-        fanout: Released numbers of children.
-        context: Columns of `link_context`; others are left out.
-        siblings: As in `fit_sizes`.
-    """
-    codec, (code_of, weights) = fanout.sizes.codec, fanout.sizes.shares
-    if not isinstance(codec, FanoutCodec):
-        raise InternalError("numbers of children have a codec of their own")
-    most = children.rows_per_unit if parent.size.units is None else np.inf
-    rows = np.bincount(code_of, weights * codec.means(most), fanout.sizes.size)
-    parents = {name: np.outer(counts, fanout.counts) for name, counts in parent.one_way.clean().items()}
-    parents |= {children_column(other.name): np.outer(link.counts, fanout.counts) for other, link in siblings.items()}
-    parents |= fanout.fanout_tables
-    owned, ownerless = float(fanout.counts @ rows) * parent.one_way.total, fanout.ownerless
-    found = {}
-    for name in context:
-        if name == OWNER_FANOUT:
-            shares = fanout.counts * rows * parent.one_way.total
-            shares[fanout.sizes.encode_numbers(np.array([1]))] += ownerless
-        elif (joint := parents.get(name.removeprefix(PARENT))) is not None:
-            shares = joint @ rows * (owned / max(float(joint.sum(axis=0) @ rows), _NOTHING))
-            shares = np.append(shares, ownerless) if key.optional else shares
-        else:
-            continue
-        found[name] = shares / max(float(shares.sum()), _NOTHING)
-    return found
-
-
-def link_context(
-    key: ForeignKey, parent: Profile, child: Profile, sizes: Discretizer, siblings: Siblings
-) -> dict[str, tuple[Feature, Discretizer]]:
-    """Columns that children's columns may follow: group size, owner's attributes, and how many others it owns."""
-    context: dict[str, tuple[Feature, Discretizer]] = {}
-    if not (child.by_size and parent.size.units is None):  # else a group is a unit, and what follows its size is known
-        context[OWNER_FANOUT] = (OwnerFanout(key), sizes)
-    context |= {
-        parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in parent.discretizers.items()
-    }
-    return context | {
-        parent_column(children_column(other.name)): (ParentFanout(key, other), link.sizes)
-        for other, link in siblings.items()
-    }
-
-
-def measure_links(
-    view: Curator,
-    context: Features,
-    own: Features,
-    counted: tuple[OneWay, RowCount],
-    model: Node,
-    price: Price,
-    fit: FanoutFit,
-    expected: Mapping[str, Array],
-    lags: Sequence[MeasuredLag] = (),
-) -> dict[tuple[str, str], Array]:
-    """Measure joints of context columns and children's columns, for at most ``price``.
-
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
-
-    Args:
-        view: Of the children, with all these columns.
-        context: Columns of the context.
-        own: Columns of the children.
-        counted: Released counts of the latter, as the view counts them, and the size of their table.
-        model: Of the children: the parts of a root sum node are tied to the context too.
-        price: Of everything here.
-        fit: How to spend it.
-        expected: What shares of the children are expected to have the codes of a column of the context, where known.
-        lags: How long after their owner children are dated: what of the joints follows from that.
-    """
-    candidates, (one_way, size) = [(name, column) for name in context for column in own], counted
-    if candidates and shortlist_size(view, len(candidates), one_way.total, price) == len(candidates):
-        view.expect([Marginal(pair) for pair in candidates])
-    margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
-    clean = {}
-    for name, noisy in zip(context, margins.values, strict=True):
-        shares, sigmas = expected.get(name), np.full(len(noisy), margins.sigma)
-        counts = noisy if shares is None else believed(noisy, sigmas, shares * one_way.total)
-        clean[name] = onto_simplex(counts, one_way.total)
-    price = price.share(1 - fit.margin_share)
-    clean |= one_way.clean()
-    closer = [each.joint(clean) for each in lags]
-    known = {each.pair: each.merged(joint) for each, joint in zip(lags, closer, strict=True)}
-    regions: dict[tuple[str, str], Array] = {}
-    if isinstance(model, Sum):
-        regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
-        price = price.share(1 - fit.region_share)
-    ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
-    joints, _ = fit.pairs.fit_pairs(view, clean, candidates, price, ordered, size, own, known)
-    for each, joint in zip(lags, closer, strict=True):
-        joints[each.closer] = each.cut(joint, joints.pop(each.pair))
-    return {**regions, **joints}
-
-
-def _region_tables(
-    view: Curator, model: Sum, context: Mapping[str, Array], price: Price
-) -> dict[tuple[str, str], Array]:
-    """Joints of context columns and the parts of the root sum node: context marginals inside each part."""
-    parts = [
-        part.measure("context of part", [Marginal((name,)) for name in context], price)
-        for part in view.split(model.rule)
-    ]
-    pair_tables = {}
-    for index, (name, counts) in enumerate(context.items()):
-        joint = np.stack([part.values[index] for part in parts], axis=1)
-        total = max(1.0, float(counts.sum()))
-        pair_tables[name, REGION] = onto_simplex(joint, total) / total
-    return pair_tables

@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec
-from privbench_core.columns.lags import Lag, first_points, lag_classes, shares_of_cells
+from privbench_core.columns.lags import interval_points, lag_classes
 from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimate.fitting import EMPTY
-from privbench_core.estimate.lags import expected_lags, joint_with_lags, lag_chances
+from privbench_core.estimate.lags import expected_lags, joint_with_lags, lag_chances, shares_of_cells
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.row_shares import believed
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
 from privbench_core.models.fanout import parent_column
+from privbench_core.models.lags import Lag
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OwnerDifference
@@ -72,24 +73,24 @@ class MeasuredLag:
         return parent_column(self.lag.base), self.lag.column
 
     @property
-    def closer(self) -> Pair:
+    def finer(self) -> Pair:
         """The same with the codes of ``lag.above``."""
         return parent_column(self.lag.context), self.lag.column
 
     def joint(self, clean: Mapping[str, Array]) -> Array:
-        """Return the counts of the closer pair that follow from those of both columns."""
+        """Return the counts of the finer pair that follow from those of both columns."""
         first, second = (clean[name] for name in self.pair)
         return joint_with_lags(
             first[self.code_of] * self.parts, second, self.chances, self.lag.shares * float(second.sum())
         )
 
-    def merged(self, closer: Array) -> Array:
-        """Return a joint of `pair` from one of `closer`."""
-        return merge_codes(closer, [self.code_of, np.arange(closer.shape[1])])
+    def merged(self, finer: Array) -> Array:
+        """Return a joint of `pair` from one of `finer`."""
+        return merge_codes(finer, [self.code_of, np.arange(finer.shape[1])])
 
-    def cut(self, closer: Array, joint: Array) -> Array:
-        """Return the joint of `closer` that adds up to one of `pair`, and is else as it was."""
-        return closer * (joint / np.maximum(self.merged(closer), EMPTY))[self.code_of]
+    def cut(self, finer: Array, joint: Array) -> Array:
+        """Return the joint of `finer` that adds up to one of `pair`, and is else as it was."""
+        return finer * (joint / np.maximum(self.merged(finer), EMPTY))[self.code_of]
 
 
 def lag_features(key: ForeignKey, parent: Profile, child: Profile) -> tuple[LagFeature, ...]:
@@ -131,7 +132,7 @@ def measure_lags(
     found = []
     for name, each in zip(columns, features, strict=True):
         first, second = expected[parent_column(each.feature.base)], clean[each.feature.column]
-        above, code_of, parts = _closer(each.above, each.own, first)
+        above, code_of, parts = _finer(each.above, each.own, first)
         chances = lag_chances(above, each.own, each.classes, (len(code_of), len(second)))
         second = second * (noisy.total / max(float(second.sum()), EMPTY))
         independent = merge_codes(expected_lags(first[code_of] * parts, second, chances), [each.classes.shares[0]])
@@ -142,7 +143,7 @@ def measure_lags(
     return tuple(found)
 
 
-def _closer(above: Discretizer, own: Discretizer, rows: Array) -> tuple[Discretizer, NDArray[np.int64], Array]:
+def _finer(above: Discretizer, own: Discretizer, rows: Array) -> tuple[Discretizer, NDArray[np.int64], Array]:
     """Return an owner's column with more codes; the old code of each, and its share of that.
 
     What follows from lags has no noise that grows with codes. A code begins wherever one of the children's does: what
@@ -157,7 +158,7 @@ def _closer(above: Discretizer, own: Discretizer, rows: Array) -> tuple[Discreti
     if not isinstance(codec, OrderedCodec):
         raise InternalError("lags are between columns with an order")
     (code_of, shares), inside = above.shares, codec.ordered
-    borders = first_points(own)
+    borders, _ = interval_points(own)
     grid = codec.grid
     borders = -((grid.origin - borders) // grid.step)  # rounded up to a number of the column
     held = np.cumsum(rows[code_of[:inside]] * shares[:inside])
@@ -168,7 +169,7 @@ def _closer(above: Discretizer, own: Discretizer, rows: Array) -> tuple[Discreti
     ends = np.append(starts - starts[0], int(codec.last) + 1 - starts[0]).astype(np.float64)
     before = np.interp((cuts - starts[0]).astype(np.float64), ends, np.append(0.0, np.cumsum(shares[:inside])))
     parts = np.diff(before, append=shares[:inside].sum())
-    closer = VariableWidthCodec(grid, codec.nullable, tuple(cuts.tolist()), int(codec.last), codec.open_ended)
+    finer = VariableWidthCodec(grid, codec.nullable, tuple(cuts.tolist()), int(codec.last), codec.open_ended)
     without = np.arange(above.size, len(rows))
     new_of = np.concatenate([code_of[cells], code_of[inside:], without])
-    return Discretizer(closer), new_of, np.concatenate([parts, shares[inside:], np.ones(len(without))])
+    return Discretizer(finer), new_of, np.concatenate([parts, shares[inside:], np.ones(len(without))])

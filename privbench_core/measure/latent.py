@@ -19,17 +19,10 @@ import numpy as np
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.columns import Columns, types_of, value_coder
-from privbench_core.measure.fanout import (
-    FanoutFit,
-    Siblings,
-    expected_context,
-    fit_fanout,
-    fit_sizes,
-    fit_sizes_and_lags,
-    link_context,
-    measure_links,
-)
+from privbench_core.measure.fanout import fit_fanout, fit_sizes, fit_sizes_and_lags
+from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.groups import GroupFit
+from privbench_core.measure.links import Siblings, expected_context, link_context, measure_links
 from privbench_core.measure.maximisation import Maximisation
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.places import best_places, place_coder

@@ -265,13 +265,13 @@ class PairwiseFit:
             ordered: As in `find`.
             size: Of the table.
             own: Columns in which rows of a unit differ as in others: codes are scaled (`measure.clipped`).
-            known: Counts of pairs that something else tells: a pair is measured where it is far from these.
+            known: Counts of pairs that follow from something else: a pair is measured where it is far from these.
         """
         pairs, total = _informative(clean, pairs), _total(clean)
-        told = {pair: joint / total for pair, joint in (known or {}).items()}
+        shares = {pair: joint / total for pair, joint in (known or {}).items()}
         for_scores = self._score_share(curator, len(pairs), total, price) if pairs else None
         if for_scores is None:
-            return told, price
+            return shares, price
         scores = pair_scores(curator, clean, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
@@ -279,7 +279,7 @@ class PairwiseFit:
         cells = candidates.cells if clipping is None else clipping.noisy_cells(candidates, clean)
         tables = self.choose(curator, candidates.useful, cells, rest).tables(candidates)
         if not tables:
-            return told, rest
+            return shares, rest
         return self.joints(curator, tables, clean, rest, clipping, known), zero(rest.measure)
 
     def tells(self, curator: Curator, pairs: int, total: float, price: Price) -> bool:

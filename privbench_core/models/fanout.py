@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.lags import Lag
 from privbench_core.errors import InternalError
+from privbench_core.models.lags import Lag
 from privbench_core.models.linking import CrossMarginal
 
 Array = NDArray[np.float64]

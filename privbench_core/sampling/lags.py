@@ -21,8 +21,9 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.grid import Grid
-from privbench_core.columns.lags import Intervals, Lag, Points
+from privbench_core.columns.lags import Intervals, Points
 from privbench_core.errors import InternalError
+from privbench_core.models.lags import Lag
 
 Array = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.signedinteger[Any]]

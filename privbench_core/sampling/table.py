@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.lags import Lag
 from privbench_core.errors import InternalError, ValidationError
+from privbench_core.models.lags import Lag
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.parent_choice import repeated
 from privbench_core.models.registry import Model

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from privbench_core.measure.fanout import FanoutFit, fit_fanout
+from privbench_core.measure.fanout import fit_fanout
+from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.privspn import PairwiseSPN

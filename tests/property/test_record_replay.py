@@ -110,6 +110,9 @@ CASES = {
     "depot, linked": (depot, PLENTY, LINKED),
     "dated depot, pairwise, zCDP": (dated_depot, PLENTY, SPLITTING),
     "dated depot, pairwise, pure": (partial(dated_depot, cascades=True), Budget(3000.0), SPLITTING),
+    "dated depot, groups": (dated_depot, PLENTY, GROUPS),
+    "dated depot, latents": (dated_depot, PLENTY, LATENTS),
+    "dated depot, linked": (dated_depot, PLENTY, LINKED),
     "town, groups": (town, PLENTY, GROUPS),
     "town, linked": (town, PLENTY, LINKED),
     "town, linked, pure": (partial(town, learned=False), Budget(3000.0), LINKED),
@@ -151,6 +154,9 @@ LONG = {
     "depot, latents",
     "depot, linked",
     "dated depot, pairwise, pure",
+    "dated depot, groups",
+    "dated depot, latents",
+    "dated depot, linked",
 }
 """Cases of many seconds; each has one beside it with the same mechanisms along other keys or for the other measure."""
 ADDED = {

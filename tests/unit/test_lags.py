@@ -11,8 +11,9 @@ import pytest
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec, equal_width_codec
-from privbench_core.columns.lags import Intervals, Lag, lag_classes, shares_of_cells
-from privbench_core.estimate.lags import expected_lags, joint_with_lags, lag_chances
+from privbench_core.columns.lags import Intervals, lag_classes
+from privbench_core.estimate.lags import expected_lags, joint_with_lags, lag_chances, shares_of_cells
+from privbench_core.models.lags import Lag
 from privbench_core.sampling.lags import DatedRows, dated_columns
 from privbench_core.schema.columns import Column, ColumnType
 
@@ -135,18 +136,23 @@ def drawn(
     return found[0], found[1], rows
 
 
-def test_days_come_as_long_after_their_owners_as_was_measured() -> None:
+def days_after(own: Discretizer, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Days of owners anywhere in the range of a column, and a day or a few later."""
     rng = np.random.default_rng(2)
-    base, own = dates(DAY, 24), dates(DAY, 5)
     low, high = Intervals.of(own).first[0], Intervals.of(own).last[-1]
-    x = rng.integers(low, high - 9, 20_000)
-    v = np.minimum(x + rng.geometric(0.4, len(x)) - 1, high)
+    x = rng.integers(low, high - 9, n)
+    return x, np.minimum(x + rng.geometric(0.4, n) - 1, high)
+
+
+def test_days_come_as_long_after_their_owners_as_was_measured() -> None:
+    base, own = dates(DAY, 24), dates(DAY, 5)
+    x, v = days_after(own, 20_000)
     before, after, _ = drawn(own, base, x, v)
     _, codec = classes_of(base, own)
     wanted = shares_of(v - x, codec)
     assert np.abs(shares_of(before - x, codec) - wanted).sum() / 2 > 0.8
     assert np.abs(shares_of(after - x, codec) - wanted).sum() / 2 < 0.02
-    days = np.arange(low, high + 1, 20)
+    days = np.arange(Intervals.of(own).first[0], Intervals.of(own).last[-1] + 1, 20)
     np.testing.assert_allclose(*(np.histogram(n, days)[0] / len(x) for n in (after, before)), atol=0.01)
 
 
@@ -189,9 +195,7 @@ def test_rows_whose_owner_has_no_day_stay_as_they_were_drawn() -> None:
 def test_what_is_drawn_again_has_the_same_odds() -> None:
     rng = np.random.default_rng(5)
     base, own = dates(DAY, 24), dates(DAY, 5)
-    low, high = Intervals.of(own).first[0], Intervals.of(own).last[-1]
-    x = rng.integers(low, high - 9, 5_000)
-    v = np.minimum(x + rng.geometric(0.4, len(x)) - 1, high)
+    x, v = days_after(own, 5_000)
     _, _, rows = drawn(own, base, x, v)
     odds = [each.copy() for each in rows.odds]
     some = np.arange(100, 140)

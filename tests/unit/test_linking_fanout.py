@@ -5,7 +5,9 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.measure.fanout import FanoutFit, expected_context, fit_fanout, link_context
+from privbench_core.measure.fanout import fit_fanout
+from privbench_core.measure.fanout_fit import FanoutFit
+from privbench_core.measure.links import expected_context, link_context
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.spn import REGION, Leaf, Sum
 from privbench_core.privacy.budget import Measure, Price

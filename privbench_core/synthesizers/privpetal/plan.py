@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privbench_core.measure.fanout import FanoutFit, fit_sizes_and_lags
+from privbench_core.measure.fanout import fit_sizes_and_lags
+from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.groups import GroupFit
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.privspn import PairwiseSPN

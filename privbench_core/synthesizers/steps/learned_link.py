@@ -10,7 +10,8 @@ import pyarrow as pa
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.measure.bounded_lookup import fit_bounded
-from privbench_core.measure.fanout import FanoutFit, fit_sizes_and_lags
+from privbench_core.measure.fanout import fit_sizes_and_lags
+from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.link_candidates import Features
 from privbench_core.measure.linked_rows import LettingGo, Reference
 from privbench_core.measure.linking import LinkingFit, measure_cross_marginals
