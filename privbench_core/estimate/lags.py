@@ -1,4 +1,4 @@
-"""What follows from lags: joints of two columns of dates, and how a class is divided. Post-processing only.
+"""Joints of two columns of dates that agree with how long after one the other is. Post-processing only.
 
 Within a pair of codes, values are taken to be spread evenly; a cell of lags makes each pair of values of it more or
 less likely, by the same factor. So a joint is fitted to its margins and to the shares of their cells (iterative
@@ -10,72 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import OrderedCodec
-from privbench_core.columns.lags import Intervals, interval_points
-from privbench_core.errors import InternalError
 from privbench_core.estimate.fitting import fit_margins
 
 Array = NDArray[np.float64]
 _ROUNDS = 30  # of fitting; chosen by hand, changes are small from there on
-_LEAST = 1e-4  # of all rows: share of a class, where a slope is worked out from it
-_SLIGHT = 1e-6  # power that stands for none, so that divisions stay finite
-_STEEPEST = 6.0  # power of the lag that its density falls with, or rises
 _POSSIBLE = 1e-3  # of what is expected without a dependence is mixed in: no cell is ruled out
-
-
-def shares_of_cells(classes: Discretizer, shares: Array) -> Array:
-    """Return shares of the cells of lags, given those of their classes; shape (cells,).
-
-    Within a class the density is taken to be a power of the lag: that which leads from the class before it to the one
-    after it on its side of zero.
-
-    Args:
-        classes: Of `lag_classes`.
-        shares: Of the rows, shape (classes,).
-    """
-    codec, (code_of, _) = classes.codec, classes.shares
-    if not isinstance(codec, OrderedCodec):
-        raise InternalError("lags are coded by intervals")
-    found = shares[code_of].astype(np.float64)
-    zero = int(np.searchsorted(codec.starts, 0))
-    for side in (np.arange(zero - 1, -1, -1), np.arange(zero + 1, codec.ordered)):
-        ends = np.abs(codec.starts[side] if side[0] < zero else codec.ends[side]).astype(np.float64)
-        of_class = np.maximum(shares[code_of[side[::2]]], _LEAST)  # the first cell is one by itself, then pairs
-        lengths = np.diff(ends[::2], prepend=0.0)
-        slopes = np.gradient(np.log(of_class / lengths), np.log(ends[::2])) if len(of_class) > 1 else np.zeros(1)
-        power = 1 + np.clip(slopes[1:], -_STEEPEST, _STEEPEST)
-        power = np.where(np.abs(power) < _SLIGHT, _SLIGHT, power)
-        nearer = (2.0**power - 1) / (4.0**power - 1)
-        found[side[1::2]] *= nearer
-        found[side[2::2]] *= 1 - nearer
-    return found
-
-
-def lag_chances(base: Discretizer, own: Discretizer, classes: Discretizer, codes: tuple[int, int]) -> Array:
-    """Return how likely the cells of lags are within each pair of codes, shape (base codes, own codes, cells).
-
-    Args:
-        base: Of the owner's column.
-        own: Of the row's.
-        classes: Of the difference.
-        codes: Numbers of codes of both; further ones than the coders have are of rows without an owner.
-    """
-    codec = classes.codec
-    if not isinstance(codec, OrderedCodec) or codec.null is None:
-        raise InternalError("lags are coded by intervals and a code for those that are not there")
-    above, here = (tuple(end.astype(np.float64) for end in interval_points(coder)) for coder in (base, own))
-    chances = np.zeros((*codes, codec.size))
-    chances[:, :, : codec.ordered] = 1 / codec.ordered  # of values beyond a range nothing is known
-    before = _pairs_before(above, here, codec.starts[1:].astype(np.float64))
-    inside = np.diff(before, axis=2, prepend=0.0, append=1.0)
-    chances[: len(above[0]), : len(here[0]), : codec.ordered] = np.maximum(inside, 0.0)
-    for axis, (coder, size) in enumerate(zip((base, own), codes, strict=True)):
-        null = Intervals.of(coder).null
-        for code in (*range(coder.size, size), *(() if null is None else (null,))):
-            where = (code, slice(None)) if axis == 0 else (slice(None), code)
-            chances[where] = np.arange(codec.size) == codec.null
-    return chances
 
 
 def expected_lags(first: Array, second: Array, chances: Array) -> Array:
@@ -84,7 +23,7 @@ def expected_lags(first: Array, second: Array, chances: Array) -> Array:
     Args:
         first: Counts of the owner's column over the rows.
         second: Counts of the row's, with the same total.
-        chances: Of `lag_chances`.
+        chances: How likely the cells of lags are within each pair of codes, shape (base codes, own codes, cells).
     """
     return np.asarray(np.einsum("a,b,abl->l", first, second / max(float(second.sum()), 1.0), chances))
 
@@ -95,7 +34,7 @@ def joint_with_lags(first: Array, second: Array, chances: Array, lags: Array) ->
     Args:
         first: As in `expected_lags`.
         second: As there.
-        chances: Of `lag_chances`.
+        chances: As there.
         lags: Counts of the cells, with the same total.
     """
     total = max(float(second.sum()), 1e-300)
@@ -105,7 +44,7 @@ def joint_with_lags(first: Array, second: Array, chances: Array, lags: Array) ->
     return np.asarray(fit_margins(start, margins, _ROUNDS).sum(axis=2))
 
 
-def _pairs_before(above: tuple[Array, ...], here: tuple[Array, ...], ends: Array) -> Array:
+def pairs_before(above: tuple[Array, ...], here: tuple[Array, ...], ends: Array) -> Array:
     """Return what share of the pairs of whole numbers of two intervals is less than ``ends`` apart.
 
     Shape (intervals above, intervals here, ends).

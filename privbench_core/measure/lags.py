@@ -15,13 +15,13 @@ from privbench_core.columns.lags import interval_points, lag_classes
 from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimate.fitting import EMPTY
-from privbench_core.estimate.lags import expected_lags, joint_with_lags, lag_chances, shares_of_cells
+from privbench_core.estimate.lags import expected_lags, joint_with_lags
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.row_shares import believed
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
 from privbench_core.models.fanout import parent_column
-from privbench_core.models.lags import Lag
+from privbench_core.models.lags import Lag, lag_chances, shares_of_cells
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OwnerDifference
