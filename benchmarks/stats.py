@@ -58,6 +58,7 @@ def spec(source: Path, folder: Path) -> Spec:
             Column("DownVotes", _I, Range(0, 5_000, 2048)),
         ),
         ("Id",),
+        row_order="CreationDate",
     )
     posts = Table(
         "posts",
@@ -75,6 +76,7 @@ def spec(source: Path, folder: Path) -> Spec:
         ),
         ("Id",),
         (_owner("posts", "OwnerUserId", "users", 2_000),),
+        row_order="CreationDate",
     )
     votes = Table(
         "votes",
@@ -88,6 +90,7 @@ def spec(source: Path, folder: Path) -> Spec:
         ),
         ("Id",),
         (_owner("votes", "PostId", "posts", 500),),
+        row_order="CreationDate",
     )
     badges = Table(
         "badges",
@@ -99,6 +102,7 @@ def spec(source: Path, folder: Path) -> Spec:
         ),
         ("Id",),
         (_owner("badges", "UserId", "users", 500),),
+        row_order="Date",
     )
     links = Table(
         "postLinks",
@@ -111,6 +115,7 @@ def spec(source: Path, folder: Path) -> Spec:
         ),
         ("Id",),
         (_owner("postLinks", "PostId", "posts", 100),),
+        row_order="CreationDate",
     )
     tags = Table(
         "tags",

@@ -92,14 +92,34 @@ def creation_of(table: FoundTable) -> FoundColumn | None:
     >>> creation_of(FoundTable("post", (column("CreationDate"), column("LastEditDate"), column("seen")))).name
     'CreationDate'
     """
-    keys = set(table.primary_key).union(*(key.columns for key in table.foreign_keys))
-    found = [
-        column
-        for column in table.columns
-        if column.type in _TIMES and not column.nullable and column.name not in keys
-        if _says(column.name, _BEGINS) and not _says(column.name, _ENDS)
-    ]
+    found = [column for column in _known_times(table) if _says(column.name, _BEGINS) and not _says(column.name, _ENDS)]
     return found[0] if len(found) == 1 else None
+
+
+def propose_order(table: FoundTable) -> str | None:
+    """Return the column in whose order rows were probably added, where they have numbers of their own; else None.
+
+    It is the time at which they begin, or their only time unless it is that of an end, or of a life.
+
+    >>> column = lambda name: FoundColumn(name, ColumnType.DATE, "date", nullable=False)
+    >>> number = FoundColumn("id", ColumnType.INTEGER, "integer", nullable=False)
+    >>> propose_order(FoundTable("payment", (number, column("payment_date")), ("id",)))
+    'payment_date'
+    >>> propose_order(FoundTable("person", (number, column("birth_date")), ("id",)))
+    """
+    numbers = {column.name for column in table.columns if column.type is ColumnType.INTEGER}
+    if not numbers.intersection(table.primary_key).difference(*(key.columns for key in table.foreign_keys)):
+        return None
+    times = [column for column in _known_times(table) if not _says(column.name, _ENDS)]
+    alone = times[0] if len(times) == 1 and not _says(times[0].name, _LIVES) else None
+    found = creation_of(table) or alone
+    return None if found is None else found.name
+
+
+def _known_times(table: FoundTable) -> list[FoundColumn]:
+    """The dates and times of a table that are never NULL, and no keys."""
+    keys = set(table.primary_key).union(*(key.columns for key in table.foreign_keys))
+    return [c for c in table.columns if c.type in _TIMES and not c.nullable and c.name not in keys]
 
 
 def follows(column: FoundColumn, creation: FoundColumn) -> bool:
@@ -133,7 +153,10 @@ def propose_dependencies(table: FoundTable) -> Iterator[tuple[str, str]]:
 
 
 def related_lines(table: FoundTable) -> Iterator[str]:
-    """Yield the proposals as commented lines of a spec."""
+    """Yield the proposals as lines of a spec: commented where they claim something of every row."""
+    order = propose_order(table)
+    if order is not None:
+        yield f"    row_order: {flow_yaml(order)} # guessed from the names: rows were added in this order"
     checks, dependencies = list(propose_checks(table)), list(propose_dependencies(table))
     if checks:
         listed = ", ".join(flow_yaml({"name": name, "expression": text}) for name, text in checks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
@@ -61,7 +62,7 @@ def draft_table(
     yield from _unique(table, primary, kept)
     yield from _checks(table, kept)
     if not public:
-        yield from related_lines(table)
+        yield from related_lines(replace(table, primary_key=guess))
     yield from _indexes(table, kept | {column.name for column in generated}, has_keys=bool(keys))
     if generated:
         yield "    generated:"

@@ -29,6 +29,7 @@ from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.lags import DatedRows, dated_columns
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order
 from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.sampling.row_order import added_order
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
@@ -106,7 +107,8 @@ def draw_table(
     own = Rows(rows.n, codes | {name: rows.codes[name] for name in linked}, _sizes(discretizers), rows.weights)
     _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
     columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
-    columns |= _fresh(table, columns, rows.n, numbering or (0, rows.n))
+    order = None if table.row_order is None else added_order(columns[table.row_order])
+    columns |= _fresh(table, columns, rows.n, numbering or (0, rows.n), order)
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
     columns |= with_followers(table, made_dependent(key_rules, columns, frozenset(discretizers)), columns)
     return _kept(table, rules, columns, places, latents, rows.n)
@@ -228,19 +230,27 @@ class _TableDraft:
                 places[name][index] = where
 
 
-def _fresh(table: Table, columns: Mapping[str, pa.Array], n: int, numbering: tuple[int, int]) -> Columns:
-    """Primary key columns that no foreign key fills: numbers of their own, or within the rest of a composite key."""
+def _fresh(
+    table: Table, columns: Mapping[str, pa.Array], n: int, numbering: tuple[int, int], order: Places | None
+) -> Columns:
+    """Primary key columns that no foreign key fills: numbers of their own, or within the rest of a composite key.
+
+    Rows are numbered in ``order``, or as they are if None.
+    """
+    rows = np.arange(n) if order is None else order
     missing = [name for name in table.primary_key if name not in columns]
     filled = [columns[name] for name in table.primary_key if name in columns]
     fresh: Columns = {}
     for position, name in enumerate(missing):
         if filled and position == len(missing) - 1:
-            ordinals = ordinal_within(group_numbers(filled, n))
+            ordinals = np.empty(n, dtype=np.int64)
+            ordinals[rows] = ordinal_within(group_numbers(filled, n)[rows])
             numbers = surrogate_key(table.column(name), int(ordinals.max(initial=0)), prefix=table.name)
             fresh[name] = numbers.take(pa.array(ordinals - 1))
         else:
             first, total = numbering
-            fresh[name] = surrogate_key(table.column(name), n, prefix=table.name, first=first, total=total)
+            numbers = surrogate_key(table.column(name), n, prefix=table.name, first=first, total=total)
+            fresh[name] = numbers if order is None else numbers.take(pa.array(np.argsort(order)))
     return fresh
 
 

@@ -31,6 +31,8 @@ class Table:
         generated: Columns that the database computes.
         row_id: Name of the last column where it is not the source's but numbers rows that have no key of their own
             (``row_id: generated``); it is then the whole primary key. None for tables with a key.
+        row_order: The attribute in whose order the source has written its rows and numbered them, usually a date; None
+            where rows follow their owners.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Table:
     key_names: tuple[tuple[tuple[str, ...], str], ...] = ()
     generated: tuple[Generated, ...] = ()
     row_id: str | None = None
+    row_order: str | None = None
 
     def column(self, name: str) -> Column:
         """The column of that name; SpecError with a hint if there is none."""

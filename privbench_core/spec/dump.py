@@ -63,6 +63,8 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str]) -> dict[str
             {"determinant": one_or_list(rule.determinant), "dependent": one_or_list(rule.dependent)}
             for rule in table.dependencies
         ]
+    if table.row_order is not None:
+        content["row_order"] = table.row_order
     enums = {enum.name: enum for enum in schema.enums}
     if table.generated:
         content["generated"] = {column.name: dump_generated(column) for column in table.generated}

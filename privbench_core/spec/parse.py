@@ -28,6 +28,7 @@ from privbench_core.spec.parts import (
     parse_unique,
 )
 
+_ROW_ORDER = "name the column, usually a date, in whose order rows were added to the table, or leave it out"
 _PRIMARY_KEY = "name its column, or [a, b] for several distinct ones; without any, write row_id: generated instead"
 _ACTIONS = "write clauses like ON DELETE CASCADE or ON UPDATE RESTRICT DEFERRABLE INITIALLY DEFERRED"
 
@@ -78,7 +79,7 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
     node = Node(name, raw, problems)
     node.only(
         *("primary_key", "columns", "foreign_keys", "unique", "public", "checks", "indexes", "dependencies"),
-        *("comment", "key_names", "generated", "change", "row_id"),
+        *("comment", "key_names", "generated", "change", "row_id", "row_order"),
     )
     numbered = _numbered(node)
     key = () if numbered else node.names("primary_key", _PRIMARY_KEY)
@@ -93,10 +94,12 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
         name, parsed, key or (), public=node.flag("public"), unique=parse_unique(node), checks=parse_checks(node),
         indexes=parse_indexes(node), dependencies=parse_dependencies(node), comment=node.text("comment", "write text"),
         key_names=parse_key_names(node), generated=parse_generated(node, enums), row_id=row_id,
+        row_order=node.name("row_order", _ROW_ORDER) if node.has("row_order") else None,
     )  # fmt: skip
     if table.public:  # published as it is: no column is modelled
-        table = replace(table, columns=tuple(replace(column, relative=None) for column in table.columns))
-    groups = [table.primary_key, *table.unique]
+        plain = tuple(replace(column, relative=None) for column in table.columns)
+        table = replace(table, columns=plain, row_order=None)
+    groups = [table.primary_key, *table.unique, *([(table.row_order,)] if table.row_order else [])]
     groups += [part for rule in table.dependencies for part in (rule.determinant, rule.dependent)]
     for group in groups:
         known_columns(group, table, problems)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.columns import Column, Learn, Pattern
+from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems
 from privbench_core.spec.rules_of_relatives import find_relative_problems
@@ -30,7 +30,7 @@ def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ())
     Returns:
         One line per problem: where, what was found, what to do.
     """
-    rules: tuple[Callable[[Schema], Iterator[str]], ...] = (_names, _unit, _primary_keys)
+    rules: tuple[Callable[[Schema], Iterator[str]], ...] = (_names, _unit, _primary_keys, _row_order)
     problems = [problem for rule in rules for problem in rule(schema)]
     problems += find_key_problems(schema, broken)
     problems += _domains(schema, delta, broken)
@@ -112,6 +112,18 @@ def _domain_in_a_key(table: Table, column: Column) -> Iterator[str]:
         yield f"{where} that is the whole primary key; remove it: keys are generated"
     elif column.type.opaque or isinstance(column.domain, Pattern):
         yield f"{where} of type {column.type}; remove it, or declare type: category and its values"
+
+
+def _row_order(schema: Schema) -> Iterator[str]:
+    for table in schema.private_tables:
+        column = None if table.row_order is None else find_column(table, table.row_order)
+        if column is None:
+            continue
+        where = f"{table.name}: row_order: {column.name}"
+        if column.name in table.key_columns:
+            yield f"{where} is a key column, and keys are numbered in that order; name another column, or remove it"
+        elif not column.type.ordered or column.type is ColumnType.INTERVAL:
+            yield f"{where} is of type {column.type}, which has no order; name a date, a time or a number, or remove it"
 
 
 def _domains(schema: Schema, delta: float, broken: Collection[str]) -> Iterator[str]:

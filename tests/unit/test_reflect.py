@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb
@@ -338,6 +339,8 @@ CREATE TABLE visits (id BIGINT PRIMARY KEY, user_id BIGINT NOT NULL REFERENCES u
 CREATE TABLE clicks (id BIGINT PRIMARY KEY, visit_id BIGINT NOT NULL REFERENCES visits, clicked_at TIMESTAMP NOT NULL);
 """
     draft = draft_of(tmp_path, sql)
+    orders = sorted(re.findall(r"row_order: (\w+)", draft))
+    assert orders == ["CreationDate", "CreationDate", "clicked_at", "day", "linked_at"]
     remark = "# or relative_to: {}.CreationDate, domain: learn: keeps its distance from its owner's"
     lines = {line.strip().split(":")[0]: line for line in draft.splitlines() if "its owner's" in line}
     assert {name: line.split("} ")[1] for name, line in lines.items()} == {

@@ -106,6 +106,38 @@ def test_urls_and_variables_stay_as_written_and_out_of_the_representation(tmp_pa
         assert source not in repr(spec)
 
 
+def test_the_order_of_rows_is_read_and_written(tmp_path: Path) -> None:
+    spec = load(
+        tmp_path, SHOP.replace("primary_key: [customer, line]", "primary_key: [customer, line]\n    row_order: seen")
+    )
+    assert spec.schema.table("order").row_order == "seen"
+    assert load(tmp_path, dump_spec(spec)) == spec
+    public = load(tmp_path, SHOP.replace("primary_key: code", "primary_key: code\n    row_order: code"))
+    assert public.schema.table("region").row_order is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sene", "order.sene: no such column; did you mean 'seen'?"),
+        ("line", "order: row_order: line is a key column, and keys are numbered in that order; name another column"),
+        ("2", "order.2: no such column"),
+        ("[seen]", "order: row_order is ['seen']; name the column"),
+    ],
+)
+def test_an_order_of_rows_that_cannot_be_is_explained(tmp_path: Path, name: str, expected: str) -> None:
+    explained(
+        tmp_path,
+        changed("primary_key: [customer, line]", f"primary_key: [customer, line]\n    row_order: {name}"),
+        expected,
+    )
+
+
+def test_a_list_of_values_is_no_order_of_rows(tmp_path: Path) -> None:
+    text = changed("  customer:\n", "  customer:\n    row_order: answer\n")
+    explained(tmp_path, text, "customer: row_order: answer is of type category, which has no order; name a date")
+
+
 def test_an_optional_key_makes_its_columns_nullable(tmp_path: Path) -> None:
     spec = load(tmp_path, changed("references: region}", "references: region, optional: true}"))
     assert spec.schema.table("customer").column("region").nullable

@@ -16,6 +16,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle, write_table
 from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.publishing.verdicts import blocking, warnings_of
+from privbench_core.sampling.row_order import as_added, is_reordered
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -71,12 +72,14 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
         return Artifact({"path": str(path), "rows": rows_of, "warnings": warnings, "summary": {"rows": rows_of}})
 
-    parameters = {
+    parameters: dict[str, Any] = {
         "links": {
             key.name: [step.price.measure.value, step.price.amount, bounds_references(step)]
             for key, step in links.items()
         }
     }
+    reordered = [table.name for table in schema.private_tables if is_reordered(schema, table)]
+    parameters |= {"as added": reordered} if reordered else {}
     return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="4")
 
 
@@ -84,28 +87,24 @@ class _Rows(Mapping[str, pa.Table]):
     """The finished rows of every table, read when they are asked for."""
 
     def __init__(self, schema: Schema, inputs: Mapping[Key, Artifact]) -> None:
-        self._schema = schema
+        self.schema = schema
         self._inputs = inputs
 
     def __getitem__(self, name: str) -> pa.Table:
         return self.sampled(name).whole_rows()
 
     def __contains__(self, name: object) -> bool:
-        return name in self._schema.by_name
+        return name in self.schema.by_name
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._schema.by_name)
+        return iter(self.schema.by_name)
 
     def __len__(self) -> int:
-        return len(self._schema.tables)
-
-    def table(self, name: str) -> Table:
-        """Return the declaration of a table."""
-        return self._schema.table(name)
+        return len(self.schema.tables)
 
     def sampled(self, name: str) -> SampledTable:
         """What the table's sample step has left."""
-        return SampledTable(self._inputs[sampled_key(self._schema, self._schema.table(name))])
+        return SampledTable(self._inputs[sampled_key(self.schema, self.schema.table(name))])
 
 
 class _Ranges(Mapping[str, pa.Table | RowRanges]):
@@ -116,7 +115,7 @@ class _Ranges(Mapping[str, pa.Table | RowRanges]):
 
     def __getitem__(self, name: str) -> RowRanges:
         sampled = self._rows.sampled(name)
-        return RowRanges(len(sampled.rows), _RangeOfRows(self._rows.table(name), sampled))
+        return RowRanges(len(sampled.rows), _RangeOfRows(self._rows.schema, self._rows.schema.table(name), sampled))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -127,15 +126,16 @@ class _Ranges(Mapping[str, pa.Table | RowRanges]):
 
 @dataclass(frozen=True)
 class _RangeOfRows:
+    schema: Schema
     table: Table
     sampled: SampledTable
 
     def __call__(self, number: int, file: Path) -> None:
-        """Write a range as a Parquet file; one that was drawn by itself is stored as such."""
-        if self.sampled.digests:
+        """Write a range as a Parquet file; one that was drawn by itself, and in this order, is stored as such."""
+        if self.sampled.digests and not is_reordered(self.schema, self.table):
             file.write_bytes(self.sampled.part_file(number))
         else:
-            write_table(file, self.table, self.sampled.part_rows(number))
+            write_table(file, self.table, as_added(self.schema, self.table, self.sampled.part_rows(number)))
 
 
 def _workload(

@@ -177,5 +177,6 @@ def _constraints(schema: Schema, table: Table) -> dict[str, Any]:
         "primary key": list(table.primary_key),
         "unique": [list(columns) for columns in table.unique],
         "units": table.name in schema.tables_of_units,
+        **({} if table.row_order is None else {"row order": table.row_order}),
         **constraints_identity(table.checks, table.dependencies),
     }
