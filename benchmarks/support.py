@@ -176,6 +176,8 @@ yes | Columns that belong together, in a row or along an owner key | their diffe
     unit/test_owner_relative_columns::test_distances_are_kept_along_a_chain_of_owners
 yes | Rows numbered and stored in the order of a column | declared (`row_order`)
     integration/test_row_order::test_rows_are_numbered_and_published_in_the_order_of_their_column
+in part | Dates of a row that come after one another | lags are measured, or declared (`relative_to`) to hold always
+    integration/test_dated_children::test_two_days_of_a_row_are_as_far_apart_as_they_should
 in part | Rows dated after the row that owns them | lags are measured; a few rows in a hundred may come before it
     integration/test_dated_children::test_children_come_after_their_owners
 in part | CHECK that is not understood | kept in the DDL, and marked as not enforced while sampling

@@ -1,9 +1,10 @@
 """What the benchmarks on whole databases share: a run of the pipeline, and what workloads make of its bundle.
 
-Beside each bundle stand two baselines that are not private. The source with every column shuffled has perfect one-way
+Beside each bundle stand baselines that are not private. The source with every column shuffled has perfect one-way
 marginals, and nothing else: what a synthetic database is better at, it owes to correlations and joins. The source with
 its values drawn again within the codes of a run has its joins and correlations: what it gets wrong, no model of these
-codes gets right, because noise left one code to several values, or no name to a value.
+codes gets right, because noise left one code to several values, or no name to a value. And the source's own rows,
+loaded once more, have run times that are apart by what loading alone makes of them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from privbench_core.workload.statements import Workload
 ALONE = "Each query alone, exact but for noise that hides its largest unit, for all of ε"
 SHUFFLED = "source, columns shuffled"
 CODED = "source, within the codes of "
+AGAIN = "source, loaded once more"
 SYNTHESIZERS = ("privlava", "privpetal", "privbench")
 PROTOCOL = RunTimeSettings(limit=100)
 Tables = Mapping[str, pa.Table]
@@ -136,6 +138,10 @@ def measure(
     for seed in range(runs.seeds):
         runs.progress(f"{case.spec.schema.name}: {SHUFFLED}, seed {seed}")
         with TemporaryDirectory() as folder:
+            found.add_run_times(
+                {"method": AGAIN, "δ": "-", "ε": "-"},
+                write_bundle(Path(folder) / "source", case.spec.schema, case.source, {}),
+            )
             tables = shuffled_reference(case.spec.schema, case.source, seed)
             bundle = write_bundle(Path(folder) / "shuffled", case.spec.schema, tables, {})
             found.add({"method": SHUFFLED, "δ": "-", "ε": "-"}, tables, bundle, {})
@@ -186,11 +192,16 @@ class _Figures:
             self._rows["Q-error"].append({**here, **_q_errors(result), **costs})
             if len(result.by_joins) > 1:
                 self._rows["Q-error by joins, median / 95th"].append({**here, **by_joins(result)})
-            if bundle is not None:
-                times = compare_run_times(case.spec.schema, case.source, bundle, workload, settings=PROTOCOL)
-                self._rows["Run time in PostgreSQL"].append({**here, **_run_times(times)})
+        if bundle is not None:
+            self.add_run_times(cell, bundle)
         if self._more is not None:
             self._rows.setdefault("Relative errors of answers", []).append({**cell, **self._more(case.source, tables)})
+
+    def add_run_times(self, cell: dict[str, str], bundle: Path) -> None:
+        """Measure the run times of all workloads on one database."""
+        for name, workload in self._case.workloads.items():
+            times = compare_run_times(self._case.spec.schema, self._case.source, bundle, workload, settings=PROTOCOL)
+            self._rows["Run time in PostgreSQL"].append({"workload": name, **cell, **_run_times(times)})
 
     def add_hidden(self, epsilon: float, delta: float) -> None:
         """Measure what hiding one unit leaves of each query, see `one_unit`."""

@@ -1,9 +1,13 @@
-"""Measure how long after their owner children are dated: one histogram for each pair of their columns of dates."""
+"""Measure how long after others dates are: one histogram for each pair of columns of dates.
+
+The other one is the owner's, or an earlier one of the same row: when a task was done, and when it was begun.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TypeAlias
 
 import numpy as np
@@ -22,16 +26,22 @@ from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.lags import Lag, lag_chances, shares_of_cells
+from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import OwnerDifference
+from privbench_core.privacy.features import OwnDifference, OwnerDifference
+from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Table
 
 Array = NDArray[np.float64]
 Pair: TypeAlias = tuple[str, str]
 _CODES = 32  # of an owner's column, with as many children each, about; chosen by hand, for time
 _MOST = 12  # pairs of columns, in the order in which they are declared: each shares the price
+_OWN_SHARE = 0.05  # of the price of a table for lags within its rows; chosen by hand, as `FanoutFit.lag_share`
+_TELLING = 0.1  # of all rows: how far lags are from those of independent dates, at least, to say more than joints do
 
 
 @dataclass(frozen=True)
@@ -40,12 +50,12 @@ class LagFeature:
 
     Attributes:
         feature: The column of a view.
-        above: Coder of the owner's column.
-        own: Coder of the children's.
+        above: Coder of the other column.
+        own: Coder of the rows' column.
         classes: Coder of the lag.
     """
 
-    feature: OwnerDifference
+    feature: OwnDifference | OwnerDifference
     above: Discretizer
     own: Discretizer
     classes: Discretizer
@@ -125,22 +135,99 @@ def measure_lags(
         child: The children.
         price: Of all of them.
     """
-    columns: Features = {str(number): (each.feature, each.classes) for number, each in enumerate(features)}
-    looks = measure_by_size(session, key.child, columns, child.size, price.share(BY_SIZE))
-    looks = looks.again(session, key.child, columns, price.share(1 - BY_SIZE))
-    noisy, clean = looks.one_way(child.size.classes[-1]), child.one_way.clean()
+    noisy, clean = _measured(session, key.child, features, child, price), child.one_way.clean()
     found = []
-    for name, each in zip(columns, features, strict=True):
+    for number, each in enumerate(features):
         first, second = expected[parent_column(each.feature.base)], clean[each.feature.column]
         above, code_of, parts = _finer(each.above, each.own, first)
         chances = lag_chances(above, each.own, each.classes, (len(code_of), len(second)))
-        second = second * (noisy.total / max(float(second.sum()), EMPTY))
-        independent = merge_codes(expected_lags(first[code_of] * parts, second, chances), [each.classes.shares[0]])
-        near = believed(noisy.counts[name], noisy.sigmas[name], independent)
-        shares = shares_of_cells(each.classes, onto_simplex(near / noisy.total, 1.0))
+        shares = _believed(each, noisy, str(number), first[code_of] * parts, second, chances)[0]
         lag = Lag(each.feature.base, each.feature.column, each.classes, shares, above)
         found.append(MeasuredLag(lag, chances, code_of, parts))
     return tuple(found)
+
+
+def own_lag_pairs(table: Table) -> list[Pair]:
+    """Return the columns of a table's rows whose lags can be measured, each after an earlier one: public."""
+    dates = [
+        column
+        for column in table.attributes
+        if column.type.logical.calendar and column.type.difference is not None and column.relative is None
+    ]
+    pairs = [(a.name, b.name) for a, b in combinations(dates, 2) if (a.type, a.precision) == (b.type, b.precision)]
+    return pairs[:_MOST]
+
+
+def own_lag_share(table: Table) -> float:
+    """Return the part of a table's price that `with_own_lags` gets."""
+    return _OWN_SHARE if own_lag_pairs(table) else 0.0
+
+
+def with_own_lags(
+    session: PrivateSession, table: Table, profile: Profile, price: Price
+) -> tuple[Profile, dict[Pair, Array]]:
+    """Measure lags within the rows of a table, for ``price`` in all: its profile with them, and joints that follow.
+
+    Those that independent dates would have, too, are left out: they say nothing, or noise has hidden what they say.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    """
+    features = []
+    for base, name in own_lag_pairs(table):
+        above, own = profile.discretizers[base], profile.discretizers[name]
+        classes = lag_classes(above, own)
+        if classes is not None:
+            features.append(LagFeature(OwnDifference(name, base), above, own, classes))
+    if not features or price.amount <= 0:
+        return profile, {}
+    noisy, clean = _measured(session, table.name, features, profile, price), profile.one_way.clean()
+    lags, joints = [], {}
+    for number, each in enumerate(features):
+        base, name = each.feature.base, each.feature.column
+        chances = lag_chances(each.above, each.own, each.classes, (len(clean[base]), len(clean[name])))
+        shares, apart = _believed(each, noisy, str(number), clean[base], clean[name], chances)
+        if apart > _TELLING:
+            lags.append(Lag(base, name, each.classes, shares, each.above))
+            total = float(clean[name].sum())
+            joints[base, name] = joint_with_lags(clean[base], clean[name], chances, shares * total)
+    return replace(profile, lags=tuple(lags)), joints
+
+
+def _measured(
+    session: PrivateSession, table: str, features: Sequence[LagFeature], profile: Profile, price: Price
+) -> OneWay:
+    """Return counts of the classes of lags over all rows of a table, by position among ``features``."""
+    columns: Features = {str(number): (each.feature, each.classes) for number, each in enumerate(features)}
+    if profile.size.units is None and profile.size.in_full:
+        view = session.view(ViewSpec(table, dict(columns)), "lags")
+        noisy = view.measure("lags", [Marginal((name,)) for name in columns], price)
+        return OneWay.alike(dict(zip(columns, noisy.values, strict=True)), noisy.sigma)
+    looks = measure_by_size(session, table, columns, profile.size, price.share(BY_SIZE))
+    looks = looks.again(session, table, columns, price.share(1 - BY_SIZE))
+    return looks.one_way(profile.size.classes[-1])
+
+
+def _believed(
+    feature: LagFeature, noisy: OneWay, name: str, first: Array, second: Array, chances: Array
+) -> tuple[Array, float]:
+    """Return shares of the cells of a lag, and how far those of its classes are from those of independent dates.
+
+    Args:
+        feature: What was measured.
+        noisy: Counts of its classes, and of others.
+        name: What it is called there.
+        first: Counts or shares of the rows by the other column's codes, as in ``chances``.
+        second: The same by their own column's.
+        chances: Of `lag_chances`.
+    """
+    rows = noisy.total / max(float(second.sum()), EMPTY)
+    first = first * (noisy.total / max(float(first.sum()), EMPTY))
+    independent = merge_codes(expected_lags(first, second * rows, chances), [feature.classes.shares[0]])
+    near = believed(noisy.counts[name], noisy.sigmas[name], independent)
+    of_classes = onto_simplex(near / noisy.total, 1.0)
+    apart = float(np.abs(of_classes - independent / max(float(independent.sum()), EMPTY)).sum()) / 2
+    return shares_of_cells(feature.classes, of_classes), apart
 
 
 def _finer(above: Discretizer, own: Discretizer, rows: Array) -> tuple[Discretizer, NDArray[np.int64], Array]:

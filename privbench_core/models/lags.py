@@ -1,4 +1,4 @@
-"""Lags, as released: how long after a date of their owner rows are dated, and what that says within pairs of codes."""
+"""Lags, as released: how long after another date rows are dated, and what that says within pairs of codes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _STEEPEST = 6.0  # power of the lag that its density falls with, or rises
 
 @dataclass(frozen=True)
 class Lag:
-    """Released: how long after a column of their owner a column of rows is dated.
+    """Released: how long after a column of their owner, or another one of their own, a column of rows is dated.
 
     Attributes:
-        base: The owner's column.
+        base: The owner's column, or the other one.
         column: The rows' own.
         classes: Coder of their difference.
         shares: Of the rows, by cells of ``classes``, adding up to 1, shape (cells,).
-        above: Coder of the owner's column: a joint with its codes is among those that children are drawn from.
+        above: Coder of the base: if it is the owner's, a joint with its codes is among those that children are drawn
+            from.
     """
 
     base: str

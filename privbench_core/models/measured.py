@@ -67,6 +67,7 @@ class MeasuredLeaf:
         triples: Counts of triples that pairs do not explain.
         counted: Of the rows that pairs count, where these are not all rows alike; where units were clipped for them,
             signs and triples count somewhat fewer.
+        lags: Counts of pairs of dates that follow from how far they are apart.
     """
 
     one_way: OneWay
@@ -74,16 +75,18 @@ class MeasuredLeaf:
     signs: SignSums | None = None
     triples: Mapping[Triple, NoisyTable] = field(default_factory=dict)
     counted: Counted | None = None
+    lags: Mapping[Pair, Array] = field(default_factory=dict)
 
     def joints(self, names: Collection[str] | None = None) -> dict[Pair, Array]:
-        """Return counts of the pairs that were measured, or that follow from the signs; of all columns or of some.
+        """Return counts of the pairs that were measured, or follow from signs or lags; of all columns or of some.
 
         They have the marginals of the rows that are counted.
         """
         clean = self._as_counted.clean()
         by_copula = {} if self.signs is None else self.signs.joints(clean, most=_MOST_BY_COPULA)
         wanted = set(clean if names is None else names)
-        return estimated_joints(_among(self.tables, wanted), clean, _among(by_copula, wanted))
+        by_lags = {pair: _with_margins(pair, joint, clean) for pair, joint in _among(self.lags, wanted).items()}
+        return estimated_joints(_among(self.tables, wanted), clean, _among(by_copula, wanted) | by_lags)
 
     @property
     def _as_counted(self) -> OneWay:
@@ -164,6 +167,7 @@ def measured_to_dict(measured: Measured) -> dict[str, Any]:
         "tables": tables,
         "signs": signs,
         "counted": None if counted is None else {**_one_way_to_dict(counted.one_way), "share": counted.share},
+        **({"lags": [[*pair, joint] for pair, joint in measured.lags.items()]} if measured.lags else {}),
     }
 
 
@@ -202,4 +206,5 @@ def measured_from_dict(stored: Mapping[str, Any]) -> Measured:
     signs = found and SignSums({n: Cut(ordered, at) for n, ordered, at in found["cuts"]}, found["sums"], found["sigma"])
     counted = stored.get("counted")  # profiles of tables of units have none, whenever they were released
     rows = None if counted is None else Counted(_one_way_from_dict(counted), counted["share"])
-    return MeasuredLeaf(_one_way_from_dict(stored), pairs, signs, triples, rows)
+    lags = {(base, column): joint for base, column, joint in stored.get("lags", ())}
+    return MeasuredLeaf(_one_way_from_dict(stored), pairs, signs, triples, rows, lags)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.discretizer import Discretizer, tails_of
 from privbench_core.estimate.segmentation import SIGNIFICANT
+from privbench_core.models.lags import Lag
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import RowCount
 
@@ -31,6 +32,7 @@ class Profile:
         size: Of the table.
         by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
         guessed: Column -> what is assumed of its values, where noise hid the domain that was to be learned.
+        lags: How far dates of a row are from earlier ones in it, where that is another thing than chance.
     """
 
     discretizers: Mapping[str, Discretizer]
@@ -38,6 +40,7 @@ class Profile:
     size: RowCount
     by_size: Mapping[str, Array] = field(default_factory=dict)
     guessed: Mapping[str, str] = field(default_factory=dict)
+    lags: tuple[Lag, ...] = ()
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -112,6 +115,7 @@ class Profile:
             "size": self.size.to_dict(),
             "by size": [[name, joint] for name, joint in self.by_size.items()],
             **({"guessed": dict(self.guessed)} if self.guessed else {}),
+            **({"lags": [lag.to_dict() for lag in self.lags]} if self.lags else {}),
         }
 
     @classmethod
@@ -120,4 +124,5 @@ class Profile:
         discretizers = {name: Discretizer.from_dict(discretizer) for name, discretizer in stored["discretizers"]}
         one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"], tails_of(discretizers))
         size, by_size = RowCount.from_dict(stored["size"]), dict(stored["by size"])
-        return cls(discretizers, one_way, size, by_size, stored.get("guessed", {}))
+        lags = tuple(Lag.from_dict(lag) for lag in stored.get("lags", ()))
+        return cls(discretizers, one_way, size, by_size, stored.get("guessed", {}), lags)

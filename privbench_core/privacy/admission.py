@@ -22,12 +22,14 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.clipping import LARGEST_SCALE
 from privbench_core.privacy.features import (
+    Along,
     CoMember,
     Feature,
     GroupTypes,
     MemberPlace,
     OfParent,
     Own,
+    OwnDifference,
     OwnerDifference,
     OwnerFanout,
     OwnerType,
@@ -59,6 +61,7 @@ _RULES = (ByValue, Centres)
 _FEATURES = (
     Own,
     OfParent,
+    OwnDifference,
     OwnerDifference,
     ParentRow,
     OwnerFanout,
@@ -198,7 +201,7 @@ def _admitted(
     if type(feature) not in _FEATURES:
         raise InternalError(f"{table}/{name}: a view has the features of privacy.views only")
     _admit_discretizer(table, name, discretizer)
-    if not isinstance(feature, Own | UnitRows):
+    if isinstance(feature, Along):
         feature = replace(feature, key=admit_key(schema, feature.key))
     if isinstance(feature, ParentFanout):
         feature = replace(feature, of=admit_key(schema, feature.of))
@@ -214,7 +217,7 @@ def _admitted(
         _require(known, site, "a number for each code")
         _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
         _require_null(schema, table, name, table, feature.column, feature.coder)
-    if isinstance(feature, OwnerDifference):
+    if isinstance(feature, OwnDifference | OwnerDifference):
         _admit_difference(schema, f"{table}/{name}", table, feature, discretizer)
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
@@ -233,10 +236,11 @@ def _require_null(schema: Schema, table: str, name: str, of: str, column: str, d
 
 
 def _admit_difference(
-    schema: Schema, site: str, table: str, feature: OwnerDifference, discretizer: Discretizer
+    schema: Schema, site: str, table: str, feature: OwnDifference | OwnerDifference, discretizer: Discretizer
 ) -> None:
     """Refuse columns without exact differences, or that are differences already, and a discretizer without NULL."""
-    own, base = _attribute(schema, table, feature.column), _attribute(schema, feature.key.parent, feature.base)
+    of_base = feature.key.parent if isinstance(feature, OwnerDifference) else table
+    own, base = _attribute(schema, table, feature.column), _attribute(schema, of_base, feature.base)
     _require(own.relative is None and base.relative is None, site, "columns that are not relative to another one")
     alike = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
     _require(alike and own.type.difference is not None, site, "two columns of one type that has differences")

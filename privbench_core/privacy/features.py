@@ -32,6 +32,19 @@ class OfParent:
 
 
 @dataclass(frozen=True)
+class OwnDifference:
+    """How far a column of the row lies above another one of it; NULL where either is.
+
+    Attributes:
+        column: Of the row.
+        base: Of the same row and type; neither of them is relative to another one.
+    """
+
+    column: str
+    base: str
+
+
+@dataclass(frozen=True)
 class OwnerDifference:
     """How far a column of the row lies above one of its owner; NULL where either is, or where there is no owner.
 
@@ -176,7 +189,7 @@ Along = (
     | OwnerType
     | MemberPlace
 )
-Feature = Own | UnitRows | Along
+Feature = Own | OwnDifference | UnitRows | Along
 
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:

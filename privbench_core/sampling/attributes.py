@@ -82,7 +82,7 @@ def draw_attributes(
         limits: Constraints to keep.
         fixed: Columns that are drawn already and stay.
         rng: Sampling only.
-        dated: Columns that come after those of their owners.
+        dated: Columns that come after those of their owners, or after others of the row.
     """
     draft = _RowDraft(table, rows, model, discretizers, limits, fixed, rng, dated)
     for attempt in range(_ROUNDS):
@@ -209,12 +209,13 @@ class _RowDraft:
         self._date(index)
 
     def _date(self, index: NDArray[np.int64]) -> None:
-        """Let the dates of some rows come after those of their owners as was measured."""
-        made, take = {}, np.arange(self._rows.n)
+        """Let the dates of some rows come after those of their owners, and others of their own, as was measured."""
+        made: dict[str, pa.Array] = {}
+        take = np.arange(self._rows.n)
         take[index] = self._rows.n + np.arange(len(index))
         for name, rows in self._dated.items():
-            before = self.values[name].take(pa.array(index))
-            after = rows.drawn(self.codes[name][index], before, index, self._rng)
+            before, here = self.values[name].take(pa.array(index)), self.codes[name][index]
+            self.codes[name][index], after = rows.drawn(here, before, index, self.values | made, self._rng)
             made[name] = pa.concat_arrays([self.values[name], after]).take(pa.array(take))
         self.values |= with_followers(self._table, made, self.values)
 

@@ -1,10 +1,11 @@
-"""Dates that come as long after their owners' as was measured, within the codes that they were drawn with.
+"""Dates that come as long after others as was measured: after their owners', or after earlier ones of the same row.
 
-A code says in which weeks a date lies; the class of its lag says how many minutes, hours or days after its owner's it
+A code says in which weeks a date lies; the class of its lag says how many minutes, hours or days after the other one it
 is. Each class gets odds, and so does each part of a code, such that the rows have the released shares of all classes
 and as many rows in each part as were drawn, as far as that is possible (iterative proportional fitting); a row then
-gets a class and a part by their odds and by how much of the row's code is in both. Dates whose class and part are not
-other ones than before stay as they were drawn.
+gets a class and a part by their odds and by how much of the row's code is in both. A code beside the row's own is
+possible, too, but unlikely: models of codes place some rows just before what they come after. Dates whose class and
+part are not other ones than before stay as they were drawn.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _FAR = 1 << 61  # no value lies beyond it, and sums of two are still whole numbe
 _BLOCK = 1 << 14  # rows at a time, for memory
 _SAMPLE = 5_000  # rows that odds are fitted to
 _PARTS = 8  # of a code; chosen by hand
+_BESIDE = 0.02  # how likely a code beside a row's own is, where both have room for its lag; chosen by hand
 _ROUNDS = 20  # of fitting; chosen by hand, changes are small from there on
 _MOST_ODDS = 1e30  # of a class: one may be a single number of 10^15, and one that no row has room for grows for ever
 _NOTHING = 1e-300
@@ -38,7 +40,7 @@ _NOTHING = 1e-300
 
 @dataclass(frozen=True)
 class _Base:
-    """A column of the owners that a column of the rows comes after.
+    """A column that a column of the rows comes after.
 
     Attributes:
         numbers: Its value for each row, shape (n,).
@@ -51,6 +53,19 @@ class _Base:
     known: NDArray[np.bool_]
     starts: Points
     shares: Array
+
+    @classmethod
+    def of(cls, lag: Lag, values: pa.Array | pa.ChunkedArray, grid: Grid) -> _Base | None:
+        """Return the base of a lag, with its values and their grid; None where no row has a lag."""
+        codec = lag.classes.codec
+        if not isinstance(codec, OrderedCodec):
+            raise InternalError(f"{lag.column}: lags are coded by intervals")
+        shares = lag.shares[: codec.ordered]
+        if not shares.sum() > 0:
+            return None
+        chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+        numbers, null = replace(grid, step=1, origin=0).numbers(chunked)
+        return cls(numbers.astype(np.int64), ~null, np.asarray(codec.starts, np.int64), shares / shares.sum())
 
     def begins(self, rows: Places, grid: Grid) -> Points:
         """Return where all classes but the first begin for some rows, in steps of their column, shape (rows, n)."""
@@ -65,33 +80,22 @@ class DatedRows:
 
     Attributes:
         coder: Of the column.
-        bases: Owners' columns.
+        owners: Columns of the owners.
+        within: Lags from other columns of the row.
         odds: Of the classes of each base, and in the end of the parts of all codes; empty until they are fitted.
-        cuts: Where the parts of each code begin, but for the first one, shape (codes, parts - 1).
+        parts: Where the parts of the codes begin, shape (codes, `_PARTS`).
     """
 
     coder: Discretizer
-    bases: Sequence[_Base]
+    owners: Sequence[_Base]
+    within: Sequence[Lag]
     odds: list[Array] = field(default_factory=list)
-    cuts: Points = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    parts: Points = field(default_factory=lambda: np.empty((0, _PARTS), np.int64))
 
-    @classmethod
-    def of(cls, coder: Discretizer, lags: Sequence[tuple[Lag, pa.ChunkedArray, Grid]]) -> DatedRows:
-        """Make them, given lags with the owners' values for each row, and the grid of these values."""
-        bases = []
-        for lag, values, grid in lags:
-            codec = lag.classes.codec
-            if not isinstance(codec, OrderedCodec):
-                raise InternalError(f"{lag.column}: lags are coded by intervals")
-            numbers, null = replace(grid, step=1, origin=0).numbers(values)
-            shares = lag.shares[: codec.ordered]
-            if shares.sum() > 0:
-                starts = np.asarray(codec.starts, np.int64)
-                bases.append(_Base(numbers.astype(np.int64), ~null, starts, shares / shares.sum()))
-        return cls(coder, bases)
-
-    def drawn(self, codes: Codes, values: pa.Array, rows: Places, rng: np.random.Generator) -> pa.Array:
-        """Return dates for some rows that come after their owners' as was measured.
+    def drawn(
+        self, codes: Codes, values: pa.Array, rows: Places, others: Mapping[str, pa.Array], rng: np.random.Generator
+    ) -> tuple[Codes, pa.Array]:
+        """Return dates for some rows that come after others as was measured, and their codes.
 
         Odds are fitted the first time, to all rows or many.
 
@@ -99,41 +103,53 @@ class DatedRows:
             codes: Of these rows.
             values: As they were drawn from these codes.
             rows: Their places among all rows.
+            others: Values of the rows' columns, those of all rows.
             rng: Sampling only.
         """
         codec = self.coder.codec
-        if not self.bases or not isinstance(codec, OrderedCodec):
-            return values
+        if not isinstance(codec, OrderedCodec):
+            return codes, values
         grid, intervals = codec.grid, Intervals.of(self.coder)
-        known = np.logical_or.reduce([base.known[rows] for base in self.bases])
+        bases = [*self.owners, *filter(None, (_Base.of(lag, others[lag.base], grid) for lag in self.within))]
+        if not bases:
+            return codes, values
+        known = np.logical_or.reduce([base.known[rows] for base in bases])
         dated = np.flatnonzero((codes < len(intervals.first)) & known)
         found, null = grid.numbers(pa.chunked_array([values]))
-        numbers = found.astype(np.int64)
+        numbers, moved = found.astype(np.int64), codes.copy()
         if not self.odds:
-            self._fit(intervals, grid, codes[dated], numbers[dated], rows[dated])
+            self._fit(bases, intervals, grid, codes[dated], numbers[dated], rows[dated])
         for start in range(0, len(dated), _BLOCK):
             part = dated[start : start + _BLOCK]
-            segments = self._segments(intervals, grid, codes[part], rows[part])
-            numbers[part] = segments.moved(numbers[part], self.odds, rng)
-        return grid.array(numbers, null)
+            segments = self._segments(bases, intervals, grid, codes[part], rows[part])
+            numbers[part], moved[part] = segments.moved(numbers[part], codes[part], self.odds, rng)
+        return moved, grid.array(numbers, null)
 
-    def _fit(self, intervals: Intervals, grid: Grid, codes: Codes, numbers: Points, rows: Places) -> None:
+    def _fit(
+        self,
+        bases: Sequence[_Base],
+        intervals: Intervals,
+        grid: Grid,
+        codes: Codes,
+        numbers: Points,
+        rows: Places,
+    ) -> None:
         """Fit the odds of all classes and parts by iterative scaling; what no row has room for is the last resort."""
         size = len(intervals.first)
-        self.cuts = _quantiles(codes, numbers, intervals)
-        of_part = codes.astype(np.int64) * _PARTS + (self.cuts[codes] <= numbers[:, None]).sum(axis=1)
+        self.parts = _quantiles(codes, numbers, intervals)
+        of_part = codes.astype(np.int64) * _PARTS + (self.parts[codes, 1:] <= numbers[:, None]).sum(axis=1)
         in_part = np.bincount(of_part, minlength=size * _PARTS) / np.repeat(
             np.maximum(np.bincount(codes, minlength=size), 1), _PARTS
         )
         some = np.linspace(0, len(codes) - 1, min(len(codes), _SAMPLE)).astype(np.int64)
-        segments = self._segments(intervals, grid, codes[some], rows[some])
-        there = segments.lengths > 0  # few of them, and each row has one
-        row, weights = np.nonzero(there)[0], segments.lengths[there].astype(np.float64)
+        segments = self._segments(bases, intervals, grid, codes[some], rows[some])
+        there = segments.sizes > 0  # few of them, and each row has one
+        row, weights = np.nonzero(there)[0], segments.sizes[there]
         first = np.searchsorted(row, np.arange(len(some)))
         classes = [of[there] for of in segments.classes]
-        known = [*(base.known[rows[some]] for base in self.bases), np.ones(len(some), dtype=bool)]
+        known = [*(base.known[rows[some]] for base in bases), np.ones(len(some), dtype=bool)]
         heeded = [np.flatnonzero(each[row]) for each in known]
-        counts = [base.shares * each.sum() for base, each in zip(self.bases, known, strict=False)]
+        counts = [base.shares * each.sum() for base, each in zip(bases, known, strict=False)]
         counts.append(in_part * np.repeat(np.bincount(codes[some], minlength=size), _PARTS))
         self.odds = [np.ones(len(wanted)) for wanted in counts]
         for _ in range(_ROUNDS):
@@ -145,19 +161,27 @@ class DatedRows:
                 self.odds[number] = np.clip(odds, 1 / _MOST_ODDS, _MOST_ODDS)
                 weights *= (self.odds[number] / before)[classes[number]]
 
-    def _segments(self, intervals: Intervals, grid: Grid, codes: Codes, rows: Places) -> _Segments:
-        first, after = intervals.first[codes][:, None], intervals.last[codes][:, None] + 1
-        begins = [*(base.begins(rows, grid) for base in self.bases), self.cuts[codes]]
+    def _segments(
+        self, bases: Sequence[_Base], intervals: Intervals, grid: Grid, codes: Codes, rows: Places
+    ) -> _Segments:
+        size = len(intervals.first)
+        lowest = np.maximum(codes.astype(np.int64) - 1, 0)
+        highest = np.minimum(codes.astype(np.int64) + 1, size - 1)
+        first, after = intervals.first[lowest][:, None], intervals.last[highest][:, None] + 1
+        places = np.minimum(lowest[:, None] * _PARTS + np.arange(1, 3 * _PARTS), size * _PARTS - 1)
+        begins = [*(base.begins(rows, grid) for base in bases), self.parts.ravel()[places]]
         joined = np.concatenate([first, *(np.clip(each, first, after) for each in begins)], axis=1)
-        places = np.argsort(joined, axis=1, kind="stable")
-        joined = np.take_along_axis(joined, places, axis=1)
+        order = np.argsort(joined, axis=1, kind="stable")
+        joined = np.take_along_axis(joined, order, axis=1)
         classes, start = [], 1
         for each in begins:
-            inside = (places >= start) & (places < start + each.shape[1])
+            inside = (order >= start) & (order < start + each.shape[1])
             classes.append(np.cumsum(inside, axis=1, dtype=np.int32))
             start += each.shape[1]
-        classes[-1] += (codes.astype(np.int32) * _PARTS)[:, None]
-        return _Segments(joined, np.diff(joined, axis=1, append=after), classes)
+        classes[-1] = np.minimum(classes[-1] + (lowest * _PARTS)[:, None], size * _PARTS - 1).astype(np.int32)
+        lengths = np.diff(joined, axis=1, append=after)
+        sizes = np.where(classes[-1] // _PARTS == codes[:, None], 1.0, _BESIDE) * lengths
+        return _Segments(joined, lengths, sizes, classes)
 
 
 @dataclass(frozen=True)
@@ -167,60 +191,72 @@ class _Segments:
     Attributes:
         begins: First number of each segment.
         lengths: How many numbers it has.
+        sizes: How likely it is for its length and its code, up to a factor.
         classes: Of the lags from each base, and the parts.
     """
 
     begins: Points
     lengths: Points
+    sizes: Array
     classes: Sequence[NDArray[np.int32]]
 
     def weights(self, odds: Sequence[Array]) -> Array:
         """Return how likely the segments of each row are, up to a factor."""
-        weights = self.lengths.astype(np.float64)
+        weights = self.sizes.copy()
         for each, classes in zip(odds, self.classes, strict=True):
             weights *= each[classes]
         return weights
 
-    def moved(self, numbers: Points, odds: Sequence[Array], rng: np.random.Generator) -> Points:
-        """Return other numbers for the rows that get another segment, shape (rows,)."""
+    def moved(
+        self, numbers: Points, codes: Codes, odds: Sequence[Array], rng: np.random.Generator
+    ) -> tuple[Points, Codes]:
+        """Return other numbers for the rows that get another segment, and the codes of all; shapes (rows,)."""
         weights = np.cumsum(self.weights(odds), axis=1)
         wanted = rng.random(len(numbers)) * weights[:, -1]
         chosen = np.minimum((weights <= wanted[:, None]).sum(axis=1), weights.shape[1] - 1)
         row = np.arange(len(numbers))
         begin, length = self.begins[row, chosen], self.lengths[row, chosen]
-        inside = (numbers >= begin) & (numbers < begin + length)
+        inside = ((numbers >= begin) & (numbers < begin + length)) | (length <= 0)
         other = begin + np.minimum((rng.random(len(numbers)) * length).astype(np.int64), np.maximum(length - 1, 0))
-        return np.where(inside | (length <= 0), numbers, other)
+        of_chosen = (self.classes[-1][row, chosen] // _PARTS).astype(codes.dtype)
+        return np.where(inside, numbers, other), np.where(inside, codes, of_chosen)
 
 
 def _quantiles(codes: Codes, numbers: Points, intervals: Intervals) -> Points:
-    """Return where parts of codes begin that have about as many rows each, shape (codes, parts - 1)."""
+    """Return where parts of codes begin that have about as many rows each, shape (codes, parts)."""
     size = len(intervals.first)
     ordered = np.append(numbers[np.lexsort((numbers, codes))], 0)
     held = np.bincount(codes, minlength=size)
     places = (np.cumsum(held) - held)[:, None] + held[:, None] * np.arange(1, _PARTS) // _PARTS
-    return np.where(held[:, None] > 0, ordered[places], intervals.first[:, None])
+    cuts = np.where(held[:, None] > 0, ordered[places], intervals.first[:, None])
+    return np.concatenate([intervals.first[:, None], cuts], axis=1)
 
 
 def dated_columns(
     lags: Sequence[Lag],
+    within: Sequence[Lag],
     discretizers: Mapping[str, Discretizer],
-    owners: pa.Table,
-    places: NDArray[np.signedinteger[Any]],
+    owners: tuple[pa.Table, Places] | None,
 ) -> dict[str, DatedRows]:
-    """Return the columns with lags, by name.
+    """Return the columns with lags by name, those before that others of the row come after.
 
     Args:
-        lags: Released.
-        discretizers: Of the rows' columns.
-        owners: Rows of their owner.
-        places: The owner of each row, -1 for none.
+        lags: Released, from columns of the owners.
+        within: Released, from columns of the rows.
+        discretizers: Of the rows' columns, in their order.
+        owners: Rows of the owners, and the owner of each row, -1 for none; None where rows have none.
     """
-    take = pa.array(places, mask=places < 0)
+    take = None if owners is None else pa.array(owners[1], mask=owners[1] < 0)
     found = {}
-    for name in dict.fromkeys(lag.column for lag in lags):
-        coder = discretizers[name]
-        if isinstance(coder.codec, OrderedCodec):
-            here = [(lag, owners.column(lag.base).take(take), coder.codec.grid) for lag in lags if lag.column == name]
-            found[name] = DatedRows.of(coder, here)
+    for name, coder in discretizers.items():
+        if not isinstance(coder.codec, OrderedCodec):
+            continue
+        bases = [
+            _Base.of(lag, owners[0].column(lag.base).take(take), coder.codec.grid)
+            for lag in lags
+            if lag.column == name and owners is not None
+        ]
+        own = [lag for lag in within if lag.column == name]
+        if own or bases:
+            found[name] = DatedRows(coder, [*filter(None, bases)], own)
     return found

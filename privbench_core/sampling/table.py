@@ -26,7 +26,7 @@ from privbench_core.models.rows import Rows
 from privbench_core.sampling.attributes import RowLimits, draw_attributes
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
-from privbench_core.sampling.lags import DatedRows, dated_columns
+from privbench_core.sampling.lags import dated_columns
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.sampling.row_order import added_order
@@ -70,6 +70,7 @@ def draw_table(
     units: Places | None = None,
     numbering: tuple[int, int] | None = None,
     lags: Sequence[Lag] = (),
+    within: Sequence[Lag] = (),
 ) -> Drawn:
     """Draw attributes from the model, resolve references, make keys and decode.
 
@@ -86,6 +87,7 @@ def draw_table(
         units: Number of the unit of each row, where a key has to stay inside of it.
         numbering: Of fresh keys, for a range of a table: how many rows are in the ranges before, and in all of them.
         lags: How long after their owner rows are dated.
+        within: How long after other dates of their own they are.
     """
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
@@ -96,9 +98,8 @@ def draw_table(
     draft.draw(rules, columns, places)
     limits = RowLimits.among(table, rules, frozenset(columns))
     context = _referred(rows, inside, parents, lookups, places)
-    dated: dict[str, DatedRows] = {}
-    if lags and owners is not None and table.owner_key is not None:
-        dated = dated_columns(lags, discretizers, parents[table.owner_key.name].table, owners)
+    above = None if owners is None or table.owner_key is None else (parents[table.owner_key.name].table, owners)
+    dated = dated_columns(lags, within, discretizers, above)
     codes, values = draw_attributes(table, context, model, discretizers, limits, columns, rng, dated)
     columns |= values
     latents = {name: codes.pop(name) for name in codes.keys() - discretizers.keys()}

@@ -25,7 +25,8 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
         seed: Of the rows.
         units: Number of customers.
         cascades: Whether a parcel goes with the purchase that it is bundled with.
-        relative: Whether days are declared relative to those of their owners, or learned by themselves.
+        relative: Whether days are declared relative to those of their owners, or learned by themselves; then a purchase
+            has a day on which it was paid, too, days after it or never.
     """
     rng = np.random.default_rng(seed)
     goes = OnUnitRemoved.CASCADE if cascades else OnUnitRemoved.SET_NULL
@@ -34,9 +35,10 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
     if relative:
         placed = replace(placed, domain=None, relative=Relative("customer.since", Learn()))
         sent = replace(sent, domain=None, relative=Relative("purchase.placed", Range(0, 20, cells=7)))
+    paid = () if relative else (Column("paid", DATE, Learn(), nullable=True),)
     purchase = Table(
         "purchase",
-        (Column("id", INTEGER), Column("customer_id", INTEGER), placed, Column("size", INTEGER, Range(0, 2))),
+        (Column("id", INTEGER), Column("customer_id", INTEGER), placed, Column("size", INTEGER, Range(0, 2)), *paid),
         ("id",),
         (ForeignKey("purchase", ("customer_id",), "customer", ("id",), max_children=3, owner=True),),
     )
@@ -60,7 +62,7 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
             for _ in range(int(rng.integers(0, 4))):
                 late = None if unit in {0, 2} else day + dt.timedelta(int(rng.integers(-2, 25)))
                 parcels.append((len(parcels), len(purchases), None, dt.date(9999, 1, 1) if unit == 0 else late))
-            purchases.append((len(purchases), unit, day, int(rng.integers(3))))
+            purchases.append((len(purchases), unit, day, int(rng.integers(3)), *_paid(day, len(purchases), paid)))
     free = rng.permutation(np.repeat(np.arange(len(purchases)), 2))
     beside = [int(free[i]) if rng.random() < 0.7 else None for i in range(len(parcels))]
     rows: dict[str, list[Row]] = {
@@ -69,3 +71,9 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
         "parcel": [(number, of, with_id, day) for (number, of, _, day), with_id in zip(parcels, beside, strict=True)],
     }
     return database_from(Schema("depot", (customer, purchase, parcel), "customer"), rows)
+
+
+def _paid(day: dt.date, number: int, columns: tuple[Column, ...]) -> Row:
+    """When a purchase was paid, where there is a column for it."""
+    late = dt.timedelta(number % 9)
+    return tuple(None if number % 5 == 0 or day.year == 9999 else day + late for _ in columns)

@@ -81,6 +81,25 @@ def projects(seed: int = 0) -> Database:
     return Schema("projects", (project, task), "project"), rows
 
 
+@pytest.mark.parametrize("synthesizer", ["privbench", "privlava", "privpetal", "relational"])
+@pytest.mark.parametrize("epsilon", [3.2, 10_000.0])
+def test_two_days_of_a_row_are_as_far_apart_as_they_should(synthesizer: str, epsilon: float, tmp_path: Path):
+    """Before, 3 to 426 days; half to a quarter of the tasks ended before they began."""
+    schema, tables = projects()
+    place = place_of(tmp_path, schema, tables, synthesizer=synthesizer)
+    made = samples_of(place.run_with(SeededNoise(0), epsilon))
+
+    def shares(rows: dict[str, pa.Table], table: str, first: str, last: str) -> np.ndarray:
+        apart = numbers(rows[table].column(last)) - numbers(rows[table].column(first))
+        apart = apart[~np.isnan(apart)]
+        return np.asarray(np.histogram(apart, DAYS)[0] / len(apart))
+
+    for case in (("task", "begun", "ended"), ("project", "opened", "closed")):
+        true, found = shares(tables, *case), shares(made, *case)
+        assert found[0] < 0.05, case
+        assert np.abs(true - found).sum() / 2 < 0.15, case
+
+
 @pytest.mark.parametrize("synthesizer", ["privbench", "privlava"])
 def test_two_days_come_after_one_and_before_another(synthesizer: str, tmp_path: Path):
     schema, tables = projects()

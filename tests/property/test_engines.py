@@ -40,7 +40,7 @@ from privbench_core.engines.sql import search as search_module
 from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import OfParent, Own, OwnFanout, ParentRow, UnitRows
+from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, UnitRows
 from privbench_core.privacy.relations import lets_go
 from privbench_core.privacy.view_building import build_references, build_values, build_view
 from privbench_core.privacy.views import ViewSpec
@@ -133,6 +133,30 @@ def test_engines_agree_on_how_long_vectors_of_references_are(place: Place) -> No
             }
             assert (int(sums.totals.sum()), sums.none) == (int(others.totals.sum()), others.none)
             assert int(sums.totals.sum()) > int(known.reference_sums().totals.sum())
+
+
+@pytest.mark.parametrize("place", ENGINES, indirect=True)
+def test_engines_agree_on_how_far_days_of_a_row_are_apart(place: Place) -> None:
+    """From the year 1 to the year 9999, and where one of them is not there."""
+    database = depot(0, relative=False)
+    apart = Discretizer(codec_for(Column("apart", ColumnType.INTEGER, Range(-9, 9), nullable=True)))
+    spec = ViewSpec(
+        "purchase",
+        {"late": (OwnDifference("paid", "placed"), apart), "early": (OwnDifference("placed", "paid"), apart)},
+    )
+    known = build_view(database.private(), spec)
+    with closing(engine_of(database, place)) as engine:
+        found = build_view(engine, spec)
+        for columns in (("late",), ("early",), ("early", "late")):
+            np.testing.assert_array_equal(known.counts(columns), found.counts(columns))
+    counts = known.counts(("late",))
+    assert (counts > 0).sum() > 5
+    assert counts[-1] > 0, "of those without a difference"
+    assert (counts[:9] == 0).all()
+    size = Discretizer(codec_for(database.schema.table("purchase").column("size")))
+    assert (
+        known.stability == build_view(database.private(), ViewSpec("purchase", {"size": (Own("size"), size)})).stability
+    )
 
 
 def test_what_is_counted_with_other_columns_is_not_counted_again(

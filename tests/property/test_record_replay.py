@@ -24,7 +24,7 @@ from privbench_core.measure import adaptive_bins as refine
 from privbench_core.models.fanout import children_column
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import Own, OwnerDifference, OwnFanout, ParentFanout
+from privbench_core.privacy.features import Own, OwnDifference, OwnerDifference, OwnFanout, ParentFanout
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import Marginal, ParentCounts
 from privbench_core.privacy.relations import lets_go
@@ -605,18 +605,20 @@ def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
 
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("dated depot"))))
 def test_the_plans_tested_do_look_at_lags(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each table whose owner is dated as well."""
+    """Of each table whose owner is dated as well, and within its rows."""
     asked: set[tuple[str, str]] = set()
+    lags = OwnDifference | OwnerDifference
 
     def noting(self: PrivateSession, spec: ViewSpec, *rest: Any) -> Any:
-        asked.update((of.column, of.base) for of, _ in spec.features.values() if isinstance(of, OwnerDifference))
+        asked.update((of.column, of.base) for of, _ in spec.features.values() if isinstance(of, lags))
         return view(self, spec, *rest)
 
     view = PrivateSession.view
     monkeypatch.setattr(PrivateSession, "view", noting)
     make, budget, options = CASES[case]
     record(plan_of(make(0), budget, options), make(0), 0)
-    assert asked == {("placed", "since"), ("sent", "placed")}
+    of_owners = {("placed", "since"), ("paid", "since"), ("sent", "placed"), ("sent", "paid")}
+    assert asked == {*of_owners, ("paid", "placed")}
 
 
 def test_truncation_is_active_in_the_databases_tested() -> None:

@@ -46,6 +46,7 @@ SYNTHESIZERS = [
     "OfParent",
     "Own",
     "OwnFanout",
+    "OwnDifference",
     "OwnerDifference",
     "OwnerFanout",
     "ParentRow",

@@ -129,9 +129,11 @@ def drawn(
     step = own.codec.grid.step  # type: ignore[attr-defined]
     origin = own.codec.grid.origin  # type: ignore[attr-defined]
     lag = Lag("since", "day", classes, shares_of(v * step + origin - x, codec), base)
-    rows = dated_columns([lag], {"day": own}, owners, np.arange(len(x)))["day"]
-    after = rows.drawn(codes, before, np.arange(len(x)), rng)
-    assert (own.encode(pa.chunked_array([after])) == codes).all(), "each day keeps its code"
+    rows = dated_columns([lag], [], {"day": own}, (owners, np.arange(len(x))))["day"]
+    moved, after = rows.drawn(codes, before, np.arange(len(x)), {}, rng)
+    assert (own.encode(pa.chunked_array([after])) == moved).all(), "each day has its code"
+    assert (np.abs(moved.astype(int) - codes) <= 1).all()
+    assert np.mean(moved != codes) < 0.05
     found = [own.codec.grid.numbers(pa.chunked_array([each]))[0] for each in (before, after)]  # type: ignore[attr-defined]
     return found[0], found[1], rows
 
@@ -185,11 +187,32 @@ def test_rows_whose_owner_has_no_day_stay_as_they_were_drawn() -> None:
     codes = own.encode(pa.chunked_array([pa.array(x.astype(np.int32)).view(pa.date32())]))
     before = own.decode(codes, rng)
     lag = Lag("since", "day", classes, np.arange(codec.size) == codec.starts.tolist().index(1), base)
-    rows = dated_columns([lag], {"day": own}, owners, np.arange(len(x)))["day"]
-    after = rows.drawn(codes, before, np.arange(len(x)), rng)
+    rows = dated_columns([lag], [], {"day": own}, (owners, np.arange(len(x))))["day"]
+    _, after = rows.drawn(codes, before, np.arange(len(x)), {}, rng)
     unlike = np.array(before.to_pylist()) != np.array(after.to_pylist())
     assert unlike[~none].mean() > 0.9
     assert not unlike[none].any()
+
+
+def test_days_come_after_others_of_their_row_and_may_move_to_the_code_beside() -> None:
+    """Where a code lies before what its row comes after, and the one beside it does not."""
+    own = dates(DAY, 5)
+    x, v = days_after(own, 20_000)
+    classes, codec = classes_of(own, own)
+    rng = np.random.default_rng(6)
+    codes = own.encode(pa.chunked_array([own.codec.grid.array(v)]))  # type: ignore[attr-defined]
+    early = rng.random(len(x)) < 0.1  # as joints of codes have it
+    codes = np.where(early, np.maximum(own.encode(pa.chunked_array([own.codec.grid.array(x)])) - 1, 0), codes)  # type: ignore[attr-defined]
+    codes = codes.astype(np.int32)
+    lag = Lag("begun", "day", classes, shares_of(v - x, codec), own)
+    rows = dated_columns([], [lag], {"begun": own, "day": own}, None)
+    assert list(rows) == ["day"]
+    others = {"begun": own.codec.grid.array(x)}  # type: ignore[attr-defined]
+    moved, after = rows["day"].drawn(codes, own.decode(codes, rng), np.arange(len(x)), others, rng)
+    found = own.codec.grid.numbers(pa.chunked_array([after]))[0] - x  # type: ignore[attr-defined]
+    assert np.mean(found < 0) < 0.01
+    assert np.abs(shares_of(found, codec) - shares_of(v - x, codec)).sum() / 2 < 0.05
+    assert 0.04 < np.mean(moved != codes) < 0.16
 
 
 def test_what_is_drawn_again_has_the_same_odds() -> None:
@@ -200,7 +223,7 @@ def test_what_is_drawn_again_has_the_same_odds() -> None:
     odds = [each.copy() for each in rows.odds]
     some = np.arange(100, 140)
     codes = own.encode(pa.chunked_array([pa.array(v[some].astype(np.int32)).view(pa.date32())]))
-    again = rows.drawn(codes, own.decode(codes, rng), some, rng)
+    _, again = rows.drawn(codes, own.decode(codes, rng), some, {}, rng)
     late = np.array(again.cast(pa.int32()).to_pylist()) - x[some]
     assert np.mean((late >= 0) & (late < 10)) > 0.9
     for before, after in zip(odds, rows.odds, strict=True):
@@ -226,8 +249,10 @@ def test_where_no_row_is_dated_nothing_is_drawn(case: str) -> None:
     codes = np.full(n, 3 if case == "no code of a day" else 1, dtype=np.int32)
     before = own.decode(codes, np.random.default_rng(0))
     lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size), base)
-    rows = dated_columns([lag], {"day": own}, owners, places)["day"]
-    assert rows.drawn(codes, before, np.arange(n), np.random.default_rng(1)).equals(before)
+    rows = dated_columns([lag], [], {"day": own}, (owners, places))["day"]
+    moved, after = rows.drawn(codes, before, np.arange(n), {}, np.random.default_rng(1))
+    assert after.equals(before)
+    assert (moved == codes).all()
 
 
 def test_lags_of_ten_thousand_years_are_whole_numbers() -> None:
@@ -237,9 +262,11 @@ def test_lags_of_ten_thousand_years_are_whole_numbers() -> None:
     x = np.array([codec.starts[0], codec.last, codec.starts[32]])
     values = pa.table({"since": codec.grid.array(x)})
     shares = np.where(np.arange(lags.size) < lags.ordered, 1 / lags.ordered, 0.0)
-    rows = dated_columns([Lag("since", "day", classes, shares, coder)], {"day": coder}, values, np.array([0, 1, 2, 0]))
-    codes = np.array([63, 0, 5, 0], dtype=np.int32)
-    after = rows["day"].drawn(
-        codes, coder.decode(codes, np.random.default_rng(0)), np.arange(4), np.random.default_rng(1)
+    rows = dated_columns(
+        [Lag("since", "day", classes, shares, coder)], [], {"day": coder}, (values, np.array([0, 1, 2, 0]))
     )
-    assert (coder.encode(pa.chunked_array([after])) == codes).all()
+    codes = np.array([63, 0, 5, 0], dtype=np.int32)
+    before = coder.decode(codes, np.random.default_rng(0))
+    moved, after = rows["day"].drawn(codes, before, np.arange(4), {}, np.random.default_rng(1))
+    assert (coder.encode(pa.chunked_array([after])) == moved).all()
+    assert (np.abs(moved - codes) <= 1).all()

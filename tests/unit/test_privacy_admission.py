@@ -25,6 +25,7 @@ from privbench_core.privacy.features import (
     MemberPlace,
     OfParent,
     Own,
+    OwnDifference,
     OwnerDifference,
     OwnerFanout,
     OwnerType,
@@ -324,6 +325,9 @@ WRONG_DIFFERENCES = {
     "a key of the owner": (OwnerDifference(OWNER, "age", "id"), APART, "part of a key"),
     "no code for none": (OwnerDifference(OWNER, "age", "rooms"), AGE, "without a difference"),
     "columns of two types": (OwnerDifference(OWNER, "age", "colour"), APART, "one type"),
+    "a key of the row": (OwnDifference("age", "id"), APART, "part of a key"),
+    "no column of the row": (OwnDifference("age", "rooms"), APART, "part of a key"),
+    "no code for none in the row": (OwnDifference("age", "age"), AGE, "without a difference"),
 }
 
 
@@ -335,6 +339,15 @@ def test_differences_are_between_attributes_of_one_type(wrong: str) -> None:
         session.view(ViewSpec("person", {"x": (feature, coder)}))
     assert labels == []
     session.view(ViewSpec("person", {"x": (OwnerDifference(OWNER, "age", "rooms"), APART)}))
+    session.view(ViewSpec("person", {"x": (OwnDifference("age", "age"), APART)}))
+
+
+@pytest.mark.parametrize("feature", [OwnDifference("size", "placed"), OwnDifference("placed", "placed")])
+def test_differences_within_a_row_are_of_two_plain_columns(feature: OwnDifference) -> None:
+    """A column that is relative to another one is a difference already."""
+    session, _ = session_on(depot(0))
+    with pytest.raises(InternalError, match=r"one type|not relative"):
+        session.view(ViewSpec("purchase", {"x": (feature, APART)}))
 
 
 def test_differences_of_differences_are_refused() -> None:

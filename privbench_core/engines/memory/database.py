@@ -23,6 +23,7 @@ from privbench_core.privacy.features import (
     Feature,
     MemberPlace,
     Own,
+    OwnDifference,
     OwnerDifference,
     OwnerFanout,
     OwnerType,
@@ -136,8 +137,8 @@ def _feature(database: Relations, table: str, rows: Index, feature: Feature, dis
         return _encoded_numbers(database.unit_rows(table)[rows], discretizer)
     if isinstance(feature, OwnFanout):
         return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
-    if isinstance(feature, OwnType | MemberPlace | OwnerDifference):
-        return _of_all_rows(database, feature, discretizer)[rows]
+    if isinstance(feature, OwnType | MemberPlace | OwnDifference | OwnerDifference):
+        return _of_all_rows(database, table, feature, discretizer)[rows]
     parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, ParentRow):
         public = database.schema.table(feature.key.parent).public
@@ -155,13 +156,16 @@ def _feature(database: Relations, table: str, rows: Index, feature: Feature, dis
 
 
 def _of_all_rows(
-    database: Relations, feature: OwnType | MemberPlace | OwnerDifference, discretizer: Discretizer
+    database: Relations,
+    table: str,
+    feature: OwnType | MemberPlace | OwnDifference | OwnerDifference,
+    discretizer: Discretizer,
 ) -> Codes:
     if isinstance(feature, OwnType):
         return _latent_values(database, feature)
     if isinstance(feature, MemberPlace):
         return _places(database, feature)
-    return _differences(database, feature, discretizer)
+    return _differences(database, table, feature, discretizer)
 
 
 def _places(database: Relations, feature: MemberPlace) -> Codes:
@@ -172,16 +176,22 @@ def _places(database: Relations, feature: MemberPlace) -> Codes:
     return place_codes(database.ranks(key, scores), np.maximum(sizes, 1), feature.most)
 
 
-def _differences(database: Relations, feature: OwnerDifference, discretizer: Discretizer) -> Codes:
-    """How far a column of each row of the key's child lies above its owner's, shape (children,)."""
-    key, schema = feature.key, database.schema
-    own, base = schema.table(key.child).column(feature.column), schema.table(key.parent).column(feature.base)
-    values, above = database.column(key.child, feature.column), database.column(key.parent, feature.base)
-    parents = database.kept_parent_rows(key)
+def _differences(
+    database: Relations, table: str, feature: OwnDifference | OwnerDifference, discretizer: Discretizer
+) -> Codes:
+    """How far a column of each row of a table lies above another one, or its owner's, shape (rows,)."""
+    key = feature.key if isinstance(feature, OwnerDifference) else None
+    of_base = table if key is None else key.parent
+    own, base = (database.schema.table(t).column(c) for t, c in ((table, feature.column), (of_base, feature.base)))
+    values, above = database.column(table, feature.column), database.column(of_base, feature.base)
+    parents = None if key is None else database.kept_parent_rows(key)
     codes = np.empty(len(values), dtype=np.min_scalar_type(discretizer.size))
     for start in range(0, len(values), _BLOCK):
-        places = parents[start : start + _BLOCK]
-        bases = above.take(pa.array(places, mask=places < 0))
+        if parents is None:
+            bases = above.slice(start, _BLOCK)
+        else:
+            places = parents[start : start + _BLOCK]
+            bases = above.take(pa.array(places, mask=places < 0))
         found = differences(own, base, values.slice(start, _BLOCK), bases)
         codes[start : start + _BLOCK] = discretizer.encode(pa.chunked_array([found]))
     return codes

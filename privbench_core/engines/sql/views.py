@@ -24,6 +24,7 @@ from privbench_core.privacy.features import (
     MemberPlace,
     OfParent,
     Own,
+    OwnDifference,
     OwnerDifference,
     OwnerFanout,
     OwnerType,
@@ -258,10 +259,8 @@ class Views:
         joined: _Joined,
     ) -> tuple[exp.Select, Expr]:
         """Return the query with what the column ``called`` so looks at joined to it, and the code as an expression."""
-        if isinstance(feature, Own | CoMember):
-            return found, self._code(column(self._names.modelled(table, feature.column), "r"), discretizer)
-        if isinstance(feature, UnitRows | OwnerFanout):
-            return found, self._code(column("s" if isinstance(feature, UnitRows) else "g", "r"), discretizer)
+        if isinstance(feature, Own | CoMember | OwnDifference | UnitRows | OwnerFanout):
+            return found, self._code(self._kept_with(table, feature), discretizer)
         if isinstance(feature, OwnFanout):
             found, size = self._children(found, feature.key, "r")
             return found, self._code(size, discretizer)
@@ -282,6 +281,15 @@ class Views:
             found, size = self._children(found, feature.of, parent)
             shown = self._code(size, discretizer)
         return found, exp.case().when(none, number(discretizer.size)).else_(shown)
+
+    def _kept_with(self, table: str, feature: Own | CoMember | OwnDifference | UnitRows | OwnerFanout) -> Expr:
+        """Return what is coded of a row and kept with it."""
+        if isinstance(feature, OwnDifference):
+            own, base = (column(self._names.column(table, name), "r") for name in (feature.column, feature.base))
+            return difference_of(own, base)
+        if isinstance(feature, Own | CoMember):
+            return column(self._names.modelled(table, feature.column), "r")
+        return column("s" if isinstance(feature, UnitRows) else "g", "r")
 
     def _looked_at(self, table: str, feature: ParentRow | OwnerDifference, parent: str) -> Expr:
         """Return what is coded of a row and of the one that it refers to, which is called ``parent``."""

@@ -181,6 +181,7 @@ class TableModels:
             units,
             numbering,
             self.fanout.lags if self.fanout is not None else (),
+            profile.lags,
         )
         types = {name: (size, drawn.latents[name]) for name, size in self.latents.items()}
         bases = base_numbers(table, drawn.bases)

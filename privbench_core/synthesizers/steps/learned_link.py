@@ -59,7 +59,7 @@ class LinkFit:
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
-            "version": 7,  # children come after their owners
+            "version": 8,  # children come after their owners, by lags drawn towards those of independent dates
             "degrees": self.degrees,
             "sizes": self.sizes.identity(),
             "references": self.references.identity(),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.registry import codec_for
+from privbench_core.measure.lags import own_lag_pairs, own_lag_share, with_own_lags
 from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.profile import Cells, profile_table
 from privbench_core.models.profile import Profile
@@ -30,7 +31,10 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that profiles a private table for ``price``, and nothing more."""
 
     def run(context: StepContext) -> Artifact:
-        cells, profile = profile_table(context.opened(), table, schema.max_rows_per_unit(table.name), price)
+        session, for_lags = context.opened(), price.share(own_lag_share(table))
+        rest = Price(price.measure, price.amount - for_lags.amount, price.delta)
+        cells, profile = profile_table(session, table, schema.max_rows_per_unit(table.name), rest)
+        profile, _ = with_own_lags(session, table, profile, for_lags)
         return Artifact({"profile": profile.to_dict(), "summary": summary_of(table, profile, cells)})
 
     return measured_step(schema, table, price, run, {})
@@ -59,6 +63,7 @@ def measured_step(
         # All bounds on these tables decide which rows are kept and how much each may count.
         "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
         "stability": stability(schema, table.name),
+        **({"lags": "1"} if own_lag_pairs(table) else {}),
     }
     key = ("profile", table.name)
     # Since 8 another hash chooses the children beyond τ, and numbers of rows have another prior (10); where domains are
