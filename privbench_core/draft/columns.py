@@ -112,10 +112,13 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
         guessed = ("a CSV file gives no type; this one is guessed from the name",) if by_name else ()
         if by_name is ColumnType.FLOAT and has_cents(column.name):
             return _Chosen(ColumnType.DECIMAL, {"precision": 12, "scale": 2, "domain": "learn"}, guessed)
+    elif kind is ColumnType.CATEGORY and type_by_name(column.name) in {ColumnType.DATE, ColumnType.TIMESTAMP}:
+        guessed = ("dates stored as text? type: timestamp, or date, domain: learn reads them as such",)
     opaque = _opaque(table, column, kind)
     if opaque is not None or kind.logical.codec:
-        return opaque or _Chosen(kind, {}, guessed)
-    found = _domain(table, column, kind, sample)
+        found = opaque or _Chosen(kind, {})
+    else:
+        found = _domain(table, column, kind, sample)
     return replace(found, notes=(*guessed, *found.notes))
 
 

@@ -92,16 +92,17 @@ def creation_of(table: FoundTable) -> FoundColumn | None:
     >>> creation_of(FoundTable("post", (column("CreationDate"), column("LastEditDate"), column("seen")))).name
     'CreationDate'
     """
-    found = [column for column in _known_times(table) if _says(column.name, _BEGINS) and not _says(column.name, _ENDS)]
+    found = [column for column in _begins(table) if not column.nullable]
     return found[0] if len(found) == 1 else None
 
 
 def propose_order(table: FoundTable) -> str | None:
     """Return the column in whose order rows were probably added, where they have numbers of their own; else None.
 
-    It is the time at which they begin, or their only time unless it is that of an end, or of a life.
+    It is the time at which they begin, or their only time unless it is that of an end, or of a life. Files do not say
+    which columns are never NULL.
 
-    >>> column = lambda name: FoundColumn(name, ColumnType.DATE, "date", nullable=False)
+    >>> column = lambda name: FoundColumn(name, ColumnType.DATE, "date", nullable=True)
     >>> number = FoundColumn("id", ColumnType.INTEGER, "integer", nullable=False)
     >>> propose_order(FoundTable("payment", (number, column("payment_date")), ("id",)))
     'payment_date'
@@ -110,16 +111,23 @@ def propose_order(table: FoundTable) -> str | None:
     numbers = {column.name for column in table.columns if column.type is ColumnType.INTEGER}
     if not numbers.intersection(table.primary_key).difference(*(key.columns for key in table.foreign_keys)):
         return None
-    times = [column for column in _known_times(table) if not _says(column.name, _ENDS)]
-    alone = times[0] if len(times) == 1 and not _says(times[0].name, _LIVES) else None
-    found = creation_of(table) or alone
-    return None if found is None else found.name
+    others = [column for column in _times(table) if not _says(column.name, (*_ENDS, *_LIVES))]
+    for found in (_begins(table), others):
+        for some in ([column for column in found if not column.nullable], found):
+            if len(some) == 1:
+                return some[0].name
+    return None
 
 
-def _known_times(table: FoundTable) -> list[FoundColumn]:
-    """The dates and times of a table that are never NULL, and no keys."""
+def _times(table: FoundTable) -> list[FoundColumn]:
+    """The dates and times of a table that are no keys."""
     keys = set(table.primary_key).union(*(key.columns for key in table.foreign_keys))
-    return [c for c in table.columns if c.type in _TIMES and not c.nullable and c.name not in keys]
+    return [column for column in table.columns if column.type in _TIMES and column.name not in keys]
+
+
+def _begins(table: FoundTable) -> list[FoundColumn]:
+    """Those of them at which a row begins, by their names."""
+    return [c for c in _times(table) if _says(c.name, _BEGINS) and not _says(c.name, _ENDS)]
 
 
 def follows(column: FoundColumn, creation: FoundColumn) -> bool:

@@ -6,7 +6,7 @@ The other one is the owner's, or an earlier one of the same row: when a task was
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeAlias
 
@@ -159,39 +159,64 @@ def own_lag_pairs(table: Table) -> list[Pair]:
 
 
 def own_lag_share(table: Table) -> float:
-    """Return the part of a table's price that `with_own_lags` gets."""
+    """Return the part of a table's price that `measure_own_lags` gets."""
     return _OWN_SHARE if own_lag_pairs(table) else 0.0
 
 
-def with_own_lags(
-    session: PrivateSession, table: Table, profile: Profile, price: Price
-) -> tuple[Profile, dict[Pair, Array]]:
-    """Measure lags within the rows of a table, for ``price`` in all: its profile with them, and joints that follow.
+@dataclass(frozen=True)
+class OwnLags:
+    """Released: counts of lags within the rows of a table.
 
-    Those that independent dates would have, too, are left out: they say nothing, or noise has hidden what they say.
+    Attributes:
+        features: What was measured.
+        noisy: Counts of its classes, by position among ``features``.
+    """
+
+    features: tuple[LagFeature, ...] = ()
+    noisy: OneWay = field(default_factory=lambda: OneWay({}, {}))
+
+    def of(self, profile: Profile) -> Profile:
+        """Return a profile of the table with the lags that independent dates would not have.
+
+        Others say nothing, or noise has hidden what they say.
+        """
+        found, clean = [], profile.one_way.clean()
+        for number, each in enumerate(self.features):
+            base, name = each.feature.base, each.feature.column
+            above, own = (profile.discretizers[column] for column in (base, name))
+            chances = lag_chances(above, own, each.classes, (len(clean[base]), len(clean[name])))
+            shares, apart = _believed(each, self.noisy, str(number), clean[base], clean[name], chances)
+            if apart > _TELLING:
+                found.append(Lag(base, name, each.classes, shares, above))
+        return replace(profile, lags=tuple(found))
+
+
+def lag_joints(profile: Profile) -> dict[Pair, Array]:
+    """Return counts of the pairs of columns that follow from the lags within the rows of a table."""
+    clean, found = profile.one_way.clean(), {}
+    for lag in profile.lags:
+        first, second = clean[lag.base], clean[lag.column]
+        coders = profile.discretizers[lag.base], profile.discretizers[lag.column]
+        chances = lag_chances(*coders, lag.classes, (len(first), len(second)))
+        found[lag.base, lag.column] = joint_with_lags(first, second, chances, lag.shares * float(second.sum()))
+    return found
+
+
+def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, price: Price) -> OwnLags:
+    """Measure lags within the rows of a table, for ``price`` in all.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
-    features = []
+    found = []
     for base, name in own_lag_pairs(table):
         above, own = profile.discretizers[base], profile.discretizers[name]
         classes = lag_classes(above, own)
         if classes is not None:
-            features.append(LagFeature(OwnDifference(name, base), above, own, classes))
-    if not features or price.amount <= 0:
-        return profile, {}
-    noisy, clean = _measured(session, table.name, features, profile, price), profile.one_way.clean()
-    lags, joints = [], {}
-    for number, each in enumerate(features):
-        base, name = each.feature.base, each.feature.column
-        chances = lag_chances(each.above, each.own, each.classes, (len(clean[base]), len(clean[name])))
-        shares, apart = _believed(each, noisy, str(number), clean[base], clean[name], chances)
-        if apart > _TELLING:
-            lags.append(Lag(base, name, each.classes, shares, each.above))
-            total = float(clean[name].sum())
-            joints[base, name] = joint_with_lags(clean[base], clean[name], chances, shares * total)
-    return replace(profile, lags=tuple(lags)), joints
+            found.append(LagFeature(OwnDifference(name, base), above, own, classes))
+    if not found or price.amount <= 0:
+        return OwnLags()
+    return OwnLags(tuple(found), _measured(session, table.name, found, profile, price))
 
 
 def _measured(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from privbench_core.measure.scores import clear_scores, largest_noise, pair_scor
 from privbench_core.measure.shortlist import share_of_shortlist, shortlist, shortlist_size
 from privbench_core.measure.signs import cuts_of, determined_by_signs, gain_of_signs, measure_signs, share_for_signs
 from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples
-from privbench_core.models.measured import MeasuredLeaf
+from privbench_core.models.measured import MeasuredLeaf, with_marginals
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price, zero
@@ -82,7 +83,12 @@ class PairwiseFit:
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
     def find(
-        self, curator: Curator, marginals: Marginals, price: Price, ordered: Mapping[str, int]
+        self,
+        curator: Curator,
+        marginals: Marginals,
+        price: Price,
+        ordered: Mapping[str, int],
+        by_lags: Mapping[Pair, Array] = MappingProxyType({}),
     ) -> MeasuredLeaf | Price:
         """A leaf with joints for at most ``price``, or what is left of it if noise would hide every joint.
 
@@ -97,12 +103,13 @@ class PairwiseFit:
             marginals: Of the columns, as far as they are known.
             price: Of everything here.
             ordered: Column -> how many of its leading codes are intervals, in order; columns it lacks are lists.
+            by_lags: Counts of pairs of dates that follow from how far they are apart, of any total.
         """
         one_way = marginals.counted
         triples = candidate_triples(curator, one_way.clean(), one_way.total, price)
         if not triples:
-            return self._find_pairs(curator, marginals, price, ordered)
-        found = self._find_pairs(curator, marginals, price.share(1 - SHARE_OF_TRIPLES), ordered)
+            return self._find_pairs(curator, marginals, price, ordered, by_lags)
+        found = self._find_pairs(curator, marginals, price.share(1 - SHARE_OF_TRIPLES), ordered, by_lags)
         counted = MeasuredLeaf(marginals.counted)
         plain = counted if isinstance(found, Price) else replace(found, one_way=counted.one_way, counted=None)
         leaf, left = measure_triples(curator, plain, triples, price.share(SHARE_OF_TRIPLES))
@@ -113,7 +120,12 @@ class PairwiseFit:
         return replace(leaf, one_way=marginals.improve(left), counted=rows)
 
     def _find_pairs(
-        self, curator: Curator, marginals: Marginals, price: Price, ordered: Mapping[str, int]
+        self,
+        curator: Curator,
+        marginals: Marginals,
+        price: Price,
+        ordered: Mapping[str, int],
+        by_lags: Mapping[Pair, Array],
     ) -> MeasuredLeaf | Price:
         """`find` without triples."""
         one_way = marginals.counted
@@ -122,7 +134,9 @@ class PairwiseFit:
         cuts = cuts_of(clean, ordered)
         for_signs = share_for_signs(curator, one_way, cuts, price)
         signs = measure_signs(curator, clean, cuts, price.share(for_signs)) if for_signs else None
-        known = signs.joints(clean) if signs else {}
+        by_signs = signs.joints(clean) if signs else {}
+        of_dates = {pair: with_marginals(pair, joint, clean) for pair, joint in by_lags.items()}
+        known = by_signs | of_dates
         determined = determined_by_signs(clean, cuts, for_signs)
         pairs = [pair for pair in pairs if pair not in determined]
         price = price.share(1 - for_signs)
@@ -130,7 +144,8 @@ class PairwiseFit:
         def without_tables(rest: Price) -> MeasuredLeaf | Price:
             if not known:
                 return rest
-            return MeasuredLeaf(marginals.improve(rest), {}, signs, counted=marginals.counted_with(1.0))
+            counted, kept = marginals.counted_with(1.0), signs if by_signs else None
+            return MeasuredLeaf(marginals.improve(rest), {}, kept, counted=counted, lags=by_lags)
 
         number = shortlist_size(curator, len(pairs), one_way.total, price)
         if number < len(pairs):
@@ -161,7 +176,8 @@ class PairwiseFit:
             return without_tables(rest)
         better = marginals.improve(rest.share(1 - share))
         found, gain = self.measure(curator, tables, clean, rest.share(share), clipping)
-        return MeasuredLeaf(better, found, signs if known else None, counted=marginals.counted_with(gain))
+        kept = signs if by_signs else None
+        return MeasuredLeaf(better, found, kept, counted=marginals.counted_with(gain), lags=by_lags)
 
     def promising(
         self,

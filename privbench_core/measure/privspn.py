@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from privbench_core.estimate.fitting import combine
 from privbench_core.measure.glance import Glance
 from privbench_core.measure.one_way import Marginals, MarginalsOfView, remeasure
-from privbench_core.measure.pairwise import PairwiseFit
+from privbench_core.measure.pairwise import Pair, PairwiseFit
 from privbench_core.measure.scores import clear_scores
 from privbench_core.measure.splits import LloydSplit
 from privbench_core.models.attribute_split import AttributeSplit
@@ -70,13 +71,22 @@ class PairwiseSPN:
             "leaf": self.leaf.identity(),
         }
 
-    def build(self, curator: Curator, one_way: OneWay, price: Price, depth: int = 0) -> Measured:
+    def build(
+        self,
+        curator: Curator,
+        one_way: OneWay,
+        price: Price,
+        by_lags: Mapping[Pair, Array] = MappingProxyType({}),
+        depth: int = 0,
+    ) -> Measured:
         """The network over the columns of ``one_way``, for at most ``price``, below so many splits.
+
+        ``by_lags`` is as in `PairwiseFit.find`.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
         """
-        found = self.find(curator, MarginalsOfView(curator, one_way), price, depth)
+        found = self.find(curator, MarginalsOfView(curator, one_way), price, by_lags, depth)
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
     def promising(
@@ -96,11 +106,18 @@ class PairwiseSPN:
         """See `PairwiseFit.glance`."""
         return self.leaf.glance(curator, one_way, self.ordered, price, rest)
 
-    def find(self, curator: Curator, marginals: Marginals, price: Price, depth: int = 0) -> Measured | Price:
+    def find(
+        self,
+        curator: Curator,
+        marginals: Marginals,
+        price: Price,
+        by_lags: Mapping[Pair, Array] = MappingProxyType({}),
+        depth: int = 0,
+    ) -> Measured | Price:
         """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""
         one_way = marginals.counted
         if depth >= self.max_depth or not self._affordable(curator, one_way, price):
-            return self.leaf.find(curator, marginals, price, self.ordered)
+            return self.leaf.find(curator, marginals, price, self.ordered, by_lags)
         pairs = list(combinations(one_way.counts, 2))
         scores = clear_scores(curator, one_way, pairs, price.share(self.leaf.score_share))
         rest = price.share(1 - self.leaf.score_share)
@@ -108,11 +125,11 @@ class PairwiseSPN:
         telling = scores.max() > _TELLING * one_way.total
         rule = split.rule(dict(zip(pairs, scores.tolist(), strict=True)), one_way.clean()) if telling else None
         if rule is None:
-            return self.leaf.find(curator, marginals, rest, self.ordered)
+            return self.leaf.find(curator, marginals, rest, self.ordered, by_lags)
         parts = []
         for part in curator.split(rule):
             inside = measure_one_way(part, list(one_way.counts), rest.share(_MARGIN_SHARE))
-            parts.append(self.build(part, inside, rest.share(1 - _MARGIN_SHARE), depth + 1))
+            parts.append(self.build(part, inside, rest.share(1 - _MARGIN_SHARE), by_lags, depth + 1))
         return MeasuredParts(tuple(parts), rule)
 
     def _affordable(self, curator: Curator, one_way: OneWay, price: Price) -> bool:

@@ -16,6 +16,7 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer, tails_of
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
 from privbench_core.measure.by_size import BY_SIZE, Features, RowLooks, best_counted, measure_by_size
+from privbench_core.measure.lags import measure_own_lags, own_lag_share
 from privbench_core.measure.learned import Learned, expected_codes, learn_domains, lists_to_learn
 from privbench_core.measure.one_way import least_noise, remeasure
 from privbench_core.measure.pairwise import MOST_CODES
@@ -146,13 +147,15 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
+    for_lags = price.share(own_lag_share(table))
     size, rest = measure_row_count(
-        session, table.name, bound, expected_codes(table), Price(price.measure, price.amount)
+        session, table.name, bound, expected_codes(table), Price(price.measure, price.amount - for_lags.amount)
     )
     learned = learn_domains(session, table, size, rest, price.delta)
     first = first_share(size)
     cells = measure_cells(session, table, learned, size, learned.rest.share(first))
-    return over_rows(session, table, cells, learned.rest.share(1 - first))[:2]
+    cells, profile, _ = over_rows(session, table, cells, learned.rest.share(1 - first))
+    return cells, measure_own_lags(session, table, profile, for_lags).of(profile)
 
 
 def first_share(size: RowCount | None) -> float:

@@ -14,6 +14,7 @@ from typing import Protocol
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.measure.by_size import MarginalsOverRows, RowLooks
 from privbench_core.measure.glance import Glance, share_of_glance
+from privbench_core.measure.lags import Array, Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.measure.learned import expected_codes, learn_domains
 from privbench_core.measure.one_way import Marginals, MarginalsOfView
 from privbench_core.measure.profile import (
@@ -62,8 +63,13 @@ class Network(Protocol):
         """
         ...
 
-    def find(self, curator: Curator, marginals: Marginals, price: Price) -> Measured | Price:
-        """A model for at most ``price``, or what is left of it if the columns by themselves are all there is."""
+    def find(
+        self, curator: Curator, marginals: Marginals, price: Price, by_lags: Mapping[Pair, Array]
+    ) -> Measured | Price:
+        """A model for at most ``price``, or what is left of it if the columns by themselves are all there is.
+
+        ``by_lags`` has counts of pairs of dates that follow from how far they are apart.
+        """
         ...
 
 
@@ -86,8 +92,9 @@ def learn_table(
     learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
     2, 4, 6, 7, 8 and 9, and *Learning a table*.
     """
+    for_lags = price.share(own_lag_share(table))
     size, rest = measure_row_count(
-        session, table.name, bound, expected_codes(table), Price(price.measure, price.amount)
+        session, table.name, bound, expected_codes(table), Price(price.measure, price.amount - for_lags.amount)
     )
     learned = learn_domains(session, table, size, rest, price.delta)
     sizes, rest = [codec.size for codec in learned.codecs.values() if codec.size > 1], learned.rest
@@ -108,18 +115,20 @@ def learn_table(
     whole = Price(rest.measure, rest.amount - glanced.amount) if glanced.amount > 0 else None
     cells = measure_cells(session, table, learned, size, rest.share(share * early), whole)
     cells, profile, looks = over_rows(session, table, cells, rest.share(share * (1 - early)))
+    lags = measure_own_lags(session, table, profile, for_lags)
+    profile = lags.of(profile)
     if share == 1:
-        return cells, profile, MeasuredLeaf(profile.one_way)
+        return cells, profile, MeasuredLeaf(profile.one_way, lags=lag_joints(profile))
     found = _modelled(session, table, profile, looks, rest, share, network, glanced)
     if not isinstance(found, Price):
         return cells, profile, found
     if looks is not None:
         looks = looks.again(session, table.name, own_columns(profile, looks.drifts), found)
-        profile = with_looks(profile, looks)
+        profile = lags.of(with_looks(profile, looks))
     else:
         cells = cells.again(session, table, found)
-        profile = cells.profile()
-    return cells, profile, MeasuredLeaf(profile.one_way)
+        profile = lags.of(cells.profile())
+    return cells, profile, MeasuredLeaf(profile.one_way, lags=lag_joints(profile))
 
 
 def _view(session: PrivateSession, table: Table, profile: Profile) -> Curator:
@@ -141,6 +150,7 @@ def _modelled(
     view = _view(session, table, profile)
     chosen = network(ordered_codes(profile.discretizers))
     codes = [discretizer.size for discretizer in profile.discretizers.values()]
+    by_lags = lag_joints(profile)
     left, seen = price.share(1 - share), None
     if glanced.amount > 0:
         rest = Price(left.measure, left.amount - glanced.amount)
@@ -151,7 +161,7 @@ def _modelled(
     ):
         return left
     if looks is None:
-        return chosen.find(view, MarginalsOfView(view, profile.one_way), left)
+        return chosen.find(view, MarginalsOfView(view, profile.one_way), left, by_lags)
     columns, most = own_columns(profile, looks.drifts), profile.size.rows_per_unit
     others = profile.one_way.only(name for name in profile.discretizers if name not in looks.drifts)
-    return chosen.find(view, MarginalsOverRows(session, table.name, columns, looks, others, most), left)
+    return chosen.find(view, MarginalsOverRows(session, table.name, columns, looks, others, most), left, by_lags)

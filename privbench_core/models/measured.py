@@ -50,9 +50,9 @@ class Counted:
         left = {name: np.maximum(clean[name] - self.share * counts, 0.0) for name, counts in counted.items()}
         found = {}
         for names, table in tables.items():
-            others = _with_margins(names, table, left)
+            others = with_marginals(names, table, left)
             others *= (1 - self.share) * table.sum() / max(float(others.sum()), _NOTHING)
-            found[names] = _with_margins(names, self.share * table + others, clean)
+            found[names] = with_marginals(names, self.share * table + others, clean)
         return found
 
 
@@ -85,7 +85,7 @@ class MeasuredLeaf:
         clean = self._as_counted.clean()
         by_copula = {} if self.signs is None else self.signs.joints(clean, most=_MOST_BY_COPULA)
         wanted = set(clean if names is None else names)
-        by_lags = {pair: _with_margins(pair, joint, clean) for pair, joint in _among(self.lags, wanted).items()}
+        by_lags = {pair: with_marginals(pair, joint, clean) for pair, joint in _among(self.lags, wanted).items()}
         return estimated_joints(_among(self.tables, wanted), clean, _among(by_copula, wanted) | by_lags)
 
     @property
@@ -108,7 +108,7 @@ class MeasuredLeaf:
         )
 
 
-def _with_margins(names: tuple[str, ...], table: Array, margins: Mapping[str, Array]) -> Array:
+def with_marginals(names: tuple[str, ...], table: Array, margins: Mapping[str, Array]) -> Array:
     """Return a joint of some columns with these marginals and its own odds ratios."""
     return fit_margins(table, [((axis,), margins[name]) for axis, name in enumerate(names)], RAKING_ROUNDS)
 

@@ -85,7 +85,7 @@ class Histograms:
     def glance(self, *_: object) -> None:
         """Return None, and spend nothing."""
 
-    def find(self, curator: Curator, marginals: Marginals, price: Price) -> Measured:
+    def find(self, curator: Curator, marginals: Marginals, price: Price, _: object) -> Measured:
         """See `HistogramSPN.build`; of a column by itself there is nothing but its marginal."""
         if len(marginals.one_way.counts) == 1:
             return MeasuredLeaf(marginals.improve(price))

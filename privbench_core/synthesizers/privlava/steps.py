@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privbench_core.measure.columns import Columns, types_of
+from privbench_core.measure.lags import lag_joints
 from privbench_core.measure.latent import LatentFit
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
@@ -134,7 +135,8 @@ def root_step(schema: Schema, table: Table, price: Price) -> Step:
         columns = table_columns(schema, table.name, context.inputs)
         view = ViewSpec(table.name, columns.features, (columns.rows_per_unit,))
         network = PairwiseSPN(columns.ordered)
-        measured = network.build(context.opened().view(view, "rows"), columns.one_way, price)
+        profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
+        measured = network.build(context.opened().view(view, "rows"), columns.one_way, price, lag_joints(profile))
         return _model(columns, measured.fit())
 
     reads = deciding_tables(schema, table.name, *below(schema, table.name))

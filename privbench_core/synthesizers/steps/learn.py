@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from privbench_core.measure.lags import own_lag_share, with_own_lags
 from privbench_core.measure.table import Network, learn_table
-from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
+from privbench_core.models.measured import measured_from_dict, measured_to_dict
 from privbench_core.models.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.schema.tables import Schema, Table
@@ -35,14 +33,11 @@ def learn_steps(
     """
 
     def learn(context: StepContext) -> Artifact:
-        session, for_lags = context.opened(), price.share(own_lag_share(table))
-        rest = Price(price.measure, price.amount - for_lags.amount, price.delta)
+        session = context.opened()
         bound = schema.max_rows_per_unit(table.name)
         cells, profile, measured = learn_table(
-            session, table, bound, rest, first, lambda ordered: networks(context, ordered)
+            session, table, bound, price, first, lambda ordered: networks(context, ordered)
         )
-        profile, joints = with_own_lags(session, table, profile, for_lags)
-        measured = replace(measured, lags=joints) if isinstance(measured, MeasuredLeaf) else measured
         released = {"profile": profile.to_dict(), "measured": measured_to_dict(measured)}
         return Artifact({**released, "summary": summary_of(table, profile, cells)})
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.registry import codec_for
-from privbench_core.measure.lags import own_lag_pairs, own_lag_share, with_own_lags
+from privbench_core.measure.lags import own_lag_pairs
 from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.profile import Cells, profile_table
 from privbench_core.models.profile import Profile
@@ -31,10 +31,7 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that profiles a private table for ``price``, and nothing more."""
 
     def run(context: StepContext) -> Artifact:
-        session, for_lags = context.opened(), price.share(own_lag_share(table))
-        rest = Price(price.measure, price.amount - for_lags.amount, price.delta)
-        cells, profile = profile_table(session, table, schema.max_rows_per_unit(table.name), rest)
-        profile, _ = with_own_lags(session, table, profile, for_lags)
+        cells, profile = profile_table(context.opened(), table, schema.max_rows_per_unit(table.name), price)
         return Artifact({"profile": profile.to_dict(), "summary": summary_of(table, profile, cells)})
 
     return measured_step(schema, table, price, run, {})
