@@ -327,10 +327,10 @@ CREATE TABLE sale (id BIGINT PRIMARY KEY, person BIGINT NOT NULL REFERENCES pers
 
 def test_dates_that_are_stored_as_text_are_pointed_out(tmp_path: Path) -> None:
     """As by SQLite: a timestamp is read from them where the spec says so."""
-    sql = "CREATE TABLE sale (id BIGINT PRIMARY KEY, sold_at VARCHAR, order_date VARCHAR, candidate VARCHAR);"
+    sql = "CREATE TABLE sale (id BIGINT PRIMARY KEY, created_at VARCHAR, order_date VARCHAR, candidate VARCHAR);"
     draft = draft_of(tmp_path, sql)
     remarks = {line.strip().split(":")[0] for line in draft.splitlines() if "dates stored as text?" in line}
-    assert remarks == {"sold_at", "order_date"}
+    assert remarks == {"created_at", "order_date"}
 
 
 def test_a_time_after_its_owners_is_proposed_to_keep_its_distance(tmp_path: Path) -> None:
