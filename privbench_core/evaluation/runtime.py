@@ -1,9 +1,10 @@
 """Run times of a workload in PostgreSQL, on the source and on the synthetic database side by side.
 
-Every query runs a few times on warm caches, on both databases in turn; medians are compared. Each turn measures the
-source a second time: the difference of its two medians is the noise of the machine, below which a discrepancy means
-nothing. Parallel workers and just-in-time compilation are off: they start when the optimiser expects a query to be
-expensive, and would add jumps that say nothing about the data.
+Every query runs a few times, on both databases in turn; medians are compared. Each measured run follows one on the
+same database, so that caches hold its rows and not those of the other one. Each turn measures the source a second time:
+the difference of its two medians is the noise of the machine, below which a discrepancy means nothing. Parallel workers
+and just-in-time compilation are off: they start when the optimiser expects a query to be expensive, and would add jumps
+that say nothing about the data.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class RunTimeSettings:
 
     Attributes:
         repetitions: Measurements per query and database, of which the median is taken.
-        warm_up: Runs before the measurements.
+        warm_up: Runs right before each measurement.
         timeout: Maximum seconds of a query.
         limit: Of a larger workload, only a sample of this many queries is measured.
         seed: Seed of that sample.
@@ -222,16 +223,15 @@ def _measure(
     number: int, sql: str, text: str, databases: Mapping[str, Database], settings: RunTimeSettings
 ) -> QueryTime:
     """Measure in turns, each starting with the next series, so that none is always first or last."""
-    plans = {name: _explain(database, text, name) for name, database in databases.items()}
-    for _ in range(settings.warm_up - 1):
-        for name, database in databases.items():
-            _explain(database, text, name)
+    plans: dict[str, dict[str, Any]] = {}
     series: dict[str, list[float]] = {"source": [], "bundle": [], "again": []}
     names = list(series)
     for turn in range(settings.repetitions):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             on = "source" if name == "again" else name
+            for _ in range(settings.warm_up):
+                _explain(databases[on], text, on)
             # Keep the last plan: its page counts are those of a warm run.
             plans[on] = _explain(databases[on], text, on)
             series[name].append(float(plans[on]["Execution Time"]))

@@ -4,8 +4,8 @@ A code says in which weeks a date lies; the class of its lag says how many minut
 is. Each class gets odds, and so does each part of a code, such that the rows have the released shares of all classes
 and as many rows in each part as were drawn, as far as that is possible (iterative proportional fitting); a row then
 gets a class and a part by their odds and by how much of the row's code is in both. A code beside the row's own is
-possible, too, but unlikely: models of codes place some rows just before what they come after. Dates whose class and
-part are not other ones than before stay as they were drawn.
+possible, too, but unlikely, and any other date is still less so: models of codes place some rows before what they come
+after, or years after it. Dates whose class and part are not other ones than before stay as they were drawn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _BLOCK = 1 << 14  # rows at a time, for memory
 _SAMPLE = 5_000  # rows that odds are fitted to
 _PARTS = 8  # of a code; chosen by hand
 _BESIDE = 0.02  # how likely a code beside a row's own is, where both have room for its lag; chosen by hand
-_ROUNDS = 20  # of fitting; chosen by hand, changes are small from there on
+_ANYWHERE = 1e-4  # the same of any date; chosen by hand
+_CLEAR = 10  # times as likely as others: dates near those that were drawn, where no others are looked at
+_REGIONS = 32  # with as many rows each, about, in which as many dates are to be as were drawn; chosen by hand
+_ROUNDS = 10  # of fitting; chosen by hand, changes are small from there on
 _MOST_ODDS = 1e30  # of a class: one may be a single number of 10^15, and one that no row has room for grows for ever
 _NOTHING = 1e-300
 
@@ -82,8 +85,11 @@ class DatedRows:
         coder: Of the column.
         owners: Columns of the owners.
         within: Lags from other columns of the row.
-        odds: Of the classes of each base, and in the end of the parts of all codes; empty until they are fitted.
+        odds: Of the classes of each base, of regions, and in the end of the parts of all codes, with 1 for dates
+            anywhere; empty until they are fitted.
         parts: Where the parts of the codes begin, shape (codes, `_PARTS`).
+        region_of: Of each part, ascending, shape (codes · `_PARTS`,).
+        enough: How likely dates near a row's are, up to a factor, where others need not be looked at, for time.
     """
 
     coder: Discretizer
@@ -91,6 +97,8 @@ class DatedRows:
     within: Sequence[Lag]
     odds: list[Array] = field(default_factory=list)
     parts: Points = field(default_factory=lambda: np.empty((0, _PARTS), np.int64))
+    region_of: Points = field(default_factory=lambda: np.empty(0, np.int64))
+    enough: float = 0.0
 
     def drawn(
         self, codes: Codes, values: pa.Array, rows: Places, others: Mapping[str, pa.Array], rng: np.random.Generator
@@ -115,14 +123,21 @@ class DatedRows:
             return codes, values
         known = np.logical_or.reduce([base.known[rows] for base in bases])
         dated = np.flatnonzero((codes < len(intervals.first)) & known)
+        if not len(dated):
+            return codes, values
         found, null = grid.numbers(pa.chunked_array([values]))
         numbers, moved = found.astype(np.int64), codes.copy()
         if not self.odds:
             self._fit(bases, intervals, grid, codes[dated], numbers[dated], rows[dated])
         for start in range(0, len(dated), _BLOCK):
             part = dated[start : start + _BLOCK]
-            segments = self._segments(bases, intervals, grid, codes[part], rows[part])
-            numbers[part], moved[part] = segments.moved(numbers[part], codes[part], self.odds, rng)
+            lags = [base.begins(rows[part], grid) for base in bases]
+            segments = self._near(lags, intervals, codes[part])
+            numbers[part] = segments.moved(numbers[part], self.odds, rng)
+            few = np.flatnonzero(segments.weights(self.odds).sum(axis=1) < self.enough)
+            both = segments.take(few).beside(self._anywhere([each[few] for each in lags], intervals))
+            numbers[part[few]] = both.moved(found[part[few]].astype(np.int64), self.odds, rng)
+        moved[dated] = np.searchsorted(intervals.first, numbers[dated], side="right") - 1
         return moved, grid.array(numbers, null)
 
     def _fit(
@@ -142,63 +157,99 @@ class DatedRows:
             np.maximum(np.bincount(codes, minlength=size), 1), _PARTS
         )
         some = np.linspace(0, len(codes) - 1, min(len(codes), _SAMPLE)).astype(np.int64)
-        segments = self._segments(bases, intervals, grid, codes[some], rows[some])
+        of_parts = in_part * np.repeat(np.bincount(codes[some], minlength=size), _PARTS)
+        before = (np.cumsum(of_parts) - of_parts) / max(float(of_parts.sum()), _NOTHING)
+        self.region_of = np.unique(np.floor(before * _REGIONS), return_inverse=True)[1].astype(np.int64)
+        lags = [base.begins(rows[some], grid) for base in bases]
+        near, anywhere = self._near(lags, intervals, codes[some]), self._anywhere(lags, intervals)
+        segments = near.beside(anywhere)
         there = segments.sizes > 0  # few of them, and each row has one
         row, weights = np.nonzero(there)[0], segments.sizes[there]
         first = np.searchsorted(row, np.arange(len(some)))
         classes = [of[there] for of in segments.classes]
-        known = [*(base.known[rows[some]] for base in bases), np.ones(len(some), dtype=bool)]
+        known = [*(base.known[rows[some]] for base in bases), *np.ones((2, len(some)), dtype=bool)]
         heeded = [np.flatnonzero(each[row]) for each in known]
         counts = [base.shares * each.sum() for base, each in zip(bases, known, strict=False)]
-        counts.append(in_part * np.repeat(np.bincount(codes[some], minlength=size), _PARTS))
+        counts += [np.bincount(self.region_of, of_parts), np.append(of_parts, 0.0)]
         self.odds = [np.ones(len(wanted)) for wanted in counts]
         for _ in range(_ROUNDS):
             for number, wanted in enumerate(counts):
                 weights /= np.maximum(np.add.reduceat(weights, first), _NOTHING)[row]
                 mine, before = heeded[number], self.odds[number]
                 found = np.bincount(classes[number][mine], weights[mine], len(wanted))
-                odds = before * np.where(found > 0, wanted / np.maximum(found, _NOTHING), 0.0)
+                # Dates anywhere are not among those of the parts, but among those of regions.
+                share = found[:-1].sum() / wanted.sum() if number == len(counts) - 1 else 1.0
+                odds = before * np.where(found > 0, wanted * share / np.maximum(found, _NOTHING), 0.0)
                 self.odds[number] = np.clip(odds, 1 / _MOST_ODDS, _MOST_ODDS)
+                self.odds[-1][-1] = 1.0
                 weights *= (self.odds[number] / before)[classes[number]]
 
-    def _segments(
-        self, bases: Sequence[_Base], intervals: Intervals, grid: Grid, codes: Codes, rows: Places
-    ) -> _Segments:
+        others = anywhere.weights(self.odds).sum(axis=1)
+        self.enough = _CLEAR * float(np.median(others))
+
+    def _near(self, lags: Sequence[Points], intervals: Intervals, codes: Codes) -> _Segments:
+        """Return the codes of some rows and those beside them, given where lags from each base begin."""
         size = len(intervals.first)
         lowest = np.maximum(codes.astype(np.int64) - 1, 0)
         highest = np.minimum(codes.astype(np.int64) + 1, size - 1)
-        first, after = intervals.first[lowest][:, None], intervals.last[highest][:, None] + 1
         places = np.minimum(lowest[:, None] * _PARTS + np.arange(1, 3 * _PARTS), size * _PARTS - 1)
-        begins = [*(base.begins(rows, grid) for base in bases), self.parts.ravel()[places]]
-        joined = np.concatenate([first, *(np.clip(each, first, after) for each in begins)], axis=1)
-        order = np.argsort(joined, axis=1, kind="stable")
-        joined = np.take_along_axis(joined, order, axis=1)
-        classes, start = [], 1
-        for each in begins:
-            inside = (order >= start) & (order < start + each.shape[1])
-            classes.append(np.cumsum(inside, axis=1, dtype=np.int32))
-            start += each.shape[1]
-        classes[-1] = np.minimum(classes[-1] + (lowest * _PARTS)[:, None], size * _PARTS - 1).astype(np.int32)
-        lengths = np.diff(joined, axis=1, append=after)
-        sizes = np.where(classes[-1] // _PARTS == codes[:, None], 1.0, _BESIDE) * lengths
-        return _Segments(joined, lengths, sizes, classes)
+        cuts = [*lags, self.parts.ravel()[places]]
+        found = _cut(cuts, intervals.first[lowest][:, None], intervals.last[highest][:, None] + 1)
+        parts = np.minimum(found.classes[-1] + (lowest * _PARTS)[:, None], size * _PARTS - 1).astype(np.int32)
+        sizes = np.where(parts // _PARTS == codes[:, None], 1.0, _BESIDE) * found.lengths
+        return replace(found, sizes=sizes, classes=[*found.classes[:-1], self.region_of.astype(np.int32)[parts], parts])
+
+    def _anywhere(self, lags: Sequence[Points], intervals: Intervals) -> _Segments:
+        """Return all dates for some rows, likewise."""
+        rows, regions = len(lags[0]), self.parts.ravel()[np.flatnonzero(np.diff(self.region_of)) + 1]
+        ends = np.full((2, rows, 1), [[[intervals.first[0]]], [[intervals.last[-1] + 1]]])
+        found = _cut([*lags, np.broadcast_to(regions, (rows, len(regions)))], *ends)
+        none = np.full(found.lengths.shape, self.parts.size, np.int32)
+        return replace(found, sizes=_ANYWHERE * found.lengths, classes=[*found.classes, none])
+
+
+def _cut(cuts: Sequence[Points], first: Points, after: Points) -> _Segments:
+    """Cut the interval of each row, shapes (rows, 1), at numbers of several kinds, shapes (rows, cuts)."""
+    joined = np.concatenate([first, *(np.clip(each, first, after) for each in cuts)], axis=1)
+    order = np.argsort(joined, axis=1, kind="stable")
+    joined = np.take_along_axis(joined, order, axis=1)
+    classes, start = [], 1
+    for each in cuts:
+        inside = (order >= start) & (order < start + each.shape[1])
+        classes.append(np.cumsum(inside, axis=1, dtype=np.int32))
+        start += each.shape[1]
+    lengths = np.diff(joined, axis=1, append=after)
+    return _Segments(joined, lengths, lengths.astype(np.float64), classes)
 
 
 @dataclass(frozen=True)
 class _Segments:
-    """The codes of some rows, cut where a class of lags or a part begins; shapes (rows, segments).
+    """Dates that are possible for some rows, cut where a class of lags or a part begins; shapes (rows, segments).
 
     Attributes:
         begins: First number of each segment.
         lengths: How many numbers it has.
         sizes: How likely it is for its length and its code, up to a factor.
-        classes: Of the lags from each base, and the parts.
+        classes: Of the lags from each base, the region, and the part; for any date one more than there are.
     """
 
     begins: Points
     lengths: Points
     sizes: Array
     classes: Sequence[NDArray[np.int32]]
+
+    def take(self, rows: Places) -> _Segments:
+        """Return those of some rows."""
+        return _Segments(self.begins[rows], self.lengths[rows], self.sizes[rows], [of[rows] for of in self.classes])
+
+    def beside(self, other: _Segments) -> _Segments:
+        """Return these and others of the same rows."""
+        return _Segments(
+            np.concatenate([self.begins, other.begins], axis=1),
+            np.concatenate([self.lengths, other.lengths], axis=1),
+            np.concatenate([self.sizes, other.sizes], axis=1),
+            [np.concatenate(both, axis=1) for both in zip(self.classes, other.classes, strict=True)],
+        )
 
     def weights(self, odds: Sequence[Array]) -> Array:
         """Return how likely the segments of each row are, up to a factor."""
@@ -207,10 +258,8 @@ class _Segments:
             weights *= each[classes]
         return weights
 
-    def moved(
-        self, numbers: Points, codes: Codes, odds: Sequence[Array], rng: np.random.Generator
-    ) -> tuple[Points, Codes]:
-        """Return other numbers for the rows that get another segment, and the codes of all; shapes (rows,)."""
+    def moved(self, numbers: Points, odds: Sequence[Array], rng: np.random.Generator) -> Points:
+        """Return other numbers for the rows that get another segment, shape (rows,)."""
         weights = np.cumsum(self.weights(odds), axis=1)
         wanted = rng.random(len(numbers)) * weights[:, -1]
         chosen = np.minimum((weights <= wanted[:, None]).sum(axis=1), weights.shape[1] - 1)
@@ -218,8 +267,7 @@ class _Segments:
         begin, length = self.begins[row, chosen], self.lengths[row, chosen]
         inside = ((numbers >= begin) & (numbers < begin + length)) | (length <= 0)
         other = begin + np.minimum((rng.random(len(numbers)) * length).astype(np.int64), np.maximum(length - 1, 0))
-        of_chosen = (self.classes[-1][row, chosen] // _PARTS).astype(codes.dtype)
-        return np.where(inside, numbers, other), np.where(inside, codes, of_chosen)
+        return np.where(inside, numbers, other)
 
 
 def _quantiles(codes: Codes, numbers: Points, intervals: Intervals) -> Points:
