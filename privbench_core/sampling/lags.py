@@ -196,7 +196,7 @@ class DatedRows:
         cuts = [*lags, self.parts.ravel()[places]]
         found = _cut(cuts, intervals.first[lowest][:, None], intervals.last[highest][:, None] + 1)
         parts = np.minimum(found.classes[-1] + (lowest * _PARTS)[:, None], size * _PARTS - 1).astype(np.int32)
-        sizes = np.where(parts // _PARTS == codes[:, None], 1.0, _BESIDE) * found.lengths
+        sizes: Array = np.where(parts // _PARTS == codes[:, None], 1.0, _BESIDE) * found.lengths
         return replace(found, sizes=sizes, classes=[*found.classes[:-1], self.region_of.astype(np.int32)[parts], parts])
 
     def _anywhere(self, lags: Sequence[Points], intervals: Intervals) -> _Segments:
@@ -205,7 +205,8 @@ class DatedRows:
         ends = np.full((2, rows, 1), [[[intervals.first[0]]], [[intervals.last[-1] + 1]]])
         found = _cut([*lags, np.broadcast_to(regions, (rows, len(regions)))], *ends)
         none = np.full(found.lengths.shape, self.parts.size, np.int32)
-        return replace(found, sizes=_ANYWHERE * found.lengths, classes=[*found.classes, none])
+        sizes: Array = _ANYWHERE * found.lengths.astype(np.float64)
+        return replace(found, sizes=sizes, classes=[*found.classes, none])
 
 
 def _cut(cuts: Sequence[Points], first: Points, after: Points) -> _Segments:
