@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.signedinteger[Any]]
 _FAR = 1 << 61  # no value lies beyond it, and sums of two are still whole numbers of 64 bits
 _BLOCK = 1 << 14  # rows at a time, for memory
-_SAMPLE = 5_000  # rows that odds are fitted to
+_SAMPLE = 10_000  # rows that odds are fitted to, times one more than columns that they come after: for time
 _PARTS = 8  # of a code; chosen by hand
 _BESIDE = 0.02  # how likely a code beside a row's own is, where both have room for its lag; chosen by hand
 _ANYWHERE = 1e-4  # the same of any date; chosen by hand
@@ -156,7 +156,7 @@ class DatedRows:
         in_part = np.bincount(of_part, minlength=size * _PARTS) / np.repeat(
             np.maximum(np.bincount(codes, minlength=size), 1), _PARTS
         )
-        some = np.linspace(0, len(codes) - 1, min(len(codes), _SAMPLE)).astype(np.int64)
+        some = np.linspace(0, len(codes) - 1, min(len(codes), _SAMPLE // (1 + len(bases)))).astype(np.int64)
         of_parts = in_part * np.repeat(np.bincount(codes[some], minlength=size), _PARTS)
         before = (np.cumsum(of_parts) - of_parts) / max(float(of_parts.sum()), _NOTHING)
         self.region_of = np.unique(np.floor(before * _REGIONS), return_inverse=True)[1].astype(np.int64)
