@@ -104,6 +104,23 @@ class Candidates:
         return PairTable((a, b), merged, float(self.cells[pair, way]), ordered)
 
 
+@dataclass(frozen=True)
+class PairSelection:
+    """Candidates to measure.
+
+    Attributes:
+        gain: What they promise to take off the L1 error.
+        ways: Candidate and the way to measure it, by index.
+    """
+
+    gain: float
+    ways: tuple[tuple[int, int], ...]
+
+    def tables(self, candidates: Candidates) -> list[PairTable]:
+        """What is to be measured, of these candidates."""
+        return [candidates.table(pair, way) for pair, way in self.ways]
+
+
 def noisy_cells(rows: Array, columns: Array) -> Array:
     """Return the number of cells whose noise remains in an estimated joint with this many rows and columns.
 

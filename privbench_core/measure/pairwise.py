@@ -19,7 +19,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.candidates import Candidates, PairTable, noisy_cells
+from privbench_core.estimate.candidates import Candidates, PairSelection, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.measure.clipped import Clipping, Vectors, measure_rows
@@ -373,23 +373,6 @@ class PairwiseFit:
             measured[a, b] = NoisyTable(found.counts, found.sigma, groups, table.ordered, found.lengths)
             gains.append(found.gain)
         return measured, float(np.mean(gains)) if gains else 1.0
-
-
-@dataclass(frozen=True)
-class PairSelection:
-    """Candidates to measure.
-
-    Attributes:
-        gain: What they promise to take off the L1 error.
-        ways: Candidate and the way to measure it, by index.
-    """
-
-    gain: float
-    ways: tuple[tuple[int, int], ...]
-
-    def tables(self, candidates: Candidates) -> list[PairTable]:
-        """What is to be measured, of these candidates."""
-        return [candidates.table(pair, way) for pair, way in self.ways]
 
 
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:

@@ -26,11 +26,12 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
         units: Number of customers.
         cascades: Whether a parcel goes with the purchase that it is bundled with.
         relative: Whether days are declared relative to those of their owners, or learned by themselves; then a purchase
-            has a day on which it was paid, too, days after it or never.
+            has a day on which it was paid, too, days after it or never, and a customer a day on which they were seen.
     """
     rng = np.random.default_rng(seed)
     goes = OnUnitRemoved.CASCADE if cascades else OnUnitRemoved.SET_NULL
-    customer = Table("customer", (Column("id", INTEGER), Column("since", DATE, Learn())), ("id",))
+    seen = () if relative else (Column("seen", DATE, Learn(), nullable=True),)
+    customer = Table("customer", (Column("id", INTEGER), Column("since", DATE, Learn()), *seen), ("id",))
     placed, sent = Column("placed", DATE, Learn()), Column("sent", DATE, Learn(), nullable=True)
     if relative:
         placed = replace(placed, domain=None, relative=Relative("customer.since", Learn()))
@@ -62,18 +63,18 @@ def depot(seed: int, units: int = 40, *, cascades: bool = False, relative: bool 
             for _ in range(int(rng.integers(0, 4))):
                 late = None if unit in {0, 2} else day + dt.timedelta(int(rng.integers(-2, 25)))
                 parcels.append((len(parcels), len(purchases), None, dt.date(9999, 1, 1) if unit == 0 else late))
-            purchases.append((len(purchases), unit, day, int(rng.integers(3)), *_paid(day, len(purchases), paid)))
+            purchases.append((len(purchases), unit, day, int(rng.integers(3)), *_later(day, len(purchases), paid)))
     free = rng.permutation(np.repeat(np.arange(len(purchases)), 2))
     beside = [int(free[i]) if rng.random() < 0.7 else None for i in range(len(parcels))]
     rows: dict[str, list[Row]] = {
-        "customer": list(enumerate(since)),
+        "customer": [(unit, day, *_later(day, unit, seen)) for unit, day in enumerate(since)],
         "purchase": purchases,
         "parcel": [(number, of, with_id, day) for (number, of, _, day), with_id in zip(parcels, beside, strict=True)],
     }
     return database_from(Schema("depot", (customer, purchase, parcel), "customer"), rows)
 
 
-def _paid(day: dt.date, number: int, columns: tuple[Column, ...]) -> Row:
-    """When a purchase was paid, where there is a column for it."""
+def _later(day: dt.date, number: int, columns: tuple[Column, ...]) -> Row:
+    """A day soon after another one, or none, where there is a column for it."""
     late = dt.timedelta(number % 9)
     return tuple(None if number % 5 == 0 or day.year == 9999 else day + late for _ in columns)
