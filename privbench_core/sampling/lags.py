@@ -29,7 +29,7 @@ from privbench_core.models.lags import Lag
 Array = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.signedinteger[Any]]
 _FAR = 1 << 61  # no value lies beyond it, and sums of two are still whole numbers of 64 bits
-_BLOCK = 1 << 14  # rows at a time, for memory
+_BLOCK = 1 << 11  # rows at a time, for caches
 _SAMPLE = 10_000  # rows that odds are fitted to, times one more than columns that they come after: for time
 _PARTS = 8  # of a code; chosen by hand
 _BESIDE = 0.02  # how likely a code beside a row's own is, where both have room for its lag; chosen by hand
@@ -39,6 +39,21 @@ _REGIONS = 32  # with as many rows each, about, in which as many dates are to be
 _ROUNDS = 10  # of fitting; chosen by hand, changes are small from there on
 _MOST_ODDS = 1e30  # of a class: one may be a single number of 10^15, and one that no row has room for grows for ever
 _NOTHING = 1e-300
+
+
+@dataclass(frozen=True)
+class _Cuts:
+    """Where classes begin inside an interval of each row; at its end for rows that have fewer than others.
+
+    Attributes:
+        begins: Shape (rows, cuts).
+        before: The class at the start of the interval, shape (rows,).
+        last: The last class of all.
+    """
+
+    begins: Points
+    before: Places
+    last: int
 
 
 @dataclass(frozen=True)
@@ -70,11 +85,15 @@ class _Base:
         numbers, null = replace(grid, step=1, origin=0).numbers(chunked)
         return cls(numbers.astype(np.int64), ~null, np.asarray(codec.starts, np.int64), shares / shares.sum())
 
-    def begins(self, rows: Places, grid: Grid) -> Points:
-        """Return where all classes but the first begin for some rows, in steps of their column, shape (rows, n)."""
+    def cuts(self, rows: Places, grid: Grid, first: Points, after: Points) -> _Cuts:
+        """Return where classes begin between two numbers of each row, in steps of their column, shapes (rows,)."""
         numbers = np.where(self.known[rows], np.clip(self.numbers[rows], -_FAR, _FAR), -2 * _FAR)
-        begins: Points = numbers[:, None] + self.starts[1:]
-        return -((grid.origin - begins) // grid.step) if grid.step > 1 else begins  # rounded up
+        later, zero = self.starts[1:], grid.origin - numbers
+        before = np.searchsorted(later, zero + first * grid.step, side="right")
+        upto = np.searchsorted(later, zero + (after - 1) * grid.step, side="right")
+        places = before[:, None] + np.arange(max(int((upto - before).max(initial=0)), 0))
+        begins = -((zero[:, None] - later[np.minimum(places, len(later) - 1)]) // grid.step)  # rounded up
+        return _Cuts(np.where(places < upto[:, None], begins, after[:, None]), before, len(later))
 
 
 @dataclass
@@ -131,12 +150,12 @@ class DatedRows:
             self._fit(bases, intervals, grid, codes[dated], numbers[dated], rows[dated])
         for start in range(0, len(dated), _BLOCK):
             part = dated[start : start + _BLOCK]
-            lags = [base.begins(rows[part], grid) for base in bases]
-            segments = self._near(lags, intervals, codes[part])
-            numbers[part] = segments.moved(numbers[part], self.odds, rng)
-            few = np.flatnonzero(segments.weights(self.odds).sum(axis=1) < self.enough)
-            both = segments.take(few).beside(self._anywhere([each[few] for each in lags], intervals))
-            numbers[part[few]] = both.moved(found[part[few]].astype(np.int64), self.odds, rng)
+            segments = self._near(bases, intervals, grid, codes[part], rows[part])
+            weights = segments.weights(self.odds)
+            numbers[part] = segments.moved(numbers[part], weights, rng)
+            few = np.flatnonzero(weights.sum(axis=1) < self.enough)
+            both = segments.take(few).beside(self._anywhere(bases, intervals, grid, rows[part[few]]))
+            numbers[part[few]] = both.moved(found[part[few]].astype(np.int64), both.weights(self.odds), rng)
         moved[dated] = np.searchsorted(intervals.first, numbers[dated], side="right") - 1
         return moved, grid.array(numbers, null)
 
@@ -160,15 +179,15 @@ class DatedRows:
         of_parts = in_part * np.repeat(np.bincount(codes[some], minlength=size), _PARTS)
         before = (np.cumsum(of_parts) - of_parts) / max(float(of_parts.sum()), _NOTHING)
         self.region_of = np.unique(np.floor(before * _REGIONS), return_inverse=True)[1].astype(np.int64)
-        lags = [base.begins(rows[some], grid) for base in bases]
-        near, anywhere = self._near(lags, intervals, codes[some]), self._anywhere(lags, intervals)
+        near = self._near(bases, intervals, grid, codes[some], rows[some])
+        anywhere = self._anywhere(bases, intervals, grid, rows[some])
         segments = near.beside(anywhere)
         there = segments.sizes > 0  # few of them, and each row has one
         row, weights = np.nonzero(there)[0], segments.sizes[there]
         first = np.searchsorted(row, np.arange(len(some)))
-        classes = [of[there] for of in segments.classes]
+        classes = [of[there].astype(np.intp) for of in segments.classes]  # as counting takes them
         known = [*(base.known[rows[some]] for base in bases), *np.ones((2, len(some)), dtype=bool)]
-        heeded = [np.flatnonzero(each[row]) for each in known]
+        heeded = [slice(None) if each.all() else np.flatnonzero(each[row]) for each in known]
         counts = [base.shares * each.sum() for base, each in zip(bases, known, strict=False)]
         counts += [np.bincount(self.region_of, of_parts), np.append(of_parts, 0.0)]
         self.odds = [np.ones(len(wanted)) for wanted in counts]
@@ -187,38 +206,44 @@ class DatedRows:
         others = anywhere.weights(self.odds).sum(axis=1)
         self.enough = _CLEAR * float(np.median(others))
 
-    def _near(self, lags: Sequence[Points], intervals: Intervals, codes: Codes) -> _Segments:
-        """Return the codes of some rows and those beside them, given where lags from each base begin."""
+    def _near(self, bases: Sequence[_Base], intervals: Intervals, grid: Grid, codes: Codes, rows: Places) -> _Segments:
+        """Return the codes of some rows and those beside them."""
         size = len(intervals.first)
         lowest = np.maximum(codes.astype(np.int64) - 1, 0)
         highest = np.minimum(codes.astype(np.int64) + 1, size - 1)
         places = np.minimum(lowest[:, None] * _PARTS + np.arange(1, 3 * _PARTS), size * _PARTS - 1)
-        cuts = [*lags, self.parts.ravel()[places]]
-        found = _cut(cuts, intervals.first[lowest][:, None], intervals.last[highest][:, None] + 1)
-        parts = np.minimum(found.classes[-1] + (lowest * _PARTS)[:, None], size * _PARTS - 1).astype(np.int32)
+        first, after = intervals.first[lowest], intervals.last[highest] + 1
+        lags = [base.cuts(rows, grid, first, after) for base in bases]
+        found = _cut([*lags, _Cuts(self.parts.ravel()[places], lowest * _PARTS, size * _PARTS - 1)], first, after)
+        parts = found.classes[-1]
         sizes: Array = np.where(parts // _PARTS == codes[:, None], 1.0, _BESIDE) * found.lengths
         return replace(found, sizes=sizes, classes=[*found.classes[:-1], self.region_of.astype(np.int32)[parts], parts])
 
-    def _anywhere(self, lags: Sequence[Points], intervals: Intervals) -> _Segments:
+    def _anywhere(self, bases: Sequence[_Base], intervals: Intervals, grid: Grid, rows: Places) -> _Segments:
         """Return all dates for some rows, likewise."""
-        rows, regions = len(lags[0]), self.parts.ravel()[np.flatnonzero(np.diff(self.region_of)) + 1]
-        ends = np.full((2, rows, 1), [[[intervals.first[0]]], [[intervals.last[-1] + 1]]])
-        found = _cut([*lags, np.broadcast_to(regions, (rows, len(regions)))], *ends)
+        regions = self.parts.ravel()[np.flatnonzero(np.diff(self.region_of)) + 1]
+        first, after = np.full((2, len(rows)), [[intervals.first[0]], [intervals.last[-1] + 1]])
+        lags = [base.cuts(rows, grid, first, after) for base in bases]
+        at_regions = np.broadcast_to(regions, (len(rows), len(regions)))
+        of_regions = _Cuts(at_regions, np.zeros(len(rows), np.int64), len(regions))
+        found = _cut([*lags, of_regions], first, after)
         none = np.full(found.lengths.shape, self.parts.size, np.int32)
         sizes: Array = _ANYWHERE * found.lengths.astype(np.float64)
         return replace(found, sizes=sizes, classes=[*found.classes, none])
 
 
-def _cut(cuts: Sequence[Points], first: Points, after: Points) -> _Segments:
-    """Cut the interval of each row, shapes (rows, 1), at numbers of several kinds, shapes (rows, cuts)."""
-    joined = np.concatenate([first, *(np.clip(each, first, after) for each in cuts)], axis=1)
-    order = np.argsort(joined, axis=1, kind="stable")
+def _cut(cuts: Sequence[_Cuts], first: Points, after: Points) -> _Segments:
+    """Cut the interval of each row, shapes (rows,), at numbers of several kinds."""
+    first, after = first[:, None], after[:, None]
+    joined = np.concatenate([first, *(np.clip(each.begins, first, after) for each in cuts)], axis=1)
+    order = np.argsort(joined, axis=1)
     joined = np.take_along_axis(joined, order, axis=1)
     classes, start = [], 1
     for each in cuts:
-        inside = (order >= start) & (order < start + each.shape[1])
-        classes.append(np.cumsum(inside, axis=1, dtype=np.int32))
-        start += each.shape[1]
+        begun = (order >= start) & (order < start + each.begins.shape[1])
+        found = each.before[:, None].astype(np.int32) + np.cumsum(begun, axis=1, dtype=np.int32)
+        classes.append(np.minimum(found, each.last))
+        start += each.begins.shape[1]
     lengths = np.diff(joined, axis=1, append=after)
     return _Segments(joined, lengths, lengths.astype(np.float64), classes)
 
@@ -259,9 +284,9 @@ class _Segments:
             weights *= each[classes]
         return weights
 
-    def moved(self, numbers: Points, odds: Sequence[Array], rng: np.random.Generator) -> Points:
-        """Return other numbers for the rows that get another segment, shape (rows,)."""
-        weights = np.cumsum(self.weights(odds), axis=1)
+    def moved(self, numbers: Points, weights: Array, rng: np.random.Generator) -> Points:
+        """Return other numbers for the rows that get another segment by these weights, shape (rows,)."""
+        weights = np.cumsum(weights, axis=1)
         wanted = rng.random(len(numbers)) * weights[:, -1]
         chosen = np.minimum((weights <= wanted[:, None]).sum(axis=1), weights.shape[1] - 1)
         row = np.arange(len(numbers))
