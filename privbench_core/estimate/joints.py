@@ -30,6 +30,9 @@ _FLOOR_DEVIATIONS = 0.1  # standard deviations of the noise
 _ROUNDS = 20  # of fitting the estimate to its marginals; chosen by hand
 _BANDWIDTH = 0.05  # of smoothing, as a share of all rows; chosen by hand
 _TINY = 1e-12  # keeps divisions finite
+_RAKINGS = 5  # rounds of bringing noisy counts near their margins by factors; chosen by hand
+_STANDS_OUT = 3.0  # standard deviations of a margin that has a factor
+_MOST_RAKED = 8.0  # largest factor of a round; chosen by hand
 _STEP = 1e-4  # of the numerical derivative of the shrinker, in units of the noise
 
 
@@ -121,11 +124,11 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, others: Sequ
         second: Clean counts of the second column, with the same total.
         others: Estimates of the joint with these marginals, from other measurements; the nearest one is used.
     """
-    sigma, lengths = table.sigma, np.broadcast_to(table.lengths, table.counts.shape)
-    total = max(float(first.sum()), 1.0)
+    sigma, total = table.sigma, max(float(first.sum()), 1.0)
     product = np.outer(first, second) / total
+    counts, lengths = _raked(table, first, second)
     # Times the lengths of their cells: of the same noise, and of the same rank.
-    found = product * lengths + _centred((table.counts - product) * lengths, lengths)
+    found = product * lengths + _centred((counts - product) * lengths, lengths)
     base = min(others, key=lambda other: float(((other * lengths - found) ** 2).sum())) if others else product
     free = (found.shape[0] - 1) * (found.shape[1] - 1) / found.size  # share of the noise left after centring
     variances = 1.0 / lengths**2
@@ -144,8 +147,29 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, others: Sequ
         smoothed = base + across @ (found / lengths - base) @ along.T
         estimates.append(Estimate(smoothed * lengths, freedom))
     mixed = onto_simplex(least_risk(estimates, found, sigma) / lengths, total, variances)
-    floor = np.minimum(_FLOOR * product, _FLOOR_DEVIATIONS * table.sigmas)
+    floor = np.minimum(_FLOOR * product, _FLOOR_DEVIATIONS * sigma / lengths)
     return fit_margins(np.maximum(mixed, floor), [((0,), first), ((1,), second)], _ROUNDS)
+
+
+def _raked(table: NoisyTable, first: Array, second: Array) -> tuple[Array, Array]:
+    """Return counts with margins near the given ones, as far as noise does not explain the distance, and their lengths.
+
+    Where units are clipped, all rows of some count less than those of others: it is a factor of their codes. What is
+    added to make up for it would be in the noisiest cells, whichever these are.
+
+    Returns:
+        The counts, and by what the noise of each is smaller; both of the table's shape.
+    """
+    counts, sigmas = table.counts.astype(float), np.broadcast_to(table.sigmas, table.counts.shape).astype(float)
+    for _ in range(_RAKINGS if table.lengths.size > 1 else 0):
+        for axis, wanted in ((1, first), (0, second)):
+            found, noise = counts.sum(axis=axis), np.sqrt((sigmas**2).sum(axis=axis))
+            off = wanted - found
+            sure = 1 - np.minimum(noise**2 / np.maximum(off**2, _TINY), 1.0)
+            factors = np.where(found > _STANDS_OUT * noise, 1 + sure * off / np.maximum(found, _TINY), 1.0)
+            factors = np.expand_dims(np.clip(factors, 1 / _MOST_RAKED, _MOST_RAKED), axis)
+            counts, sigmas = counts * factors, sigmas * factors
+    return counts, table.sigma / np.maximum(sigmas, _TINY)
 
 
 def _low_rank_around(base: Array, found: Array, sigma: float) -> Estimate:
@@ -214,7 +238,7 @@ def _shrunk(values: Array, shape: float) -> Array:
     return np.where(values > 1 + np.sqrt(shape), np.sqrt(inside) / np.maximum(values, 1.0), 0.0)
 
 
-def _centred(table: Array, lengths: NDArray[np.int64]) -> Array:
+def _centred(table: Array, lengths: Array) -> Array:
     """Return the nearest table whose counts, once divided by the lengths of their cells, add up to 0 along both axes.
 
     Margins are known better from elsewhere.
