@@ -71,6 +71,7 @@ def draw_table(
     numbering: tuple[int, int] | None = None,
     lags: Sequence[Lag] = (),
     within: Sequence[Lag] = (),
+    added_by: Sequence[str] = (),
 ) -> Drawn:
     """Draw attributes from the model, resolve references, make keys and decode.
 
@@ -88,6 +89,7 @@ def draw_table(
         numbering: Of fresh keys, for a range of a table: how many rows are in the ranges before, and in all of them.
         lags: How long after their owner rows are dated.
         within: How long after other dates of their own they are.
+        added_by: Columns in whose order rows are numbered.
     """
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
@@ -108,7 +110,7 @@ def draw_table(
     own = Rows(rows.n, codes | {name: rows.codes[name] for name in linked}, _sizes(discretizers), rows.weights)
     _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
     columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
-    order = None if table.row_order is None else added_order(columns[table.row_order])
+    order = added_order([columns[name] for name in added_by]) if added_by else None
     columns |= _fresh(table, columns, rows.n, numbering or (0, rows.n), order)
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
     columns |= with_followers(table, made_dependent(key_rules, columns, frozenset(discretizers)), columns)

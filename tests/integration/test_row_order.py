@@ -117,6 +117,18 @@ def test_rows_are_numbered_and_published_in_the_order_of_their_column(synthesize
     assert (step[same] == 1).all()
 
 
+def test_rows_without_an_order_of_their_own_are_numbered_with_their_owners(tmp_path: Path):
+    schema, tables = shop()
+    plain = tuple(
+        replace(table, row_order=None) if table.name in {"order", "call"} else table for table in schema.tables
+    )
+    bundle = made((replace(schema, tables=plain), tables), tmp_path)
+    assert rises(bundle.table("client")["since"])
+    for name, owner in (("order", "client_id"), ("call", "order_id")):
+        assert rises(bundle.table(name)[owner]), name
+        assert rises(bundle.table(name)["id"], strictly=True), name
+
+
 def test_the_order_changes_no_row_and_no_reference(tmp_path: Path):
     """Joined along all keys, there are the same rows with and without it, but for the keys' names."""
 

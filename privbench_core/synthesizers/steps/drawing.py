@@ -23,6 +23,7 @@ from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.sampling.children import children_of, draw_root, numbers_of_children
 from privbench_core.sampling.references import Parent
+from privbench_core.sampling.row_order import added_by
 from privbench_core.sampling.table import draw_table
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -182,6 +183,7 @@ class TableModels:
             numbering,
             self.fanout.lags if self.fanout is not None else (),
             profile.lags,
+            added_by(schema, table),
         )
         types = {name: (size, drawn.latents[name]) for name, size in self.latents.items()}
         bases = base_numbers(table, drawn.bases)

@@ -16,7 +16,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle, write_table
 from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.publishing.verdicts import blocking, warnings_of
-from privbench_core.sampling.row_order import as_added, is_reordered
+from privbench_core.sampling.row_order import added_by, as_added
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -78,7 +78,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
             for key, step in links.items()
         }
     }
-    reordered = [table.name for table in schema.private_tables if is_reordered(schema, table)]
+    reordered = [table.name for table in schema.private_tables if added_by(schema, table)]
     parameters |= {"as added": reordered} if reordered else {}
     return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="4")
 
@@ -132,7 +132,7 @@ class _RangeOfRows:
 
     def __call__(self, number: int, file: Path) -> None:
         """Write a range as a Parquet file; one that was drawn by itself, and in this order, is stored as such."""
-        if self.sampled.digests and not is_reordered(self.schema, self.table):
+        if self.sampled.digests and not added_by(self.schema, self.table):
             file.write_bytes(self.sampled.part_file(number))
         else:
             write_table(file, self.table, as_added(self.schema, self.table, self.sampled.part_rows(number)))

@@ -16,6 +16,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.sampling import ranges
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.deferred_keys import complete_table
+from privbench_core.sampling.row_order import added_by
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
@@ -177,6 +178,6 @@ def _constraints(schema: Schema, table: Table) -> dict[str, Any]:
         "primary key": list(table.primary_key),
         "unique": [list(columns) for columns in table.unique],
         "units": table.name in schema.tables_of_units,
-        **({} if table.row_order is None else {"row order": table.row_order}),
+        **({"added by": list(added_by(schema, table))} if added_by(schema, table) else {}),
         **constraints_identity(table.checks, table.dependencies),
     }
