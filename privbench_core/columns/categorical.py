@@ -92,7 +92,7 @@ class CategoricalCodec:
         null = cells == self.null if self.nullable else None
         others = np.flatnonzero(cells == self.other) if self.other is not None else np.empty(0, np.int64)
         if self.made is not None:
-            made = self.made.values(tuple(map(str, self.values)), self.where)
+            made = self.made.values(tuple(map(str, self.values)), self.where).cast(self._arrow_values.type)
             places[others] = len(self.values) + self.made.draw(len(others), len(made), rng)
             return pa.concat_arrays([self._arrow_values, made]).take(pa.array(places, mask=null))
         places[others] = rng.integers(0, len(self.values), len(others)) if len(others) else 0

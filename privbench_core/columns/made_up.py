@@ -32,12 +32,14 @@ class MadeUp:
         rows: Rows of the values of each block.
         lengths: Rows by the length of their value: index -> rows.
         longest: Most characters of a value.
+        whole: Whether values are whole numbers, in digits, none of which begins with 0.
     """
 
     numbers: tuple[int, ...]
     rows: tuple[float, ...]
     lengths: tuple[float, ...]
     longest: int
+    whole: bool = False
 
     @property
     def distinct(self) -> int:
@@ -65,12 +67,19 @@ class MadeUp:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        return {name: list(part) if isinstance(part, tuple) else part for name, part in asdict(self).items()}
+        stored = {name: list(part) if isinstance(part, tuple) else part for name, part in asdict(self).items()}
+        return stored if self.whole else {name: part for name, part in stored.items() if name != "whole"}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> MadeUp:
         """Return the inverse of `to_dict`."""
-        return cls(tuple(stored["numbers"]), tuple(stored["rows"]), tuple(stored["lengths"]), stored["longest"])
+        return cls(
+            tuple(stored["numbers"]),
+            tuple(stored["rows"]),
+            tuple(stored["lengths"]),
+            stored["longest"],
+            stored.get("whole", False),
+        )
 
 
 @lru_cache(maxsize=16)
@@ -78,14 +87,17 @@ def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]
     # Fixed by what is public, so that the same values are in every block of rows, and no other column has them.
     rng = np.random.default_rng([made.distinct, len(named), *where.encode()])
     lengths = np.maximum(np.array(made.lengths), 0)
-    lengths = lengths if lengths.sum() > 0 else np.ones(len(lengths))
+    lengths = lengths if lengths.sum() > 0 else np.append(not made.whole, np.ones(len(lengths) - 1))
     chosen = np.sort(rng.choice(len(lengths), made.distinct, p=lengths / lengths.sum()))
     found: dict[str, None] = dict.fromkeys(named)
     missing = rng.permutation(np.minimum(chosen, made.longest))
+    templates = named[:_TEMPLATES] or (_usual(where),)
+    if made.whole:
+        templates = tuple(text.lstrip("-") for text in named[:_TEMPLATES]) or ("0",)
     for attempt in range(_ROUNDS):
         if attempt >= _ROUNDS // 2:
             missing = np.minimum(missing + 1, made.longest)
-        drawn = _texts(missing, named[:_TEMPLATES] or (_usual(where),), rng)
+        drawn = _texts(missing, templates, rng, whole=made.whole)
         again = []
         for length, text in zip(missing.tolist(), drawn, strict=True):
             if text in found:
@@ -96,7 +108,7 @@ def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]
         if not len(missing):
             break
     fresh = tuple(found)[len(dict.fromkeys(named)) :]
-    return fresh or (_texts(np.array([made.longest]), (_usual(where),), rng)[0],)
+    return fresh or (_texts(np.array([made.longest]), templates[:1], rng, whole=made.whole)[0],)
 
 
 def _usual(where: str) -> str:
@@ -109,7 +121,9 @@ def _usual(where: str) -> str:
     return "0" if words & _DIGITS else "a"
 
 
-def _texts(lengths: NDArray[np.int64], named: Sequence[str], rng: np.random.Generator) -> list[str]:
+def _texts(
+    lengths: NDArray[np.int64], named: Sequence[str], rng: np.random.Generator, *, whole: bool = False
+) -> list[str]:
     """Return a text of each length in the likeness of a named value of about that length."""
     templates = [text for text in named if text] or ["a"]
     of_template = np.array([len(text) for text in templates])
@@ -123,6 +137,8 @@ def _texts(lengths: NDArray[np.int64], named: Sequence[str], rng: np.random.Gene
             codes = np.array([ord(letter) for letter in letters], np.uint32)
             same = np.isin(drawn, codes)
             drawn[same] = codes[rng.integers(0, len(codes), int(same.sum()))]
+        if whole:
+            drawn[:, 0] = ord("1") + rng.integers(0, 9, len(rows))
         texts = np.ascontiguousarray(drawn).view(f"<U{length}").ravel().tolist()
         for row, text in zip(rows.tolist(), texts, strict=True):
             result[row] = text

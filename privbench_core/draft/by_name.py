@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from privbench_core.draft.words import words_of
-from privbench_core.schema.columns import ColumnType, Domain, Range
+from privbench_core.schema.columns import ColumnType, Domain, Learn, Range
 
 # The last words of a name; the first match counts. A type that does not fit is refused before anything is paid for.
 _DATES = r"(?!update|outdate|backdate|candidate|mandate|validate)[a-z]*date"  # also without a blank, as ``orderdate``
@@ -31,6 +31,7 @@ _DOMAINS = (
     (r"month", {ColumnType.INTEGER}, Range(1, 12)),
     (r"day", {ColumnType.INTEGER}, Range(1, 31)),
     (r"quarter", {ColumnType.INTEGER}, Range(1, 4)),
+    (r"[a-z]*codes?|zip|plz|snomed|icd|loinc|naics|mcc", {ColumnType.INTEGER}, Learn(listed=True)),
     (r"lat|latitude", {ColumnType.FLOAT, ColumnType.DECIMAL}, Range(-90, 90)),
     (r"lon|lng|longitude", {ColumnType.FLOAT, ColumnType.DECIMAL}, Range(-180, 180)),
 )
@@ -79,6 +80,8 @@ def domain_by_name(name: str, kind: ColumnType) -> Domain | None:
 
     >>> domain_by_name("patient_age", ColumnType.INTEGER)
     Range(low=0, high=120, cells=None, step=None)
+    >>> domain_by_name("reasoncode", ColumnType.INTEGER)
+    Learn(listed=True)
     """
     words = words_of(name)
     return next(

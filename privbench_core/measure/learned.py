@@ -100,11 +100,11 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
     shares = learning_shares(table)
     for column in wanted:
         each = price.share(shares[column.name])
-        if column.type.ordered:
-            codecs[column.name], why = _learn_range(session, table, column, each)
-        else:
+        if column.learns_list:
             part = delta / len(lists_to_learn(table))
             codecs[column.name], why = _learn_list(session, table, column, size, each.with_delta(part))
+        else:
+            codecs[column.name], why = _learn_range(session, table, column, each)
         guessed |= {column.name: why} if why else {}
     for column in table.modelled:
         if column.name not in codecs:
@@ -115,7 +115,7 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
 
 def learning_shares(table: Table) -> dict[str, float]:
     """Return the share of a profile's price that each domain to learn costs, by column."""
-    weights = {c.name: _RANGE if c.type.ordered else _LIST for c in table.modelled if isinstance(c.domain, Learn)}
+    weights = {c.name: _LIST if c.learns_list else _RANGE for c in table.modelled if isinstance(c.domain, Learn)}
     return {name: weight / (len(table.attributes) + sum(weights.values())) for name, weight in weights.items()}
 
 
@@ -128,7 +128,7 @@ def expected_codes(table: Table) -> list[int]:
 
 def lists_to_learn(table: Table) -> list[Column]:
     """Columns whose list of values is to be learned, which takes a δ."""
-    return [c for c in table.modelled if isinstance(c.domain, Learn) and not c.type.ordered]
+    return [c for c in table.modelled if c.learns_list]
 
 
 def _learn_range(session: PrivateSession, table: Table, column: Column, price: Price) -> tuple[Codec, str]:
@@ -239,7 +239,7 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: P
 
     Rows that are no multiples of a unit are most rows, if there are any: a second is a whole minute in one of sixty.
     So if noise is well below a third of all rows, such rows show; where it is not, nothing coarser than
-    `StepCodec.usual` is taken for learned.
+    `StepCodec.usual` is taken for learned. They are all of one unit, as a rule, so they may show there and not in sums.
 
     Args:
         counts: Rows by the coarsest unit that divides them, shape (units,).
@@ -254,7 +254,8 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: P
     bars = np.minimum(bars, np.maximum(rows / 3, _STEP_CLEAR * sigmas))
     clear = _STEP_CLEAR * sigmas <= rows / 3
     coarser = np.arange(len(counts)) > classes.usual
-    possible = (finer <= bars) & (clear | ~coarser)
+    alone = np.append(False, counts[:-1] > highest_noise(price.measure, sigma, len(counts)))
+    possible = (finer <= bars) & ~alone & (clear | ~coarser)
     return classes.units[int(np.flatnonzero(np.cumprod(possible))[-1])]
 
 
@@ -306,7 +307,7 @@ def _in_steps(grid: Grid, nullable: bool, cuts: Sequence[float], end: float, ste
 def _learn_list(
     session: PrivateSession, table: Table, column: Column, size: RowCount | None, price: Price
 ) -> tuple[Codec, str]:
-    """A codec for a category column: the values that may be named, and made-up ones for the others."""
+    """A codec for a list of values: those that may be named, and made-up ones for the others."""
     naming = price.share(1 - _UNNAMED_SHARE)
     names: tuple[str, ...] = ()
     shares = _AT_ONCE if size is None else _IN_TWO
@@ -314,11 +315,14 @@ def _learn_list(
         part = naming.share(share).with_delta(price.delta / len(shares))
         found = session.discover(table.name, column.name, part, names)
         names += tuple(sorted(found.counts, key=lambda value: (-found.counts[value], value)))
-    codec = CategoricalCodec(qualified(column, table.name), column.type, names, column.nullable)
+    whole = column.type is ColumnType.INTEGER
+    values: tuple[Scalar, ...] = tuple(map(int, names)) if whole else names
+    codec = CategoricalCodec(qualified(column, table.name), column.type, values, column.nullable)
     made = _measure_unnamed(session, table, column, codec, size, Price(price.measure, price.amount * _UNNAMED_SHARE))
     if made is not None or names:
         return replace(codec, made=made), ""
-    hidden = MadeUp((1,), (1.0,), (1.0,) * (length_limit(column) + 1), length_limit(column))
+    longest = _longest(column)
+    hidden = MadeUp((1,), (1.0,), (float(not whole), *(1.0,) * longest), longest, whole)
     return replace(codec, made=hidden), "noise hid all of its values, so one was made up; declare a domain"
 
 
@@ -326,14 +330,13 @@ def _measure_unnamed(
     session: PrivateSession, table: Table, column: Column, codec: CategoricalCodec, size: RowCount | None, price: Price
 ) -> MadeUp | None:
     """What the values that were not named are like, None if noise hides all rows that have one."""
-    longest = length_limit(column)
-    lengths = OpaqueCodec(codec.where, longest, column.nullable, ColumnType.TEXT)
+    lengths, spread = _lengths(column, table.name)
     code_of = np.zeros(codec.size, int)
     code_of[len(codec.values)] = 1
     other = Discretizer(codec, Binning(tuple(code_of.tolist()), tuple((1 - code_of / 2).tolist())))
     features: dict[str, tuple[Feature, Discretizer]] = {
         "unnamed": (Own(column.name), other),
-        "length": (Own(column.name), Discretizer(lengths)),
+        "length": (Own(column.name), lengths),
     }
     most, scale = _counted(session, table, size, price.share(1 - _LENGTHS_SHARE))
     view = session.view(ViewSpec(table.name, features, (most,)), f"values of {column.name}")
@@ -343,13 +346,14 @@ def _measure_unnamed(
     sigma = noisy.sigma * scale
     if rows <= SIGNIFICANT * sigma:
         return None
-    curator = session.unnamed(table.name, column.name, codec.values, most)  # type: ignore[arg-type]  # all texts
+    curator = session.unnamed(table.name, column.name, tuple(map(str, codec.values)), most)
     left = price.share(1 - _LENGTHS_SHARE)
     noise = curator.sigma([RankSums((1,))], left) * scale
     ends = rank_blocks(rows, noise)
     sums = curator.measure("ranks", [RankSums(tuple(ends.tolist()))], left)
     numbers, of_rows = value_blocks(sums.values[0] * scale, ends, noise, rows)
-    return MadeUp(numbers, of_rows, _by_length(by_length, sigma, lengths), longest)
+    whole = column.type is ColumnType.INTEGER
+    return MadeUp(numbers, of_rows, _by_length(by_length[: len(spread)], sigma, spread), _longest(column), whole)
 
 
 def _counted(session: PrivateSession, table: Table, size: RowCount | None, price: Price) -> tuple[int, float]:
@@ -363,13 +367,39 @@ def _counted(session: PrivateSession, table: Table, size: RowCount | None, price
     return size.classes[best], float(max(size.rows, counted[best]) / counted[best])
 
 
-def _by_length(rows: Array, sigma: float, lengths: OpaqueCodec) -> tuple[float, ...]:
+def _longest(column: Column) -> int:
+    """Most characters of a value; of a whole number, most digits that any of them may have."""
+    return len(str(1 << column.bits - 1)) - 1 if column.type is ColumnType.INTEGER else length_limit(column)
+
+
+def _lengths(column: Column, table: str) -> tuple[Discretizer, Array]:
+    """A coder of the lengths of a column's values, and how its first codes are shared out over lengths from 0 on.
+
+    Returns:
+        The coder, and shares of shape (codes, lengths).
+    """
+    longest = _longest(column)
+    if column.type is not ColumnType.INTEGER:
+        lengths = OpaqueCodec(qualified(column, table), longest, column.nullable, ColumnType.TEXT)
+        spread = np.zeros((lengths.ordered + 1, longest + 1))
+        for cell in range(lengths.ordered):
+            low, high = cell * (longest + 1) // lengths.ordered, (cell + 1) * (longest + 1) // lengths.ordered
+            spread[cell, low : max(low + 1, high)] = 1.0
+        spread[lengths.outside[0], -1] = 1.0
+        return Discretizer(lengths), spread
+    powers = [10**digits for digits in range(1, longest)]
+    cuts = (*(1 - 10**digits for digits in range(longest, 0, -1)), *powers)
+    codec = VariableWidthCodec(Grid.of(column, table), column.nullable, cuts, 10**longest - 1, True)
+    digits = np.abs(np.arange(codec.ordered) - (longest - 1))  # less one: the cell in the middle has both signs
+    code_of = np.append(digits, longest + np.arange(codec.size - codec.ordered))
+    weights = 1 / np.bincount(code_of)[code_of]
+    binning = Binning(tuple(code_of.tolist()), tuple(weights.tolist()), longest)
+    return Discretizer(codec, binning), np.eye(longest + 1)[1:]
+
+
+def _by_length(rows: Array, sigma: float, spread: Array) -> tuple[float, ...]:
     """Rows by the length of their value, at least one length: cells of several lengths are shared out evenly."""
     visible = np.where(rows > SIGNIFICANT * sigma, rows, 0.0)
     visible = visible if visible.any() else np.maximum(rows, 0.0)
-    result = np.zeros(lengths.max_length + 1)
-    for cell in range(lengths.ordered):
-        low, high = cell * (lengths.max_length + 1) // lengths.ordered, (cell + 1) * (lengths.max_length + 1)
-        result[low : max(low + 1, high // lengths.ordered)] += visible[cell]
-    result[-1] += visible[lengths.outside[0]]
+    result = visible @ spread
     return tuple((result / max(result.sum(), 1e-9)).round(6).tolist())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,21 @@ class Lag:
         """Return the inverse of `to_dict`."""
         classes, above = (Discretizer.from_dict(stored[name]) for name in ("classes", "above"))
         return cls(stored["base"], stored["column"], classes, stored["shares"], above)
+
+
+@dataclass(frozen=True)
+class Lags:
+    """Released: all lags of the dates of a table's rows.
+
+    Attributes:
+        of_owners: How long after columns of their owners they are.
+        within: How long after other dates of their own.
+        assumed: Columns whose range is assumed, as noise hid it.
+    """
+
+    of_owners: Sequence[Lag] = ()
+    within: Sequence[Lag] = ()
+    assumed: frozenset[str] = frozenset()
 
 
 def shares_of_cells(classes: Discretizer, shares: Array) -> Array:

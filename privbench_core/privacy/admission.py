@@ -177,9 +177,10 @@ def admit_key(schema: Schema, key: ForeignKey) -> ForeignKey:
 
 
 def admit_discovery(schema: Schema, table: str, column: str, named: tuple[str, ...]) -> None:
-    """Refuse any column that is not a category, or is part of a key, and released names that are not plain texts."""
-    if _attribute(schema, table, column).type is not ColumnType.CATEGORY:
-        raise InternalError(f"{table}.{column}: a list of values is learned for category columns only")
+    """Refuse any column that has no list to learn, or is part of a key, and released names that are not plain texts."""
+    found = _attribute(schema, table, column)
+    if found.type is not ColumnType.CATEGORY and not found.learns_list:
+        raise InternalError(f"{table}.{column}: a list of values is learned for categories, and codes that are numbers")
     if type(named) is not tuple or any(type(name) is not str for name in named):
         raise InternalError(f"{table}.{column}: the named values are a tuple of texts")
 

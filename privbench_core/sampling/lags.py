@@ -24,7 +24,7 @@ from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.lags import Intervals, Points
 from privbench_core.errors import InternalError
-from privbench_core.models.lags import Lag
+from privbench_core.models.lags import Lag, Lags
 
 Array = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.signedinteger[Any]]
@@ -85,6 +85,10 @@ class _Base:
         numbers, null = replace(grid, step=1, origin=0).numbers(chunked)
         return cls(numbers.astype(np.int64), ~null, np.asarray(codec.starts, np.int64), shares / shares.sum())
 
+    def in_steps(self, grid: Grid) -> Points:
+        """Return the known values in steps of another column."""
+        return (np.clip(self.numbers[self.known], -_FAR, _FAR) - grid.origin) // grid.step
+
     def cuts(self, rows: Places, grid: Grid, first: Points, after: Points) -> _Cuts:
         """Return where classes begin between two numbers of each row, in steps of their column, shapes (rows,)."""
         numbers = np.where(self.known[rows], np.clip(self.numbers[rows], -_FAR, _FAR), -2 * _FAR)
@@ -104,6 +108,7 @@ class DatedRows:
         coder: Of the column.
         owners: Columns of the owners.
         within: Lags from other columns of the row.
+        assumed: Whether the column's range is, as noise hid it: then dates may be where those are that they come after.
         odds: Of the classes of each base, of regions, and in the end of the parts of all codes, with 1 for dates
             anywhere; empty until they are fitted.
         parts: Where the parts of the codes begin, shape (codes, `_PARTS`).
@@ -114,6 +119,7 @@ class DatedRows:
     coder: Discretizer
     owners: Sequence[_Base]
     within: Sequence[Lag]
+    assumed: bool = False
     odds: list[Array] = field(default_factory=list)
     parts: Points = field(default_factory=lambda: np.empty((0, _PARTS), np.int64))
     region_of: Points = field(default_factory=lambda: np.empty(0, np.int64))
@@ -144,6 +150,8 @@ class DatedRows:
         dated = np.flatnonzero((codes < len(intervals.first)) & known)
         if not len(dated):
             return codes, values
+        if self.assumed:
+            intervals = _reaching(intervals, [base.in_steps(grid) for base in bases])
         found, null = grid.numbers(pa.chunked_array([values]))
         numbers, moved = found.astype(np.int64), codes.copy()
         if not self.odds:
@@ -192,7 +200,8 @@ class DatedRows:
         counts += [np.bincount(self.region_of, of_parts), np.append(of_parts, 0.0)]
         self.odds = [np.ones(len(wanted)) for wanted in counts]
         for _ in range(_ROUNDS):
-            for number, wanted in enumerate(counts):
+            # Where the rows of an assumed range were drawn says nothing.
+            for number, wanted in enumerate(counts[: len(bases)] if self.assumed else counts):
                 weights /= np.maximum(np.add.reduceat(weights, first), _NOTHING)[row]
                 mine, before = heeded[number], self.odds[number]
                 found = np.bincount(classes[number][mine], weights[mine], len(wanted))
@@ -230,6 +239,15 @@ class DatedRows:
         none = np.full(found.lengths.shape, self.parts.size, np.int32)
         sizes: Array = _ANYWHERE * found.lengths.astype(np.float64)
         return replace(found, sizes=sizes, classes=[*found.classes, none])
+
+
+def _reaching(intervals: Intervals, points: Sequence[Points]) -> Intervals:
+    """Return intervals of which the first, or the last, reaches as far as the given points do."""
+    points = [each for each in points if len(each)]
+    first, last = intervals.first.copy(), intervals.last.copy()
+    first[0] = min(int(first[0]), *(int(each.min()) for each in points))
+    last[-1] = max(int(last[-1]), *(int(each.max()) for each in points))
+    return replace(intervals, first=first, last=last)
 
 
 def _cut(cuts: Sequence[_Cuts], first: Points, after: Points) -> _Segments:
@@ -307,16 +325,12 @@ def _quantiles(codes: Codes, numbers: Points, intervals: Intervals) -> Points:
 
 
 def dated_columns(
-    lags: Sequence[Lag],
-    within: Sequence[Lag],
-    discretizers: Mapping[str, Discretizer],
-    owners: tuple[pa.Table, Places] | None,
+    lags: Lags, discretizers: Mapping[str, Discretizer], owners: tuple[pa.Table, Places] | None
 ) -> dict[str, DatedRows]:
     """Return the columns with lags by name, those before that others of the row come after.
 
     Args:
-        lags: Released, from columns of the owners.
-        within: Released, from columns of the rows.
+        lags: Released.
         discretizers: Of the rows' columns, in their order.
         owners: Rows of the owners, and the owner of each row, -1 for none; None where rows have none.
     """
@@ -327,10 +341,10 @@ def dated_columns(
             continue
         bases = [
             _Base.of(lag, owners[0].column(lag.base).take(take), coder.codec.grid)
-            for lag in lags
+            for lag in lags.of_owners
             if lag.column == name and owners is not None
         ]
-        own = [lag for lag in within if lag.column == name]
+        own = [lag for lag in lags.within if lag.column == name]
         if own or bases:
-            found[name] = DatedRows(coder, [*filter(None, bases)], own)
+            found[name] = DatedRows(coder, [*filter(None, bases)], own, name in lags.assumed)
     return found

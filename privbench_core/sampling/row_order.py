@@ -8,6 +8,7 @@ it. The column that says which row came first is declared (`Table.row_order`), s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,21 @@ from numpy.typing import NDArray
 from privbench_core.schema.tables import Schema, Table
 
 Places = NDArray[np.signedinteger[Any]]
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """How rows are numbered, where their primary key is not a foreign key.
+
+    Attributes:
+        before: How many rows are in the ranges of the table before this one.
+        total: How many are in all of them.
+        added_by: Columns in whose order they are; none for that in which they are drawn.
+    """
+
+    before: int
+    total: int
+    added_by: tuple[str, ...] = ()
 
 
 def added_by(schema: Schema, table: Table) -> tuple[str, ...]:

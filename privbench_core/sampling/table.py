@@ -6,7 +6,7 @@ are drawn given their parent's row, every key is generated, and the schema's con
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import InternalError, ValidationError
-from privbench_core.models.lags import Lag
+from privbench_core.models.lags import Lags
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.parent_choice import repeated
 from privbench_core.models.registry import Model
@@ -29,7 +29,7 @@ from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.lags import dated_columns
 from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.sampling.row_order import added_order
+from privbench_core.sampling.row_order import Numbering, added_order
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
@@ -68,10 +68,8 @@ def draw_table(
     rng: np.random.Generator,
     deferred: Collection[str] = (),
     units: Places | None = None,
-    numbering: tuple[int, int] | None = None,
-    lags: Sequence[Lag] = (),
-    within: Sequence[Lag] = (),
-    added_by: Sequence[str] = (),
+    numbering: Numbering | None = None,
+    lags: Lags | None = None,
 ) -> Drawn:
     """Draw attributes from the model, resolve references, make keys and decode.
 
@@ -86,10 +84,8 @@ def draw_table(
         rng: Sampling only.
         deferred: Names of the keys that stay NULL here, see `complete.complete_table`.
         units: Number of the unit of each row, where a key has to stay inside of it.
-        numbering: Of fresh keys, for a range of a table: how many rows are in the ranges before, and in all of them.
-        lags: How long after their owner rows are dated.
-        within: How long after other dates of their own they are.
-        added_by: Columns in whose order rows are numbered.
+        numbering: Of fresh keys; by default of all rows as they are.
+        lags: How long after other dates rows are dated.
     """
     later = {n for key in table.foreign_keys if key.name in deferred for n in table.emptied_columns(key)}
     rules = [rule for rule in row_rules(table) if later.isdisjoint(rule.columns)]
@@ -101,7 +97,7 @@ def draw_table(
     limits = RowLimits.among(table, rules, frozenset(columns))
     context = _referred(rows, inside, parents, lookups, places)
     above = None if owners is None or table.owner_key is None else (parents[table.owner_key.name].table, owners)
-    dated = dated_columns(lags, within, discretizers, above)
+    dated = dated_columns(lags or Lags(), discretizers, above)
     codes, values = draw_attributes(table, context, model, discretizers, limits, columns, rng, dated)
     columns |= values
     latents = {name: codes.pop(name) for name in codes.keys() - discretizers.keys()}
@@ -110,8 +106,7 @@ def draw_table(
     own = Rows(rows.n, codes | {name: rows.codes[name] for name in linked}, _sizes(discretizers), rows.weights)
     _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
     columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
-    order = added_order([columns[name] for name in added_by]) if added_by else None
-    columns |= _fresh(table, columns, rows.n, numbering or (0, rows.n), order)
+    columns |= _fresh(table, columns, rows.n, numbering or Numbering(0, rows.n))
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
     columns |= with_followers(table, made_dependent(key_rules, columns, frozenset(discretizers)), columns)
     return _kept(table, rules, columns, places, latents, rows.n)
@@ -233,13 +228,9 @@ class _TableDraft:
                 places[name][index] = where
 
 
-def _fresh(
-    table: Table, columns: Mapping[str, pa.Array], n: int, numbering: tuple[int, int], order: Places | None
-) -> Columns:
-    """Primary key columns that no foreign key fills: numbers of their own, or within the rest of a composite key.
-
-    Rows are numbered in ``order``, or as they are if None.
-    """
+def _fresh(table: Table, columns: Mapping[str, pa.Array], n: int, numbering: Numbering) -> Columns:
+    """Primary key columns that no foreign key fills: numbers of their own, or within the rest of a composite key."""
+    order = added_order([columns[name] for name in numbering.added_by]) if numbering.added_by else None
     rows = np.arange(n) if order is None else order
     missing = [name for name in table.primary_key if name not in columns]
     filled = [columns[name] for name in table.primary_key if name in columns]
@@ -251,7 +242,7 @@ def _fresh(
             numbers = surrogate_key(table.column(name), int(ordinals.max(initial=0)), prefix=table.name)
             fresh[name] = numbers.take(pa.array(ordinals - 1))
         else:
-            first, total = numbering
+            first, total = numbering.before, numbering.total
             numbers = surrogate_key(table.column(name), n, prefix=table.name, first=first, total=total)
             fresh[name] = numbers if order is None else numbers.take(pa.array(np.argsort(order)))
     return fresh

@@ -48,7 +48,13 @@ class Values:
 
 @dataclass(frozen=True)
 class Learn:
-    """The domain is learned under differential privacy, and paid for."""
+    """The domain is learned under differential privacy, and paid for.
+
+    Attributes:
+        listed: Of whole numbers: a list of values, like codes of diagnoses, in place of a range.
+    """
+
+    listed: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,12 @@ class Column:
             scale=self.scale if scaled else None,
             sql_type=None,
         )
+
+    @property
+    def learns_list(self) -> bool:
+        """Whether a list of values is to be learned, which takes a δ."""
+        listed = isinstance(self.domain, Learn) and self.domain.listed and self.type is ColumnType.INTEGER
+        return listed or (isinstance(self.domain, Learn) and not self.type.ordered)
 
     @property
     def logical(self) -> LogicalType:

@@ -49,8 +49,8 @@ def domain_identity(domain: Domain | None) -> Identity | None:
             return {"range": [domain.low, domain.high], **facts(cells=domain.cells, step=domain.step)}
         case Values():
             return {"values": list(domain.values)}
-        case Learn():
-            return {"learn": True}
+        case Learn(listed):
+            return {"learn": "values" if listed else True}
         case Pattern():
             return {"pattern": facts(regex=domain.regex, provider=domain.provider)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.columns import Column, ColumnType, EnumType, IdentitySequence, Relative
+from privbench_core.schema.columns import Column, ColumnType, EnumType, IdentitySequence, Learn, Relative
 from privbench_core.schema.types.sql import known_sql_types, parse_sql_type
 from privbench_core.spec.domains import parse_domain
 from privbench_core.spec.fields import MAX_COUNT, Node, Problems
@@ -82,6 +82,9 @@ def _relative(node: Node, kind: ColumnType) -> Relative | None:
         node.problems.add(node.where, "relative_to without a domain", todo)
         return None
     domain = parse_domain(node, kind.difference)
+    if isinstance(domain, Learn) and domain.listed:
+        node.problems.add(node.where, "values: learn of differences", "write domain: learn, for a range of them")
+        return None
     return Relative(to, domain) if to is not None and domain is not None else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from privbench_core.schema.columns import ColumnType, Domain, Learn, Pattern, Range, Scalar, Values
-from privbench_core.schema.types.base import LogicalType, OrderedType
+from privbench_core.schema.types.base import OrderedType
 from privbench_core.spec.fields import MAX_COUNT, Node
 
 _ORDERED_HINT = "declare domain: {min:, max:}, or domain: learn (paid for)"
@@ -32,7 +32,7 @@ def parse_domain(node: Node, kind: ColumnType) -> Domain | None:
     if raw == "learn":
         return Learn()
     if "values" in inner.fields:
-        return _values(inner, logical)
+        return _values(inner, kind)
     if isinstance(raw, dict) and isinstance(logical, OrderedType):
         return _range(inner, logical)
     node.wrong("domain", _ORDERED_HINT if kind.ordered else _LIST_HINT)
@@ -57,10 +57,15 @@ def _pattern(node: Node) -> Pattern | None:
     return Pattern(regex=compiled.pattern)
 
 
-def _values(node: Node, logical: LogicalType) -> Values | None:
+def _values(node: Node, kind: ColumnType) -> Values | Learn | None:
     node.only("values")
-    raw = node.fields["values"]
-    if not logical.listable:
+    raw, logical = node.fields["values"], kind.logical
+    if raw == "learn" and kind is ColumnType.INTEGER:
+        return Learn(listed=True)
+    if raw == "learn":
+        todo = "write domain: learn; only whole numbers learn either a range or a list"
+        node.problems.add(node.where, f"values: learn on a column of type {logical}", todo)
+    elif not logical.listable:
         node.problems.add(
             node.where, f"a list of values for the type {logical}", "declare domain: {min:, max:} instead"
         )

@@ -114,8 +114,8 @@ def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, An
 def dump_domain(domain: Domain) -> str | dict[str, Any]:
     """Return a ``domain`` as a spec writes it."""
     match domain:
-        case Learn():
-            return "learn"
+        case Learn(listed):
+            return {"values": "learn"} if listed else "learn"
         case Values(values):
             return {"values": list(values)}
         case Pattern(regex, provider):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern
+from privbench_core.schema.columns import Column, ColumnType, Pattern
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems
 from privbench_core.spec.rules_of_relatives import find_relative_problems
@@ -136,6 +136,6 @@ def _domains(schema: Schema, delta: float, broken: Collection[str]) -> Iterator[
                 shape = "{min:, max:}" if column.type.ordered else "{values: [..]}"
                 todo = f"declare domain: {shape}, or domain: learn (paid for)"
                 yield f"{place}: a column of type {column.type} without a domain; {todo}"
-            elif isinstance(column.domain, Learn) and not column.type.ordered and delta == 0:
+            elif column.learns_list and delta == 0:
                 todo = "list the values, or declare delta above 0"
                 yield f"{place}: a list of values cannot be learned with delta 0; {todo}"

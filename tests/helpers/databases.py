@@ -22,6 +22,7 @@ from privbench_core.schema.tables import Schema, Table
 SECRET = bytes(range(16))
 INTEGER, FLOAT, BOOLEAN = ColumnType.INTEGER, ColumnType.FLOAT, ColumnType.BOOLEAN
 COLOURS = ("red", "green", "blue")
+CODES = (-1, 200, 404, 185_349_003)
 Row = tuple[object, ...]
 
 
@@ -204,6 +205,7 @@ def shop(seed: int, units: int = 40, *, learned: bool = True) -> Database:
             Column("product_id", INTEGER, nullable=True),
             Column("count", INTEGER, Range(1, 9)),
             Column("colour", ColumnType.CATEGORY, colour, nullable=True),
+            Column("code", INTEGER, Learn(listed=True) if learned else Values(CODES), nullable=True),
         ),
         ("order_id", "line"),
         (
@@ -218,7 +220,8 @@ def shop(seed: int, units: int = 40, *, learned: bool = True) -> Database:
             orders.append((len(orders), u, [None, True, False][rng.integers(3)]))
             for line in range(15 if u == 0 and rng.random() < 0.5 else int(rng.integers(6))):
                 named = int(rng.integers(5)) if rng.random() < 0.7 else None
-                items.append((len(orders) - 1, line, named, int(rng.integers(0, 12)), COLOURS[rng.integers(3)]))
+                code = None if line == 3 else (*CODES, 10**17 + len(items), -len(items))[len(items) % (len(CODES) + 2)]
+                items.append((len(orders) - 1, line, named, int(rng.integers(0, 12)), COLOURS[rng.integers(3)], code))
     users: list[Row] = [(u, int(rng.integers(-3, 120))) for u in range(units)]
     rows = {"product": [(i, f"product {i}") for i in range(5)], "user": users, "order": orders, "item": items}
     return database_from(Schema("shop", (product, user, order, item), "user"), rows)

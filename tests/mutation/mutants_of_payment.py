@@ -428,11 +428,11 @@ CLOSED_LISTS = [
     Mutant(
         "lists-of-anything",
         "closed lists",
-        "values learned of other columns than categories",
+        "values learned of columns that have no list",
         _ADMISSION,
-        "if _attribute(schema, table, column).type is not ColumnType.CATEGORY:",
-        "if _attribute(schema, table, column).type is None:",
-        (f"{_T_ADMISSION}::test_lists_of_values_are_learned_of_categories_only",),
+        "if found.type is not ColumnType.CATEGORY and not found.learns_list:",
+        "if found.type is None:",
+        (f"{_T_ADMISSION}::test_lists_of_values_are_learned_where_there_are_lists",),
     ),
 ]
 

@@ -506,6 +506,23 @@ def test_a_unit_counts_once_for_a_text_however_many_rows_have_it(place: Place) -
         assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
 
 
+def test_whole_numbers_are_listed_in_their_digits_by_every_engine(place: Place) -> None:
+    least, most = -(2**63) + 1, 2**63 - 1
+    held = [0, -7, 7, 7, 1_000_000, 185_349_003, least, most, None]
+    column = Column("v", ColumnType.INTEGER, Learn(listed=True), nullable=True)
+    table = Table("row", (Column("id", ColumnType.INTEGER), column), ("id",))
+    database = database_from(Schema("codes", (table,), "row"), {"row": list(enumerate(held))})
+    private, named = database.private(), ("7", "-7", "9")
+    with closing(engine_of(database, place)) as engine:
+        for each in (private, engine):
+            assert sorted(each.texts("row", "v", ())) == sorted({str(value) for value in held if value is not None})
+            assert each.texts("row", "v", ())["7"] == {1: 2}
+            assert named[0] not in each.texts("row", "v", named)
+        sums = [build_values(each, "row", "v", named, 1).data.reference_sums() for each in (private, engine)]
+        assert sums[0].none == sums[1].none > 0
+        assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
+
+
 def test_texts_of_dropped_rows_count_in_no_engine(place: Place) -> None:
     database = _texts_of_units([[f"{unit}.{number}" for number in range(9)] for unit in range(5)], 2)
     private = database.private()

@@ -13,7 +13,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec, equal_width_codec
 from privbench_core.columns.lags import Intervals, lag_classes
 from privbench_core.estimate.lags import expected_lags, joint_with_lags
-from privbench_core.models.lags import Lag, lag_chances, shares_of_cells
+from privbench_core.models.lags import Lag, Lags, lag_chances, shares_of_cells
 from privbench_core.sampling.lags import DatedRows, dated_columns
 from privbench_core.schema.columns import Column, ColumnType
 
@@ -129,7 +129,7 @@ def drawn(
     step = own.codec.grid.step  # type: ignore[attr-defined]
     origin = own.codec.grid.origin  # type: ignore[attr-defined]
     lag = Lag("since", "day", classes, shares_of(v * step + origin - x, codec), base)
-    rows = dated_columns([lag], [], {"day": own}, (owners, np.arange(len(x))))["day"]
+    rows = dated_columns(Lags([lag]), {"day": own}, (owners, np.arange(len(x))))["day"]
     moved, after = rows.drawn(codes, before, np.arange(len(x)), {}, rng)
     assert (own.encode(pa.chunked_array([after])) == moved).all(), "each day has its code"
     assert (np.abs(moved.astype(int) - codes) <= 1).all()
@@ -187,7 +187,7 @@ def test_rows_whose_owner_has_no_day_stay_as_they_were_drawn() -> None:
     codes = own.encode(pa.chunked_array([pa.array(x.astype(np.int32)).view(pa.date32())]))
     before = own.decode(codes, rng)
     lag = Lag("since", "day", classes, np.arange(codec.size) == codec.starts.tolist().index(1), base)
-    rows = dated_columns([lag], [], {"day": own}, (owners, np.arange(len(x))))["day"]
+    rows = dated_columns(Lags([lag]), {"day": own}, (owners, np.arange(len(x))))["day"]
     _, after = rows.drawn(codes, before, np.arange(len(x)), {}, rng)
     unlike = np.array(before.to_pylist()) != np.array(after.to_pylist())
     assert unlike[~none].mean() > 0.9
@@ -205,7 +205,7 @@ def test_days_come_after_others_of_their_row_and_may_move_to_the_code_beside() -
     codes = np.where(early, np.maximum(own.encode(pa.chunked_array([own.codec.grid.array(x)])) - 1, 0), codes)  # type: ignore[attr-defined]
     codes = codes.astype(np.int32)
     lag = Lag("begun", "day", classes, shares_of(v - x, codec), own)
-    rows = dated_columns([], [lag], {"begun": own, "day": own}, None)
+    rows = dated_columns(Lags(within=[lag]), {"begun": own, "day": own}, None)
     assert list(rows) == ["day"]
     others = {"begun": own.codec.grid.array(x)}  # type: ignore[attr-defined]
     moved, after = rows["day"].drawn(codes, own.decode(codes, rng), np.arange(len(x)), others, rng)
@@ -213,6 +213,25 @@ def test_days_come_after_others_of_their_row_and_may_move_to_the_code_beside() -
     assert np.mean(found < 0) < 0.01
     assert np.abs(shares_of(found, codec) - shares_of(v - x, codec)).sum() / 2 < 0.05
     assert 0.04 < np.mean(moved != codes) < 0.16
+
+
+@pytest.mark.parametrize("assumed", [False, True])
+def test_days_of_an_assumed_range_may_be_where_those_of_their_owners_are(assumed: bool) -> None:
+    """Owners are of 2020 and 2021; a range that noise hid is said to begin in 2030."""
+    base = dates(DAY, 24)
+    own = Discretizer(equal_width_codec(DAY, "2030-01-01", "2039-12-31", 10))
+    classes, codec = classes_of(base, own)
+    rng = np.random.default_rng(7)
+    x, v = days_after(base, 5_000)
+    owners = pa.table({"since": base.codec.grid.array(x)})  # type: ignore[attr-defined]
+    lags = Lags(
+        [Lag("since", "day", classes, shares_of(v - x, codec), base)], (), frozenset({"day"} if assumed else ())
+    )
+    rows = dated_columns(lags, {"day": own}, (owners, np.arange(len(x))))["day"]
+    codes = np.zeros(len(x), dtype=np.int32)
+    _, after = rows.drawn(codes, own.decode(codes, rng), np.arange(len(x)), {}, rng)
+    late = np.array(after.cast(pa.int32()).to_pylist()) - x
+    assert np.mean((late >= 0) & (late < 10)) == pytest.approx(float(assumed), abs=0.05)
 
 
 def test_what_is_drawn_again_has_the_same_odds() -> None:
@@ -249,7 +268,7 @@ def test_where_no_row_is_dated_nothing_is_drawn(case: str) -> None:
     codes = np.full(n, 3 if case == "no code of a day" else 1, dtype=np.int32)
     before = own.decode(codes, np.random.default_rng(0))
     lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size), base)
-    rows = dated_columns([lag], [], {"day": own}, (owners, places))["day"]
+    rows = dated_columns(Lags([lag]), {"day": own}, (owners, places))["day"]
     moved, after = rows.drawn(codes, before, np.arange(n), {}, np.random.default_rng(1))
     assert after.equals(before)
     assert (moved == codes).all()
@@ -262,9 +281,8 @@ def test_lags_of_ten_thousand_years_are_whole_numbers() -> None:
     x = np.array([codec.starts[0], codec.last, codec.starts[32]])
     values = pa.table({"since": codec.grid.array(x)})
     shares = np.where(np.arange(lags.size) < lags.ordered, 1 / lags.ordered, 0.0)
-    rows = dated_columns(
-        [Lag("since", "day", classes, shares, coder)], [], {"day": coder}, (values, np.array([0, 1, 2, 0]))
-    )
+    lags = Lags([Lag("since", "day", classes, shares, coder)])
+    rows = dated_columns(lags, {"day": coder}, (values, np.array([0, 1, 2, 0])))
     codes = np.array([63, 0, 5, 0], dtype=np.int32)
     before = coder.decode(codes, np.random.default_rng(0))
     moved, after = rows["day"].drawn(codes, before, np.arange(4), {}, np.random.default_rng(1))

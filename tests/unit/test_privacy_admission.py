@@ -443,9 +443,9 @@ def test_a_column_that_may_be_null_needs_a_code_for_it() -> None:
             session.view(ViewSpec(table, {"x": (feature, without)}))
 
 
-def test_lists_of_values_are_learned_of_categories_only() -> None:
+def test_lists_of_values_are_learned_where_there_are_lists() -> None:
     session, labels = session_on(town(0))
-    with pytest.raises(InternalError, match="category columns only"):
+    with pytest.raises(InternalError, match="for categories, and codes"):
         session.discover("household", "rooms", replace(PRICE, delta=1e-4))
     assert labels == []
 

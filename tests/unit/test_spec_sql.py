@@ -203,3 +203,15 @@ def test_spans_of_time() -> None:
 def test_learn_is_for_what_has_a_distribution(tmp_path: Path) -> None:
     learned = SHOP.replace("domain: {min: PT0S, max: 30 days}", "domain: learn")
     assert load(tmp_path, learned).schema.table("customer").column("stay").domain == Learn()
+
+
+def test_a_list_to_learn_is_of_whole_numbers_that_are_no_differences(tmp_path: Path) -> None:
+    codes = SHOP.replace("domain: {min: PT0S, max: 30 days}", "domain: {values: learn}")
+    (problem,) = problems(tmp_path, codes)
+    assert problem.startswith("customer.stay: values: learn on a column of type interval")
+    whole = SHOP.replace("type: interval, domain: {min: PT0S, max: 30 days}", "type: integer, domain: {values: learn}")
+    spec = load(tmp_path, whole)
+    assert spec.schema.table("customer").column("stay").domain == Learn(listed=True)
+    assert "domain: {values: learn}" in dump_spec(spec)
+    pure = problems(tmp_path, whole.replace("delta: 1e-9", "delta: 0"))
+    assert any(problem.startswith("customer.stay: a list of values cannot be learned") for problem in pure)

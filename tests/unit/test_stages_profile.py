@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from scipy.stats import rankdata
 
+from privbench_core.columns.categorical import CategoricalCodec
+from privbench_core.columns.registry import codec_from_dict
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.measure.profile import profile_table
 from privbench_core.models.profile import Profile
@@ -60,6 +62,37 @@ def test_a_learned_list_holds_the_values_most_common_first():
     assert profile.discretizers["x"].codec.labels()[:3] == ["b", "a", "c"]
     with pytest.raises(UnsupportedBudgetError, match=r"t\.x: learning a list of values needs delta > 0"):
         profiled(Column("x", ColumnType.CATEGORY, Learn()), values, PLENTY)
+
+
+def test_a_learned_list_of_numbers_names_some_and_makes_others_up_with_as_many_digits():
+    rare = [*range(10_000, 10_040), *range(10**17, 10**17 + 20)]
+    values = pa.array([-1] * 600 + [404] * 300 + [185_349_003] * 200 + rare)
+    profile = profiled(
+        Column("x", ColumnType.INTEGER, Learn(listed=True)), values, Price(Measure.ZCDP, 0.5, 1e-9), SeededNoise(0)
+    )
+    coder = profile.discretizers["x"]
+    codec = coder.codec
+    assert isinstance(codec, CategoricalCodec)
+    assert codec.values == (-1, 404, 185_349_003)
+    assert codec.made is not None
+    assert codec_from_dict(codec.to_dict()) == codec
+    made = codec.decode(np.full(2000, codec.other), np.random.default_rng(0))
+    assert made.type == pa.int64()
+    digits = np.array([len(str(value)) for value in made.to_pylist()])
+    assert set(digits.tolist()) == {5, 18}
+    assert 0.5 < (digits == 5).mean() < 0.8
+    assert not set(made.to_pylist()) & {-1, 404, 185_349_003}
+    named = codec.decode(np.arange(3), np.random.default_rng(0))
+    assert named.to_pylist() == [-1, 404, 185_349_003]
+
+
+@pytest.mark.parametrize(("sql_type", "most"), [("smallint", 9_999), ("integer", 999_999_999)])
+def test_numbers_that_are_made_up_fit_into_their_type(sql_type: str, most: int):
+    column = Column("x", ColumnType.INTEGER, Learn(listed=True), sql_type=sql_type)
+    values = pa.array(np.arange(most - 400, most))
+    codec = profiled(column, values, Price(Measure.ZCDP, 0.5, 1e-9), SeededNoise(0)).discretizers["x"].codec
+    made = codec.decode(np.full(500, codec.other), np.random.default_rng(0)).to_pylist()  # type: ignore[attr-defined]
+    assert 0 < min(made) <= max(made) <= most
 
 
 def test_a_declared_column_has_the_codec_of_its_declaration_and_exact_counts_without_noise():

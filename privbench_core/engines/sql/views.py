@@ -37,6 +37,7 @@ from privbench_core.privacy.features import (
 )
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.views import ViewSpec
+from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
@@ -224,7 +225,7 @@ class Views:
         Which text has which weight is not asked for.
         """
         found = exp.select().from_(exp.to_table(self._names.kept(table), alias="r"))
-        value: Expr = column(self._names.modelled(table, name), "r")
+        value = self._text(table, name)
         if named:
             value = exp.case().when(self._among(value.copy(), named), exp.Null()).else_(value)
         owned = self._schema.ownership_path(table)
@@ -234,7 +235,7 @@ class Views:
 
     def texts(self, table: str, name: str, named: tuple[str, ...]) -> exp.Select:
         """Return a query for the units with each text of a column that is not ``named``, by how many they have."""
-        value = column(self._names.modelled(table, name), "r")
+        value = self._text(table, name)
         pairs = exp.select(column("u", "r"), exp.alias_(value, "key")).distinct()
         pairs = pairs.from_(exp.to_table(self._names.kept(table), alias="r")).where(exp.Not(this=is_null(value.copy())))
         if named:
@@ -366,6 +367,12 @@ class Views:
 
     def _code(self, value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None) -> Expr:
         return code_of(self._database, value, discretizer, labels)
+
+    def _text(self, table: str, name: str) -> Expr:
+        """Return a column as text; whole numbers in digits."""
+        value: Expr = column(self._names.modelled(table, name), "r")
+        numbers = self._schema.table(table).column(name).type is ColumnType.INTEGER
+        return exp.cast(value, exp.DataType.Type.TEXT) if numbers else value
 
     def _among(self, value: Expr, named: tuple[str, ...]) -> Expr:
         """Return the condition that a text is one of some."""

@@ -13,6 +13,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.errors import InternalError
 from privbench_core.models.fanout import Fanout, children_column
+from privbench_core.models.lags import Lags
 from privbench_core.models.linked_lookup import lookup_from_dict
 from privbench_core.models.linking import Linked
 from privbench_core.models.lookup import Lookup
@@ -23,7 +24,7 @@ from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.sampling.children import children_of, draw_root, numbers_of_children
 from privbench_core.sampling.references import Parent
-from privbench_core.sampling.row_order import added_by
+from privbench_core.sampling.row_order import Numbering, added_by
 from privbench_core.sampling.table import draw_table
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -163,7 +164,7 @@ class TableModels:
             owners: Row number of the owner of each, -1 for none; None for the unit's table.
             parents: By foreign key name.
             rng: Sampling only.
-            numbering: Of a range of rows, see `draw_table`.
+            numbering: Of a range: how many rows are in those before, and in all of them.
         """
         schema, table, profile = self.schema, self.table, self.profile
         first = numbering[0] if numbering else 0
@@ -180,10 +181,8 @@ class TableModels:
             rng,
             schema.deferred_keys,
             units,
-            numbering,
-            self.fanout.lags if self.fanout is not None else (),
-            profile.lags,
-            added_by(schema, table),
+            Numbering(*(numbering or (0, rows.n)), added_by(schema, table)),
+            Lags(self.fanout.lags if self.fanout is not None else (), profile.lags, frozenset(profile.guessed)),
         )
         types = {name: (size, drawn.latents[name]) for name, size in self.latents.items()}
         bases = base_numbers(table, drawn.bases)
