@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
@@ -111,8 +112,8 @@ def test_the_synthesizer_plans_within_both_kinds_of_budget(delta: float) -> None
 def _as_a_step(folder: Path, names: dict[str, Any]) -> float:
     schema, price = names["spec"].schema, privbench.Price(privbench.Measure.ZCDP, 0.1)
     tables = {table.name: FolderSource(folder).read(table) for table in schema.tables}
-    ledger = Ledger(":memory:", schema.name, "household", privbench.Budget(10, 1e-9))
     database = PrivateDatabase(schema, tables, bytes(16))
-    session, _ = open_session(database, ledger, OpenDPNoise(), release="rows", step="rows", run="document", price=price)
-    context = privbench.StepContext({}, session, {}, 0)
-    return float(names["count_households"](context).data["rows"])
+    with closing(Ledger(":memory:", schema.name, "household", privbench.Budget(10, 1e-9))) as ledger:
+        where = {"release": "rows", "step": "rows", "run": "document"}
+        session, _ = open_session(database, ledger, OpenDPNoise(), **where, price=price)
+        return float(names["count_households"](privbench.StepContext({}, session, {}, 0)).data["rows"])

@@ -19,7 +19,7 @@ from tests.helpers.postgres import new_database, psql, rows
 
 
 def orders(customers: int) -> tuple[Schema, dict[str, pa.Table]]:
-    """Customers with places too rare to name, and orders with money in a column of type real."""
+    """Customers with places too rare to name, and orders with money in a column of type real and codes of 16 bits."""
     rng = np.random.default_rng(0)
     customer = Table(
         "customer",
@@ -27,18 +27,22 @@ def orders(customers: int) -> tuple[Schema, dict[str, pa.Table]]:
         ("id",),
     )
     paid = Column("paid", ColumnType.DECIMAL, Learn(), precision=8, scale=2, sql_type="real", unit="EUR")
+    code = Column("code", ColumnType.INTEGER, Learn(listed=True), nullable=True, sql_type="smallint")
     order = Table(
         "order",
-        (integer("id"), integer("customer"), Column("ordered", ColumnType.DATE, Learn()), paid),
+        (integer("id"), integer("customer"), Column("ordered", ColumnType.DATE, Learn()), paid, code),
         ("id",),
         (owner_key("order", "customer", "customer", 10),),
     )
     n = 4 * customers
     amounts = [Decimal(int(cents)) * 5 / 100 for cents in rng.integers(1, 4000, n)]
     days = [dt.date(2024, 1, 1) + dt.timedelta(int(day)) for day in rng.integers(0, 300, n)]
+    codes = [None if i % 7 == 0 else 200 if i % 2 else -32_000 + i for i in range(n)]
     tables = {
         "customer": rows_of(customer, id=np.arange(customers), city=[f"Town {i}" for i in range(customers)]),
-        "order": rows_of(order, id=np.arange(n), customer=np.arange(n) % customers, ordered=days, paid=amounts),
+        "order": rows_of(
+            order, id=np.arange(n), customer=np.arange(n) % customers, ordered=days, paid=amounts, code=codes
+        ),
     }
     return Schema("shop", (customer, order), "customer"), tables
 
@@ -58,10 +62,16 @@ def test_a_bundle_of_learned_domains_loads_everywhere(
     monkeypatch.chdir(place.out)
     with duckdb.connect() as connection:
         connection.execute((place.out / "load.duckdb.sql").read_text(encoding="utf-8"))
-        for query in ('SELECT count(*) FROM "order"', "SELECT count(DISTINCT city) FROM customer"):
+        for query in (
+            'SELECT count(*) FROM "order"',
+            "SELECT count(DISTINCT city) FROM customer",
+            'SELECT sum(code) FROM "order"',
+        ):
             assert connection.execute(query).fetchall() == rows(url, query)
         low, high = connection.execute('SELECT min(ordered), max(ordered) FROM "order"').fetchall()[0]
         assert low is None or dt.date(1990, 1, 1) < low <= high < dt.date(2040, 1, 1)
         if epsilon > 1:
             ((cities,),) = connection.execute("SELECT count(DISTINCT city) FROM customer").fetchall()
             assert cities == pytest.approx(customers, rel=0.25)
+            found = connection.execute('SELECT avg((code = 200)::int), typeof(any_value(code)) FROM "order"').fetchall()
+            assert found == [(pytest.approx(0.5, abs=0.1), "SMALLINT")]
