@@ -13,7 +13,7 @@ from privbench_core.draft.proposals import propose_domain
 from privbench_core.draft.related import is_sound
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import is_contained
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.types.sql import default_sql_type, parse_sql_type
 from privbench_core.spec.dump import dump_domain, dump_sequence
 from privbench_core.spec.yaml_io import flow_yaml
@@ -169,7 +169,7 @@ def _domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sample: Sa
     known = [f"at least {proposal.low}"] if proposal.low is not None else []
     known += [f"at most {proposal.high}"] if proposal.high is not None else []
     usual = None if known else domain_by_name(column.name, kind)
-    if usual is not None:
+    if usual is not None and not (isinstance(usual, Learn) and (column.name,) in table.unique):
         return _Chosen(kind, {"domain": dump_domain(usual)})
     hint = [f"{proposal.checks[0]}: {known[0]}"] if known else []
     if kind is ColumnType.FLOAT and is_money(column.name):

@@ -286,6 +286,21 @@ def test_money_in_floats_is_noticed(tmp_path: Path) -> None:
     assert "weight: {type: float, domain: learn, nullable: true}\n" in draft
 
 
+def test_whole_numbers_that_are_codes_by_their_names_are_lists_to_learn(tmp_path: Path) -> None:
+    sql = """
+CREATE TABLE client (id BIGINT PRIMARY KEY, reasoncode BIGINT, zip INTEGER NOT NULL, "errorCode" SMALLINT NOT NULL,
+    decoded INTEGER NOT NULL, code INTEGER UNIQUE);
+"""
+    draft = draft_of(tmp_path, sql)
+    assert "reasoncode: {type: integer, domain: {values: learn}, nullable: true}\n" in draft
+    assert "zip: {type: integer, domain: {values: learn}, sql_type: integer}\n" in draft
+    assert "errorCode: {type: integer, domain: {values: learn}, sql_type: smallint}\n" in draft
+    assert "decoded: {type: integer, domain: learn, sql_type: integer}\n" in draft
+    assert "code: {type: integer, domain: learn, nullable: true, sql_type: integer}\n" in draft, "no two rows share one"
+    learned = [column.name for column in decide(tmp_path / "spec.yaml", draft, {}).schema.table("client").modelled]
+    assert learned == ["reasoncode", "zip", "errorCode", "decoded", "code"]
+
+
 def test_probable_checks_and_dependencies_are_proposed_as_comments(tmp_path: Path) -> None:
     sql = """
 CREATE TABLE player (id BIGINT PRIMARY KEY, "finalGame" DATE, debut DATE, birth_year INTEGER, death_year INTEGER,
