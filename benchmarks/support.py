@@ -78,6 +78,9 @@ yes | Another schema than the default one | `?schema=name`
 yes | integer, decimal(p, s), float | exact within 64 bits; a decimal beyond them counts as outside of its domain
     unit/test_codecs::test_the_whole_range_of_64_bits_is_exact
     unit/test_codecs::test_decimals_are_exact_and_beyond_64_bits_they_are_outside
+yes | codes that are whole numbers | a list to learn, in place of a range: `{values: learn}`
+    unit/test_stages_profile::test_a_learned_list_of_numbers_names_some_and_makes_others_up_with_as_many_digits
+    unit/test_reflect::test_whole_numbers_that_are_codes_by_their_names_are_lists_to_learn
 yes | date, timestamp with and without zone | a zone is read in UTC
     unit/test_codecs::test_dates_and_timestamps
     unit/test_codecs::test_moments_with_a_zone_are_read_in_utc
