@@ -1,9 +1,8 @@
 """Learn the domains that a spec leaves out, for a part of a profile's price.
 
 A range is found on a public grid (signed powers of two, or calendar years), and its cells follow the rows on it: about
-as many rows in each. A step is the coarsest unit of which all values seem to be multiples. A list holds the values
-above a stability threshold; how many others there are, how often each occurs and how long they are is measured, and
-such values are made up. Where noise hides a range, a plausible one is assumed, and said to be.
+as many rows in each. A step is the coarsest unit of which all values seem to be multiples. Lists are learned in
+`measure.learned_lists`. Where noise hides a range, a plausible one is assumed, and said to be.
 """
 
 from __future__ import annotations
@@ -15,29 +14,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
-from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import DEFAULT_CELLS, equal_width_codec
-from privbench_core.columns.grid import Grid, qualified
+from privbench_core.columns.grid import Grid
 from privbench_core.columns.log_scale import LogScaleCodec
-from privbench_core.columns.made_up import MadeUp
-from privbench_core.columns.opaque import OpaqueCodec, length_limit
 from privbench_core.columns.plausible import plausible_bounds
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.variable_width import VariableWidthCodec, values_in
-from privbench_core.estimate.made_up import rank_blocks, value_blocks
-from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT, segment_and_smooth
+from privbench_core.estimate.segmentation import segment_and_smooth
+from privbench_core.measure.learned_lists import learn_list
 from privbench_core.measure.scores import highest_noise
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, Own
-from privbench_core.privacy.queries import Marginal, RankSums
+from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.schema.columns import Column, ColumnType, Learn, Scalar
+from privbench_core.schema.columns import Column, Learn, Scalar
 from privbench_core.schema.tables import Table
 
 Array = NDArray[np.float64]
@@ -49,17 +44,11 @@ _RANGE = 0.43  # of what counting a column's values costs: 0.3 of all, where all
 _LIST = 2.2
 _STEP_CLEAR = 1.65  # standard deviations: a unit is then wrong for about one column in twenty
 _STEP_SHARE = 0.2  # for the step, where a type has steps; the rest finds the range
-_UNNAMED_SHARE = 0.25  # for the values that are not named; the rest names values
-_FIRST_NAMES = 0.3  # of that, for a first list; units then count for their other values alone (Swanberg et al. 2023)
-_IN_TWO, _AT_ONCE = (_FIRST_NAMES, 1 - _FIRST_NAMES), (1.0,)  # a unit of one row has no other value
-_LENGTHS_SHARE = 0.3  # of that, for their lengths and the rows that have them; the rest for how often each occurs
 _RARER = 100  # times less often than a spike does noise alone make a stretch of the grid significant
 # Cells of the grid that are looked at together: what a column counts spans a few powers of two, but its dates decades.
 _OCTAVES, _YEARS = (1, 2, 4, 8), (1, 2, 4, 8, 16, 32, 64, 128)
 _LEAST_PARTS = 4  # of a cell of the grid that holds rows: its ends are found to a quarter of an octave
 _UNKNOWN_CODES = 32  # that a column is taken to have before its domain is learned
-_SHAPE_NUMBERS = 25  # numbers that the shape of a list comes down to, as for parents (`measure.popularity`)
-_OTHERWISE = 0.3  # how far units with more than T rows have other values, likewise
 
 
 @dataclass(frozen=True)
@@ -102,7 +91,7 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
         each = price.share(shares[column.name])
         if column.learns_list:
             part = delta / len(lists_to_learn(table))
-            codecs[column.name], why = _learn_list(session, table, column, size, each.with_delta(part))
+            codecs[column.name], why = learn_list(session, table, column, size, each.with_delta(part))
         else:
             codecs[column.name], why = _learn_range(session, table, column, each)
         guessed |= {column.name: why} if why else {}
@@ -302,104 +291,3 @@ def _in_steps(grid: Grid, nullable: bool, cuts: Sequence[float], end: float, ste
     final = max(int(end) // step, starts[0])
     kept = tuple(start for start in starts if start <= final)
     return VariableWidthCodec(replace(grid, step=step), nullable, kept, final, True)
-
-
-def _learn_list(
-    session: PrivateSession, table: Table, column: Column, size: RowCount | None, price: Price
-) -> tuple[Codec, str]:
-    """A codec for a list of values: those that may be named, and made-up ones for the others."""
-    naming = price.share(1 - _UNNAMED_SHARE)
-    names: tuple[str, ...] = ()
-    shares = _AT_ONCE if size is None else _IN_TWO
-    for share in shares:
-        part = naming.share(share).with_delta(price.delta / len(shares))
-        found = session.discover(table.name, column.name, part, names)
-        names += tuple(sorted(found.counts, key=lambda value: (-found.counts[value], value)))
-    whole = column.type is ColumnType.INTEGER
-    values: tuple[Scalar, ...] = tuple(map(int, names)) if whole else names
-    codec = CategoricalCodec(qualified(column, table.name), column.type, values, column.nullable)
-    made = _measure_unnamed(session, table, column, codec, size, Price(price.measure, price.amount * _UNNAMED_SHARE))
-    if made is not None or names:
-        return replace(codec, made=made), ""
-    longest = _longest(column)
-    hidden = MadeUp((1,), (1.0,), (float(not whole), *(1.0,) * longest), longest, whole)
-    return replace(codec, made=hidden), "noise hid all of its values, so one was made up; declare a domain"
-
-
-def _measure_unnamed(
-    session: PrivateSession, table: Table, column: Column, codec: CategoricalCodec, size: RowCount | None, price: Price
-) -> MadeUp | None:
-    """What the values that were not named are like, None if noise hides all rows that have one."""
-    lengths, spread = _lengths(column, table.name)
-    code_of = np.zeros(codec.size, int)
-    code_of[len(codec.values)] = 1
-    other = Discretizer(codec, Binning(tuple(code_of.tolist()), tuple((1 - code_of / 2).tolist())))
-    features: dict[str, tuple[Feature, Discretizer]] = {
-        "unnamed": (Own(column.name), other),
-        "length": (Own(column.name), lengths),
-    }
-    most, scale = _counted(session, table, size, price.share(1 - _LENGTHS_SHARE))
-    view = session.view(ViewSpec(table.name, features, (most,)), f"values of {column.name}")
-    asked = [Marginal(("unnamed",)), Marginal(("unnamed", "length"))]
-    noisy = view.measure("lengths", asked, price.share(_LENGTHS_SHARE))
-    rows, by_length = (float(noisy.values[0][1]) * scale, noisy.values[1][1] * scale)
-    sigma = noisy.sigma * scale
-    if rows <= SIGNIFICANT * sigma:
-        return None
-    curator = session.unnamed(table.name, column.name, tuple(map(str, codec.values)), most)
-    left = price.share(1 - _LENGTHS_SHARE)
-    noise = curator.sigma([RankSums((1,))], left) * scale
-    ends = rank_blocks(rows, noise)
-    sums = curator.measure("ranks", [RankSums(tuple(ends.tolist()))], left)
-    numbers, of_rows = value_blocks(sums.values[0] * scale, ends, noise, rows)
-    whole = column.type is ColumnType.INTEGER
-    return MadeUp(numbers, of_rows, _by_length(by_length[: len(spread)], sigma, spread), _longest(column), whole)
-
-
-def _counted(session: PrivateSession, table: Table, size: RowCount | None, price: Price) -> tuple[int, float]:
-    """T with the least expected error, and what answers are to be multiplied with to stand for all rows."""
-    if size is None:
-        return 1, 1.0
-    counted = np.array([max(1.0, float(size.counted(most).sum())) for most in size.classes])
-    alone = session.view(ViewSpec(table.name, {}), "values").sigma([Marginal(())], price)
-    lost = 1 - counted / max(size.rows, float(counted.max()))
-    best = int(np.argmin(_OTHERWISE * lost + ABSOLUTE * _SHAPE_NUMBERS * alone * np.array(size.classes) / counted))
-    return size.classes[best], float(max(size.rows, counted[best]) / counted[best])
-
-
-def _longest(column: Column) -> int:
-    """Most characters of a value; of a whole number, most digits that any of them may have."""
-    return len(str(1 << column.bits - 1)) - 1 if column.type is ColumnType.INTEGER else length_limit(column)
-
-
-def _lengths(column: Column, table: str) -> tuple[Discretizer, Array]:
-    """A coder of the lengths of a column's values, and how its first codes are shared out over lengths from 0 on.
-
-    Returns:
-        The coder, and shares of shape (codes, lengths).
-    """
-    longest = _longest(column)
-    if column.type is not ColumnType.INTEGER:
-        lengths = OpaqueCodec(qualified(column, table), longest, column.nullable, ColumnType.TEXT)
-        spread = np.zeros((lengths.ordered + 1, longest + 1))
-        for cell in range(lengths.ordered):
-            low, high = cell * (longest + 1) // lengths.ordered, (cell + 1) * (longest + 1) // lengths.ordered
-            spread[cell, low : max(low + 1, high)] = 1.0
-        spread[lengths.outside[0], -1] = 1.0
-        return Discretizer(lengths), spread
-    powers = [10**digits for digits in range(1, longest)]
-    cuts = (*(1 - 10**digits for digits in range(longest, 0, -1)), *powers)
-    codec = VariableWidthCodec(Grid.of(column, table), column.nullable, cuts, 10**longest - 1, True)
-    digits = np.abs(np.arange(codec.ordered) - (longest - 1))  # less one: the cell in the middle has both signs
-    code_of = np.append(digits, longest + np.arange(codec.size - codec.ordered))
-    weights = 1 / np.bincount(code_of)[code_of]
-    binning = Binning(tuple(code_of.tolist()), tuple(weights.tolist()), longest)
-    return Discretizer(codec, binning), np.eye(longest + 1)[1:]
-
-
-def _by_length(rows: Array, sigma: float, spread: Array) -> tuple[float, ...]:
-    """Rows by the length of their value, at least one length: cells of several lengths are shared out evenly."""
-    visible = np.where(rows > SIGNIFICANT * sigma, rows, 0.0)
-    visible = visible if visible.any() else np.maximum(rows, 0.0)
-    result = visible @ spread
-    return tuple((result / max(result.sum(), 1e-9)).round(6).tolist())
