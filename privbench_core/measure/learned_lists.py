@@ -68,11 +68,12 @@ def learn_list(
         part = naming.share(share).with_delta(price.delta / len(shares))
         found = session.discover(table.name, column.name, part, names)
         names += tuple(sorted(found.counts, key=lambda value: (-found.counts[value], value)))
-    whole = column.type is ColumnType.INTEGER
-    values: tuple[Scalar, ...] = tuple(map(int, names)) if whole else names
+    whole, bound = column.type is ColumnType.INTEGER, 1 << column.bits - 1
+    # What does not fit into the column's SQL type could not be published: it is one of those that are not named.
+    values: tuple[Scalar, ...] = tuple(n for n in map(int, names) if -bound <= n < bound) if whole else names
     codec = CategoricalCodec(qualified(column, table.name), column.type, values, column.nullable)
     made = _measure_unnamed(session, table, column, codec, size, Price(price.measure, price.amount * _UNNAMED_SHARE))
-    if made is not None or names:
+    if made is not None or values:
         return replace(codec, made=made), ""
     longest = _longest(column)
     hidden = MadeUp((1,), (1.0,), (float(not whole), *(1.0,) * longest), longest, whole)

@@ -157,8 +157,9 @@ class Column:
     @property
     def learns_list(self) -> bool:
         """Whether a list of values is to be learned, which takes a δ."""
-        listed = isinstance(self.domain, Learn) and self.domain.listed and self.type is ColumnType.INTEGER
-        return listed or (isinstance(self.domain, Learn) and not self.type.ordered)
+        if not isinstance(self.domain, Learn):
+            return False
+        return not self.type.ordered or (self.domain.listed and self.type is ColumnType.INTEGER)
 
     @property
     def logical(self) -> LogicalType:

@@ -86,6 +86,15 @@ def test_a_learned_list_of_numbers_names_some_and_makes_others_up_with_as_many_d
     assert named.to_pylist() == [-1, 404, 185_349_003]
 
 
+def test_numbers_that_do_not_fit_into_their_type_are_not_named():
+    column = Column("x", ColumnType.INTEGER, Learn(listed=True), sql_type="smallint")
+    values = pa.array([70_000] * 500 + [-(2**63)] * 500 + [-32_768] * 500)
+    codec = profiled(column, values, Price(Measure.ZCDP, 0.5, 1e-9), SeededNoise(0)).discretizers["x"].codec
+    assert codec.values == (-32_768,)  # type: ignore[attr-defined]
+    made = codec.decode(np.full(500, codec.other), np.random.default_rng(0)).to_pylist()  # type: ignore[attr-defined]
+    assert 0 < min(made) <= max(made) < 32_768
+
+
 @pytest.mark.parametrize(("sql_type", "most"), [("smallint", 9_999), ("integer", 999_999_999)])
 def test_numbers_that_are_made_up_fit_into_their_type(sql_type: str, most: int):
     column = Column("x", ColumnType.INTEGER, Learn(listed=True), sql_type=sql_type)
