@@ -25,8 +25,9 @@ from privbench_core.measure.link_candidates import grouped
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.targets import Referred, clean_target
-from privbench_core.models.lookup import ANY, COUNTED, Lookup, with_code_of_none
+from privbench_core.models.lookup import ANY, COUNTED, Lookup
 from privbench_core.models.profile import Profile
+from privbench_core.models.targets import with_code_of_none
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Feature, ParentRow

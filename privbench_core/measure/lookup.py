@@ -15,8 +15,9 @@ from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.measure.targets import Referred, clean_target, clean_target_or_none
-from privbench_core.models.lookup import ANY, COUNTED, Lookup, marginals_of
+from privbench_core.models.lookup import ANY, COUNTED, Lookup
 from privbench_core.models.profile import Profile
+from privbench_core.models.targets import marginals_of
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Feature, Own, ParentRow

@@ -21,9 +21,10 @@ from privbench_core.columns.grid import Grid
 from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.estimate.fitting import EMPTY, RAKING_ROUNDS, shrunk
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.models.lookup import ROW, TARGET, coded_by_position, marginals_of
+from privbench_core.models.lookup import ROW, TARGET
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
+from privbench_core.models.targets import coded_by_position, marginals_of
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, ParentRow
 from privbench_core.privacy.queries import Marginal

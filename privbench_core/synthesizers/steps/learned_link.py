@@ -22,8 +22,9 @@ from privbench_core.measure.public_parents import PublicParent, fitted_to_attrib
 from privbench_core.measure.targets import Referred
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.linked_lookup import LinkedLookup
-from privbench_core.models.lookup import TARGET, marginals_of
+from privbench_core.models.lookup import TARGET
 from privbench_core.models.profile import Profile
+from privbench_core.models.targets import marginals_of
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
 from privbench_core.privacy.relations import lets_go, referring_rows
