@@ -42,6 +42,7 @@ _SHOWN = {
     "group size": ("group_size", "worst"),
     "popularity": ("popularity", "worst"),
     "by name": ("by_name", "worst"),
+    "siblings, mean": ("siblings", "mean"),
 }
 
 

@@ -55,6 +55,8 @@ class RowFigures:
         group_size: Of the size of the group that a row is in, in the same classes, over *rows*, by owner key.
         popularity: Of references among parents in order of popularity (`popularity_distance`), by every other key.
         by_name: Of references among the rows of a public parent, by key.
+        siblings: How much more likely rows have the code of another child of their owner, by ``key: column``, over the
+            rows that have siblings.
     """
 
     rows: Figures
@@ -67,6 +69,7 @@ class RowFigures:
     group_size: Figures
     popularity: Figures
     by_name: Figures
+    siblings: Figures
 
     def worst(self) -> Figures:
         """Return the largest absolute figure of each kind, NaN where there is none."""
@@ -80,7 +83,7 @@ class RowFigures:
     def beyond(self, **limits: float) -> Figures:
         """Return the figures above their kind's limit, by kind and name.
 
-        >>> RowFigures({"a": -0.2}, {}, {}, {}, {}, {}, {}, {}, {}, {}).beyond(rows=0.1)
+        >>> RowFigures({"a": -0.2}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}).beyond(rows=0.1)
         {'rows of a': -0.2}
         """
         return {
@@ -120,6 +123,7 @@ def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures
         group_size={name: size_class_distance(*map(_own_group, pair)) for name, pair in owners.items()},
         popularity={name: popularity_distance(*pair) for name, pair in others.items()},
         by_name={key.name: _by_name(key, source, synthetic) for key in public},
+        siblings={name: value for key in keys if key.owner for name, value in _siblings(key, *both).items()},
     )
 
 
@@ -147,6 +151,24 @@ def popularity_distance(true: LinkedTables, made: LinkedTables) -> float:
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     at = [d[np.minimum((middle * len(d)).astype(np.int64), len(d) - 1)] if len(d) else 0 * middle for d in density]
     return float(np.abs(at[0] - at[1]) @ width + abs(none[0] - none[1])) / 2
+
+
+def sibling_agreement(links: NDArray[np.integer], codes: NDArray[np.integer]) -> float:
+    """Return how likely a row has the code of another child of its parent, over the rows with siblings; 0 if none has.
+
+    Args:
+        links: Row of the parent of each child, `NO_PARENT` where there is none, shape (children,).
+        codes: Of each child, from 0, shape (children,).
+
+    >>> sibling_agreement(np.array([0, 0, 1, 1, NO_PARENT]), np.array([5, 5, 2, 3, 2]))
+    0.5
+    """
+    linked = links != NO_PARENT
+    groups, codes = links[linked].astype(np.int64), codes[linked].astype(np.int64)
+    sizes = np.bincount(groups)
+    cells, counts = np.unique(groups * (int(codes.max(initial=0)) + 1) + codes, return_counts=True)
+    others = sizes[cells // (int(codes.max(initial=0)) + 1)] - 1
+    return float((counts * (counts - 1) / np.maximum(others, 1)).sum() / max(sizes[sizes > 1].sum(), 1))
 
 
 def shuffled_reference(schema: Schema, tables: Tables, seed: int) -> dict[str, pa.Table]:
@@ -272,6 +294,16 @@ def _by_name(key: ForeignKey, source: Tables, synthetic: Tables) -> float:
     parent = source[key.parent]
     links = [parent_rows(parent, tables[key.child], key)[:, None] + 1 for tables in (source, synthetic)]
     return marginal_distances(links[0], links[1], (0,), (parent.num_rows + 1,)).tvd
+
+
+def _siblings(key: ForeignKey, source: _Coded, synthetic: _Coded) -> Figures:
+    sides = []
+    for tables, coded in (source, synthetic):
+        child = coded[key.child]
+        links = parent_rows(tables[key.parent], tables[key.child], key)
+        sides.append([sibling_agreement(links, child.codes[:, place]) for place in range(len(child.names))])
+    names = (f"{key.name}: {name}" for name in source[1][key.child].names)
+    return {name: made - true for name, true, made in zip(names, *sides, strict=True)}
 
 
 def _relative(true: int, made: int) -> float:

@@ -32,6 +32,8 @@ from privbench_core.measure.links import Siblings, expected_context, link_contex
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import highest_noise
+from privbench_core.measure.siblings import agreements_tell, measure_agreements
+from privbench_core.models.agreement import Agreement
 from privbench_core.models.fanout import OWN_FANOUT, Fanout, children_column
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
@@ -90,8 +92,10 @@ def fit_fanout(
         if not fit.pairs.tells(rows, pairs, child.counted.total, rest.share(1 - fit.margin_share)):
             own = {}
     if not own:  # rows follow nothing, or noise hides what; but maybe not how long after their owners they are dated
-        return fit_sizes_and_lags(session, key, parent, child, price, fit, siblings)[0]
+        return fit_sizes_and_siblings(session, key, parent, child, price, fit, siblings)[0]
     sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit, siblings)
+    agreements, rest = _agreements(session, key, child, rest, fit)
+    sizes = replace(sizes, agreements=agreements)
     context = link_context(key, parent, child, sizes.sizes, siblings or {})
     if not context:
         return sizes
@@ -102,6 +106,16 @@ def fit_fanout(
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
     pair_tables = measure_links(view, context, own, (child.counted, child.size), model, rest, fit, expected, lags)
     return replace(sizes, pair_tables=pair_tables, lags=tuple(each.lag for each in lags))
+
+
+def _agreements(
+    session: PrivateSession, key: ForeignKey, child: Profile, price: Price, fit: FanoutFit
+) -> tuple[tuple[Agreement, ...], Price]:
+    """How often children of one owner agree, if noise leaves something of it, and what is left of ``price``."""
+    for_agreements = price.share(fit.agreement_share)
+    if not agreements_tell(session, key, child, for_agreements):
+        return (), price
+    return measure_agreements(session, key, child, for_agreements), price.share(1 - fit.agreement_share)
 
 
 def fit_sizes(
@@ -142,7 +156,7 @@ def fit_sizes(
     return Fanout(sizes, counts.counts / max(counts.groups, 1e-300), fanout_tables, {}, owned.rows, ownerless)
 
 
-def fit_sizes_and_lags(
+def fit_sizes_and_siblings(
     session: PrivateSession,
     key: ForeignKey,
     parent: Profile,
@@ -151,7 +165,9 @@ def fit_sizes_and_lags(
     fit: FanoutFit,
     siblings: Siblings | None = None,
 ) -> tuple[Fanout, tuple[MeasuredLag, ...]]:
-    """Measure how many children parents have, and how long after their parents these are dated, for at most ``price``.
+    """Measure numbers of children, how long after their parents they are dated, and how often siblings agree.
+
+    All of it for at most ``price``.
 
     Joints of dates are those that follow from lags.
 
@@ -161,8 +177,9 @@ def fit_sizes_and_lags(
     ``child`` is the profile of their children; other arguments are those of `fit_sizes`.
     """
     features = lag_features(key, parent, child)
+    agreements, price = _agreements(session, key, child, price, fit)
     for_sizes = price.share(1 - fit.lag_share) if features else price
-    sizes = fit_sizes(session, key, parent, child.size, for_sizes, fit, siblings)
+    sizes = replace(fit_sizes(session, key, parent, child.size, for_sizes, fit, siblings), agreements=agreements)
     if not features:
         return sizes, ()
     others = siblings or {}

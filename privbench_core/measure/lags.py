@@ -23,16 +23,14 @@ from privbench_core.estimate.lags import expected_lags, joint_with_lags
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.row_shares import believed
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
+from privbench_core.measure.by_size import Features, one_way_over_rows
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.lags import Lag, lag_chances, shares_of_cells
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OwnDifference, OwnerDifference
-from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
@@ -224,13 +222,7 @@ def _measured(
 ) -> OneWay:
     """Return counts of the classes of lags over all rows of a table, by position among ``features``."""
     columns: Features = {str(number): (each.feature, each.classes) for number, each in enumerate(features)}
-    if profile.size.units is None and profile.size.in_full:
-        view = session.view(ViewSpec(table, dict(columns)), "lags")
-        noisy = view.measure("lags", [Marginal((name,)) for name in columns], price)
-        return OneWay.alike(dict(zip(columns, noisy.values, strict=True)), noisy.sigma)
-    looks = measure_by_size(session, table, columns, profile.size, price.share(BY_SIZE))
-    looks = looks.again(session, table, columns, price.share(1 - BY_SIZE))
-    return looks.one_way(profile.size.classes[-1])
+    return one_way_over_rows(session, table, columns, profile, price, "lags")
 
 
 def _believed(

@@ -19,7 +19,7 @@ import numpy as np
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.columns import Columns, types_of, value_coder
-from privbench_core.measure.fanout import fit_fanout, fit_sizes, fit_sizes_and_lags
+from privbench_core.measure.fanout import fit_fanout, fit_sizes, fit_sizes_and_siblings
 from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.groups import GroupFit
 from privbench_core.measure.links import Siblings, expected_context, link_context, measure_links
@@ -125,7 +125,7 @@ class LatentFit:
             )
             return LatentLink(fit_sizes(session, key, parent, child.size, price, spending, siblings), nothing, None)
         if not children.types:
-            sizes, _ = fit_sizes_and_lags(session, key, parent, child, for_sizes, spending, siblings)
+            sizes, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, spending, siblings)
             return self._of_attributes(session, key, parent, child, children, sizes, for_groups)
         view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
         counted = self.pairs.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
@@ -137,7 +137,7 @@ class LatentFit:
             both = for_sizes + rest
             fanout = fit_fanout(session, key, parent, child, observed.fit(), both, spending, siblings)
             return LatentLink(fanout, observed, None)
-        fanout, lags = fit_sizes_and_lags(session, key, parent, child, for_sizes, spending, siblings)
+        fanout, lags = fit_sizes_and_siblings(session, key, parent, child, for_sizes, spending, siblings)
         found = self._types(session, key, parent, children, fanout, values, rest.share(self.types))
         of_links = rest.share(1 - self.types)
         order = best_places(session, key, child, fanout, parent.total, of_links.share(self.places))

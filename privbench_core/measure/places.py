@@ -12,10 +12,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.index_codes import index_coder
 from privbench_core.columns.places import place_count, sizes_and_ranks
 from privbench_core.models.fanout import PLACE, Fanout
 from privbench_core.models.profile import Profile
@@ -24,7 +23,6 @@ from privbench_core.privacy.features import Feature, MemberPlace, Own
 from privbench_core.privacy.queries import Distances
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 
 Array = NDArray[np.float64]
@@ -35,10 +33,7 @@ _NOTHING = 1e-12
 
 def place_coder(most: int) -> Discretizer:
     """A discretizer with a code for each place, in order."""
-    size = place_count(most)
-    codec = equal_width_codec(Column(PLACE, ColumnType.INTEGER), 0, size - 1, size)
-    none = codec.size - size  # cells of other numbers, of which there are none
-    return Discretizer(codec, Binning((*range(size), *[0] * none), (*[1.0] * size, *[0.0] * none), size))
+    return index_coder(PLACE, place_count(most))
 
 
 def best_places(

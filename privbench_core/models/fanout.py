@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
+from privbench_core.models.agreement import Agreement
 from privbench_core.models.lags import Lag
 from privbench_core.models.linking import CrossMarginal
 
@@ -37,6 +38,7 @@ class Fanout:
         cross_marginals: Where children are drawn by themselves: what links to owners are learned from; else None.
         places: Up to how many members the places of children in their group are distinguished; 0 if none are.
         lags: How long after their owner children are dated.
+        agreements: How often children of one owner agree.
     """
 
     sizes: Discretizer
@@ -48,6 +50,7 @@ class Fanout:
     cross_marginals: tuple[CrossMarginal, ...] | None = None
     places: int = 0
     lags: tuple[Lag, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
 
     def numbers(self, parents: int, rng: np.random.Generator, stratum: tuple[int, int] = (0, 1)) -> NDArray[np.int64]:
         """Numbers of children of so many parents in ascending order: evenly spaced quantiles, shape (parents,).
@@ -113,6 +116,7 @@ class Fanout:
             "ownerless": self.ownerless,
             **({"places": self.places} if self.places else {}),
             **({"lags": [lag.to_dict() for lag in self.lags]} if self.lags else {}),
+            **({"agreements": [each.to_dict() for each in self.agreements]} if self.agreements else {}),
         }
 
     @classmethod
@@ -124,7 +128,8 @@ class Fanout:
         across = stored.get("cross_marginals")
         linked = None if across is None else tuple(map(CrossMarginal.from_dict, across))
         lags = tuple(map(Lag.from_dict, stored.get("lags", ())))
-        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, linked, places, lags)
+        alike = tuple(map(Agreement.from_dict, stored.get("agreements", ())))
+        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, linked, places, lags, alike)
 
 
 def children_column(key: str) -> str:

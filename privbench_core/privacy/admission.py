@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.agreement import AGREEMENTS
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.places import place_count
@@ -37,6 +38,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SiblingAgreement,
     UnitRows,
 )
 from privbench_core.privacy.queries import (
@@ -71,6 +73,7 @@ _FEATURES = (
     OwnType,
     OwnerType,
     MemberPlace,
+    SiblingAgreement,
     ParentFanout,
 )
 _KINDS = {"ordered", "list"}
@@ -217,6 +220,10 @@ def _admitted(
         known = type(order) is np.ndarray and order.dtype == np.int64 and order.shape == (feature.coder.size,)
         _require(known, site, "a number for each code")
         _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
+        _require_null(schema, table, name, table, feature.column, feature.coder)
+    if isinstance(feature, SiblingAgreement):
+        _admit_discretizer(table, name, feature.coder)
+        _require(discretizer.size == AGREEMENTS, f"{table}/{name}", "a code for each way to agree")
         _require_null(schema, table, name, table, feature.column, feature.coder)
     if isinstance(feature, OwnDifference | OwnerDifference):
         _admit_difference(schema, f"{table}/{name}", table, feature, discretizer)

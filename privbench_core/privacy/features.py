@@ -160,6 +160,24 @@ class MemberPlace:
 
 
 @dataclass(frozen=True)
+class SiblingAgreement:
+    """Whether another kept child of the row's owner has the same code: see `columns.agreement`.
+
+    It is the next one in an order by a keyed hash of their own keys, and the first one for the last. A row without an
+    owner, or alone with it, has none to agree with.
+
+    Attributes:
+        key: The owner key.
+        column: Of the row, and of the other one.
+        coder: Its discretizer: codes that are the same.
+    """
+
+    key: ForeignKey
+    column: str
+    coder: Discretizer
+
+
+@dataclass(frozen=True)
 class UnitRows:
     """Number of kept rows of the row's unit in the view's table, itself included."""
 
@@ -188,6 +206,7 @@ Along = (
     | OwnType
     | OwnerType
     | MemberPlace
+    | SiblingAgreement
 )
 Feature = Own | OwnDifference | UnitRows | Along
 

@@ -23,6 +23,7 @@ from privbench_core.privacy.features import (
     OwnFanout,
     OwnType,
     ParentFanout,
+    SiblingAgreement,
     feature_size,
 )
 from privbench_core.privacy.permutations import MOST_MEMBERS, PERMUTATION_SCALE
@@ -42,7 +43,8 @@ _ROWS_PER_UNIT = (
     *range(1, _SMALL),
     *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
 )
-_OF_OWNERS = (OwnerFanout, OwnerType, MemberPlace, OwnerDifference)  # along owner keys only
+_OF_OWNERS = (OwnerFanout, OwnerType, MemberPlace, OwnerDifference, SiblingAgreement)  # along owner keys only
+_SIBLINGS = (CoMember, MemberPlace, SiblingAgreement)  # which look at other rows of the table
 
 
 def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
@@ -67,7 +69,7 @@ def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
     owner = schema.table(spec.table).owner_key
     if any(co_member.key != owner or not 0 < co_member.member < MOST_MEMBERS for co_member in co_members):
         raise InternalError(f"{spec.table}: co-members along its owner key only, of members 1 to {MOST_MEMBERS - 1}")
-    siblings = any(isinstance(feature, CoMember | MemberPlace) for feature in along)  # who may refer to none
+    siblings = any(isinstance(feature, _SIBLINGS) for feature in along)  # who may refer to none
     if spec.bounded is not None and (siblings or len(most) > 1 or spec.bounded.key.child != spec.table):
         raise InternalError(f"{spec.table}: references of its own rows are bounded, with one number of rows per unit")
     sizes = {name: feature_size(*how) for name, how in spec.features.items()}

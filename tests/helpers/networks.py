@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from privbench_core.columns.agreement import AGREEMENTS
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.index_codes import index_coder
 from privbench_core.columns.registry import codec_for
 from privbench_core.privacy.features import (
     CoMember,
@@ -25,6 +27,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SiblingAgreement,
     UnitRows,
 )
 from privbench_core.privacy.relations import lets_go, stability
@@ -39,6 +42,7 @@ _NAMES = ("unit", "a", "b", "c", "d")
 _MOST = 4  # children of an owner, and rows that refer to a row along other keys
 PLACE = Discretizer(FanoutCodec(5))
 TYPE = Discretizer(FanoutCodec(2))
+AGREEMENT = index_coder("agreement", AGREEMENTS)
 X = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 3)), table="t"))
 APART = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(-2, 3), nullable=True), table="t"))
 
@@ -145,8 +149,9 @@ def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
     owned = here.owner_key is not None
     per_unit = [(1,), (2,), (8,), (1, 4), (1, 2, 16)][int(rng.integers(5))] if owned else (1,)
     bounded = random_bound(rng, schema, here) if len(per_unit) == 1 and rng.random() < 0.5 else None
-    if bounded and any(isinstance(feature, CoMember | MemberPlace) for feature, _ in features.values()):
-        bounded = None
+    if bounded:  # siblings are not looked at then
+        siblings = CoMember | MemberPlace | SiblingAgreement
+        features = {name: of for name, of in features.items() if not isinstance(of[0], siblings)}
     return ViewSpec(here.name, features, per_unit, bounded)
 
 
@@ -163,6 +168,7 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
         if k.owner:
             found += [(OwnerFanout(k), SmallNumbers()), (CoMember(k, 1, "x"), X), (CoMember(k, 2, "x"), X)]
             found.append((MemberPlace(k, "x", X, rng.integers(0, 3, X.size), 3), PLACE))
+            found.append((SiblingAgreement(k, "x", X), AGREEMENT))
             found.append((OwnerType(k, random_types(rng, schema, k), 0), TYPE))
             if not (here.column("x").relative or schema.table(k.parent).column("x").relative):
                 found.append((OwnerDifference(k, "x", "x"), APART))

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privbench_core.columns.agreement import ALONE, DIFFERENT, SAME
 from privbench_core.columns.places import place_codes
+from privbench_core.engines.keyed_order import keyed_order
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.privacy.features import GroupTypes, MemberPlace, Own, OwnerType, OwnType
+from privbench_core.privacy.features import GroupTypes, MemberPlace, Own, OwnerType, OwnType, SiblingAgreement
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from tests.helpers.databases import Database
-from tests.helpers.networks import PLACE, TYPE, X, network, random_types
+from tests.helpers.networks import AGREEMENT, PLACE, TYPE, X, network, random_types
 
 _DATABASES = 60
 
@@ -84,11 +86,13 @@ def test_the_order_of_rows_has_no_say(number: int) -> None:
         one, other = (by_id(each, key.parent, shown(each.private(), key, types, 0)[0]) for each in (database, moved))
         assert one == other
         alike = MemberPlace(key, "x", X, np.zeros(X.size, dtype=np.int64), 3)
-        place = ViewSpec(key.child, {"p": (alike, PLACE)})
-        one, other = (
-            by_id(each, key.child, build_view(each.private(), place).codes["p"].tolist()) for each in (database, moved)
-        )
-        assert one == other
+        agreeing = SiblingAgreement(key, "x", X)
+        for view in (ViewSpec(key.child, {"p": (alike, PLACE)}), ViewSpec(key.child, {"p": (agreeing, AGREEMENT)})):
+            one, other = (
+                by_id(each, key.child, build_view(each.private(), view).codes["p"].tolist())
+                for each in (database, moved)
+            )
+            assert one == other
 
 
 @pytest.mark.parametrize("number", range(_DATABASES))
@@ -109,6 +113,23 @@ def test_a_place_counts_the_kept_siblings_that_stand_before(number: int) -> None
             assert code in found
             if len(group) <= 3:
                 assert len({int(codes[np.flatnonzero(kept) == other][0]) for other in group}) == len(group)
+
+
+@pytest.mark.parametrize("number", range(_DATABASES))
+def test_a_row_agrees_with_the_next_kept_sibling_by_a_keyed_hash(number: int) -> None:
+    rng = np.random.default_rng([10, number])
+    database = network(rng)
+    private = database.private()
+    for key in owner_keys(database):
+        codes = build_view(private, ViewSpec(key.child, {"a": (SiblingAgreement(key, "x", X), AGREEMENT)})).codes["a"]
+        values, ids = X.encode(private.column(key.child, "x")), database.tables[key.child].select(["id"])
+        hashed = keyed_order(private._secret, [database.schema.table(key.child).column("id")], ids)
+        parents, kept = private.parent_rows(key), private.kept(key.child)
+        for row, code in zip(np.flatnonzero(kept), codes, strict=True):
+            group = np.flatnonzero(kept & (parents == parents[row])) if parents[row] >= 0 else np.array([row])
+            group = group[np.argsort(hashed[group])]
+            other = group[(list(group).index(row) + 1) % len(group)]
+            assert code == (ALONE if len(group) == 1 else SAME if values[row] == values[other] else DIFFERENT)
 
 
 def by_id(database: Database, table: str, codes: list[int]) -> Mapping[int, int]:

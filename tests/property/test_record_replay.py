@@ -25,7 +25,14 @@ from privbench_core.measure import adaptive_bins as refine
 from privbench_core.models.fanout import children_column
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import Own, OwnDifference, OwnerDifference, OwnFanout, ParentFanout
+from privbench_core.privacy.features import (
+    Own,
+    OwnDifference,
+    OwnerDifference,
+    OwnFanout,
+    ParentFanout,
+    SiblingAgreement,
+)
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import Marginal, ParentCounts
 from privbench_core.privacy.relations import lets_go
@@ -265,7 +272,7 @@ def test_looks_over_rows_cost_rows_without_an_owner_no_more_either(
         monkeypatch.setattr(query, "evaluate", _noting_clipped(query.evaluate, clipped))
     database = fleet(0)
     plan = plan_with(database.schema, budget, options)
-    recorded, first = record(plan, database, 2)  # few seeds have them all: joints in so few rows, and two T
+    recorded, first = record(plan, database, 61)  # few seeds have them all: joints in so few rows, and two T
     sites = [call.head[1] for call in recorded.tape]
     assert any(isinstance(query, ParentCounts) for query in clipped)
     marginals = [query for query in clipped if isinstance(query, Marginal)]
@@ -620,6 +627,24 @@ def test_the_plans_tested_do_look_at_lags(case: str, monkeypatch: pytest.MonkeyP
     record(plan_of(make(0), budget, options), make(0), 0)
     of_owners = {*product(("placed", "paid"), ("since", "seen")), ("sent", "placed"), ("sent", "paid")}
     assert asked == {*of_owners, ("paid", "placed"), ("seen", "since")}
+
+
+@pytest.mark.parametrize("case", each(*CASES))
+def test_the_plans_tested_do_look_at_siblings(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tables whose owners may have several of their rows, but not where noise would leave nothing of it."""
+    make, budget, options = CASES[case]
+    seen: set[str] = set()
+
+    def noting(self: PrivateSession, spec: ViewSpec, *rest: Any) -> Any:
+        seen.update(of.key.name for of, _ in spec.features.values() if isinstance(of, SiblingAgreement))
+        return view(self, spec, *rest)
+
+    view = PrivateSession.view
+    monkeypatch.setattr(PrivateSession, "view", noting)
+    database = make(0)
+    record(plan_of(database, budget, options), database, 0)
+    if budget is PLENTY or "mostly noise" in case:
+        assert bool(seen) == (budget is PLENTY)
 
 
 def test_truncation_is_active_in_the_databases_tested() -> None:

@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.columns.agreement import AGREEMENTS
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid
+from privbench_core.columns.index_codes import index_coder
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Measure, Price
@@ -33,6 +35,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SiblingAgreement,
 )
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
@@ -243,6 +246,7 @@ def test_prices_are_exactly_prices() -> None:
 TYPE = Discretizer(FanoutCodec(2))
 AGE = Discretizer(codec_for(Column("age", ColumnType.INTEGER, Range(0, 110)), table="person"))
 SCORES = np.zeros((SIZE, 2), dtype=np.int64)
+AGE_OR_NULL = Discretizer(codec_for(Column("age", ColumnType.INTEGER, Range(0, 110), nullable=True), table="person"))
 PLACE = MemberPlace(OWNER, "age", AGE, np.arange(AGE.size), 2)
 TYPES = GroupTypes((3,), ROOMS, SCORES, ())
 KEYS = {
@@ -271,6 +275,7 @@ def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
         "co_member": ("person", CoMember(key, 1, "rooms")),
         "own type": ("household", OwnType(key, TYPES, 0)),
         "place": ("person", replace(PLACE, key=key)),
+        "agreement": ("person", SiblingAgreement(key, "age", AGE_OR_NULL)),
         "owner's type": ("person", OwnerType(key, TYPES, 0)),
     }
 
@@ -317,6 +322,26 @@ def test_places_are_by_released_orders_of_attributes(wrong: MemberPlace) -> None
     session, _ = session_on(town(0))
     with pytest.raises(InternalError):
         session.view(ViewSpec("person", {"x": (wrong, TYPE)}))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        SiblingAgreement(OWNER, "home", AGE_OR_NULL),
+        SiblingAgreement(OWNER, "age", type("MyCoder", (Discretizer,), {})(AGE_OR_NULL.codec)),
+    ],
+    ids=["a column of a key", "a subclass"],
+)
+def test_siblings_agree_in_attributes_by_known_discretizers(wrong: SiblingAgreement) -> None:
+    session, _ = session_on(town(0))
+    agreement = index_coder("agreement", AGREEMENTS)
+    with pytest.raises(InternalError):
+        session.view(ViewSpec("person", {"x": (wrong, agreement)}))
+    with pytest.raises(InternalError, match="a code for each way to agree"):
+        session.view(ViewSpec("person", {"x": (SiblingAgreement(OWNER, "age", AGE_OR_NULL), AGE)}))
+    with pytest.raises(InternalError, match="may be NULL"):
+        session.view(ViewSpec("person", {"x": (SiblingAgreement(OWNER, "age", AGE), agreement)}))
+    session.view(ViewSpec("person", {"x": (SiblingAgreement(OWNER, "age", AGE_OR_NULL), agreement)}))
 
 
 APART = Discretizer(codec_for(Column("apart", ColumnType.INTEGER, Range(-200, 200), nullable=True), table="person"))

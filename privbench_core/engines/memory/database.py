@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.columns.agreement import agreement_codes
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import differences
 from privbench_core.columns.discretizer import Discretizer
@@ -31,6 +32,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SiblingAgreement,
     UnitRows,
     feature_size,
 )
@@ -137,7 +139,7 @@ def _feature(database: Relations, table: str, rows: Index, feature: Feature, dis
         return _encoded_numbers(database.unit_rows(table)[rows], discretizer)
     if isinstance(feature, OwnFanout):
         return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
-    if isinstance(feature, OwnType | MemberPlace | OwnDifference | OwnerDifference):
+    if isinstance(feature, OwnType | MemberPlace | SiblingAgreement | OwnDifference | OwnerDifference):
         return _of_all_rows(database, table, feature, discretizer)[rows]
     parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, ParentRow):
@@ -158,13 +160,17 @@ def _feature(database: Relations, table: str, rows: Index, feature: Feature, dis
 def _of_all_rows(
     database: Relations,
     table: str,
-    feature: OwnType | MemberPlace | OwnDifference | OwnerDifference,
+    feature: OwnType | MemberPlace | SiblingAgreement | OwnDifference | OwnerDifference,
     discretizer: Discretizer,
 ) -> Codes:
     if isinstance(feature, OwnType):
         return _latent_values(database, feature)
     if isinstance(feature, MemberPlace):
         return _places(database, feature)
+    if isinstance(feature, SiblingAgreement):
+        codes = _encoded(database.column(table, feature.column), feature.coder)
+        others = database.next_siblings(feature.key)
+        return agreement_codes(codes, np.where(others < 0, -1, codes.astype(np.int64)[others]))
     return _differences(database, table, feature, discretizer)
 
 

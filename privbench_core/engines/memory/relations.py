@@ -46,6 +46,7 @@ class Relations:
         self._units: dict[str, Rows] = {}
         self._sizes: dict[str, NDArray[np.int64]] = {}
         self._unit_rows: dict[str, NDArray[np.int32]] = {}
+        self._next: dict[str, Rows] = {}
         self._references: dict[str, tuple[Rows, NDArray[np.int64]]] = {}
 
     def rows(self, table: str) -> int:
@@ -216,6 +217,25 @@ class Relations:
         result = np.zeros(len(parents), dtype=np.int64)
         result[inside] = _ranks(parents[inside], self._keyed_order(key.child, inside), scores[inside])
         return result
+
+    def next_siblings(self, key: ForeignKey) -> Rows:
+        """The kept sibling along an owner key that follows each row by a keyed hash, the first one after the last.
+
+        Shape (rows,); -1 for rows that are not kept, have no owner, or have no sibling.
+        """
+        if key.name not in self._next:
+            parents = self.parent_rows(key)
+            inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))
+            ordered = inside[np.lexsort((self._keyed_order(key.child, inside), parents[inside]))]
+            first = np.r_[True, parents[ordered][1:] != parents[ordered][:-1]][: len(ordered)]
+            starts = np.flatnonzero(first)
+            following = np.arange(1, len(ordered) + 1)
+            following[np.append(starts[1:], len(ordered))[: len(starts)] - 1] = starts
+            alone = ordered[following] == ordered
+            found = np.full(len(parents), -1, dtype=np.int64)
+            found[ordered] = np.where(alone, -1, ordered[following])
+            self._next[key.name] = found
+        return self._next[key.name]
 
     def _keyed_order(self, table: str, rows: Rows) -> NDArray[np.uint64]:
         """Keyed hashes of the primary keys of some rows: an order in which no other row has a say."""

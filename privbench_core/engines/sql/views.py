@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.sql.codes import code_of, difference_of
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import Expr, is_null, number, text
-from privbench_core.engines.sql.relations import Names, both, column, count, equal, key_text, matches, weight
+from privbench_core.engines.sql.relations import Names, both, column, count, equal, matches, weight
+from privbench_core.engines.sql.siblings import Siblings
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
     CoMember,
@@ -32,6 +32,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SiblingAgreement,
     UnitRows,
     feature_size,
 )
@@ -82,7 +83,7 @@ class Views:
         self._schema = schema
         self._names = names
         self._database = database
-        self._secret = secret
+        self._siblings = Siblings(schema, names, database, secret)
         self._types = types
 
     def coded(self, spec: ViewSpec, *, weighed: bool = True, units: bool = False) -> tuple[exp.Select, dict[str, str]]:
@@ -191,11 +192,7 @@ class Views:
         """Return the query of rows that refer to others, and what they weigh, see `Relations.bounded_weights`."""
         found, parent = self._join(found, key, joined)
         found = found.where(exp.Not(this=is_null(column("n", parent))))
-        here = self._schema.table(key.child)
-        hashed = exp.DPipe(
-            this=text(order_key(self._secret)), expression=key_text(self._names, self._database, here, "r")
-        )
-        order = exp.Order(expressions=[self._database.digest(hashed)])
+        order = exp.Order(expressions=[self._siblings.keyed_order(key.child)])
         frame = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
         summed = exp.Sum(this=exp.cast(of_row.copy(), exp.DataType.Type.BIGINT))
         so_far = exp.Window(this=summed, partition_by=[column("u", parent)], order=order, spec=frame)
@@ -266,7 +263,9 @@ class Views:
             found, size = self._children(found, feature.key, "r")
             return found, self._code(size, discretizer)
         if isinstance(feature, MemberPlace):
-            return found, self._place(table, feature)
+            return found, self._siblings.place(table, feature)
+        if isinstance(feature, SiblingAgreement):
+            return found, self._siblings.agreement(table, feature)
         if isinstance(feature, OwnType):
             return self._latent(found, column("n", "r"), self._types(feature))
         if isinstance(feature, OwnerType):
@@ -338,32 +337,6 @@ class Views:
         on = both(*(equal(column(its, alias), column(mine, parent)) for its, mine in pairs))
         found = found.join(grouped.subquery(alias), on=on, join_type="left")
         return found, exp.func("COALESCE", column("number", alias), number(0))
-
-    def _place(self, table: str, feature: MemberPlace) -> Expr:
-        """Return the place of a row among its siblings, see `columns.places.place_codes`."""
-        here, key = self._schema.table(table), feature.key
-        value = column(self._names.modelled(table, feature.column), "r")
-        # Only the order of scores matters.
-        score = self._code(value, feature.coder, np.unique(feature.order, return_inverse=True)[1].tolist())
-        start = text(order_key(self._secret))
-        order = self._database.digest(
-            exp.DPipe(this=start, expression=key_text(self._names, self._database, here, "r"))
-        )
-        owners = [column(name, "r") for name in self._names.columns(table, key.columns)]
-        before = exp.Window(this=exp.RowNumber(), partition_by=owners, order=exp.Order(expressions=[score, order]))
-        size = exp.Least(this=column("g", "r"), expressions=[number(feature.most)])
-        place = exp.Sub(this=before, expression=number(1))
-        alone = exp.or_(*(is_null(name) for name in owners))
-        first = exp.case().when(alone, number(0)).else_(place)
-        rank = exp.Paren(this=exp.Least(this=first, expressions=[exp.Sub(this=size.copy(), expression=number(1))]))
-        # rank * most - rank * (rank - 1) / 2 + size - 1 - rank, in halves, as one of two neighbours is even
-        places = range(min(feature.most, (here.owner_key or key).max_children or 1))
-        starts = exp.case()
-        for each in places:
-            starts = starts.when(
-                equal(rank.copy(), number(each)), number(each * feature.most - each * (each - 1) // 2 - 1 - each)
-            )
-        return exp.Add(this=starts.else_(number(0)), expression=size)
 
     def _code(self, value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None) -> Expr:
         return code_of(self._database, value, discretizer, labels)

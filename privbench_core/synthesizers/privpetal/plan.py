@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privbench_core.measure.fanout import fit_sizes_and_lags
+from privbench_core.measure.fanout import fit_sizes_and_siblings
 from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.groups import GroupFit
 from privbench_core.measure.lookup_fit import LookupFit
@@ -88,7 +88,7 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         siblings = released_numbers(schema, key, context.inputs)
-        fanout, _ = fit_sizes_and_lags(context.opened(), key, above, own, price, FanoutFit(), siblings)
+        fanout, _ = fit_sizes_and_siblings(context.opened(), key, above, own, price, FanoutFit(), siblings)
         summary = {"attributes that depend on the number of children": len(fanout.fanout_tables)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 

@@ -21,6 +21,7 @@ from privbench_core.models.profile import Profile
 from privbench_core.models.registry import Model, model_from_dict
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, size_classes
 from privbench_core.models.rows import Rows
+from privbench_core.models.siblings import AgreeingSiblings
 from privbench_core.models.spn import Leaf
 from privbench_core.sampling.children import children_of, draw_root, numbers_of_children
 from privbench_core.sampling.references import Parent
@@ -170,10 +171,11 @@ class TableModels:
         first = numbering[0] if numbering else 0
         units = self._units(rows.n, owners, parents, first)
         add_sizes(rows, units, profile, self.model)
+        agreements = self.fanout.agreements if self.fanout is not None else ()
         drawn = draw_table(
             table,
             rows,
-            self.model,
+            AgreeingSiblings(self.model, agreements) if agreements else self.model,
             profile.discretizers,
             owners,
             parents,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.measure.bounded_lookup import fit_bounded
-from privbench_core.measure.fanout import fit_sizes_and_lags
+from privbench_core.measure.fanout import fit_sizes_and_siblings
 from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.link_candidates import Features
 from privbench_core.measure.linked_rows import LettingGo, Reference
@@ -60,7 +60,7 @@ class LinkFit:
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
-            "version": 8,  # children come after their owners, by lags drawn towards those of independent dates
+            "version": 9,  # children come after their owners, and agree with their siblings
             "degrees": self.degrees,
             "sizes": self.sizes.identity(),
             "references": self.references.identity(),
@@ -106,7 +106,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         profile, above = references.profile(key.child), references.profile(key.parent)
         session, siblings = context.opened(), released_numbers(schema, key, context.inputs)
         for_sizes = price.share(fit.degrees) if table.attributes else price
-        fanout, _ = fit_sizes_and_lags(session, key, above, profile, for_sizes, fit.sizes, siblings)
+        fanout, _ = fit_sizes_and_siblings(session, key, above, profile, for_sizes, fit.sizes, siblings)
         if not table.attributes:  # rows of keys alone are all alike
             return _artifact(replace(fanout, cross_marginals=()))
         rows = references.owned(table, fanout)

@@ -74,8 +74,8 @@ def link_step(
     # with an attribute have drift with the number of rows of a unit, and bounds beyond the declared one add nothing.
     # Since 25 what owners children have is drawn towards what numbers of children say; since 26 they come after it,
     # and along keys that let go who refers to others follows their columns where joints are hidden. Since 27 lags are
-    # drawn towards those of independent dates.
-    version = "27" if key.owner else "26" if _BOUNDED in parameters else "21" if counted else "19"
+    # drawn towards those of independent dates; since 28 siblings agree as often as is measured.
+    version = "28" if key.owner else "26" if _BOUNDED in parameters else "21" if counted else "19"
     return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 
 
