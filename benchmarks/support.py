@@ -183,6 +183,8 @@ in part | Dates of a row that come after one another | lags are measured, or dec
     integration/test_dated_children::test_two_days_of_a_row_are_as_far_apart_as_they_should
 in part | Rows dated after the row that owns them | lags are measured; a few rows in a hundred may come before it
     integration/test_dated_children::test_children_come_after_their_owners
+in part | Rows of one owner that are alike, or differ | how often two of them agree in a column is measured
+    integration/test_alike_siblings::test_siblings_are_as_alike_as_in_the_source
 in part | CHECK that is not understood | kept in the DDL, and marked as not enforced while sampling
     unit/test_constraints::test_anything_else_is_kept_in_the_ddl_only
     unit/test_spec_sql::test_checks_that_are_not_understood_are_kept_and_told

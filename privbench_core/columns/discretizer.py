@@ -39,6 +39,12 @@ class Discretizer:
         """How many leading codes are intervals, in order; 0 for lists of values."""
         return self.codec.ordered if self.binning is None else self.binning.ordered
 
+    def grouped(self, groups: NDArray[np.int64]) -> Discretizer:
+        """The same over groups of its codes, dense numbers of shape (codes,); cells of a group are equally likely."""
+        code_of = groups[self.shares[0]]
+        shares = 1 / np.bincount(code_of)[code_of]
+        return Discretizer(self.codec, Binning(tuple(code_of.tolist()), tuple(shares.tolist())))
+
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Codes of ``values``, shape (n,)."""
         cells = self.codec.encode(values)

@@ -1,12 +1,13 @@
 """Pearson correlations along a foreign key: parent with child, and among children of one parent (PrivPetal, section 6).
 
 They are over values, not codes. One number says whether old parents still have old children, and whether the children
-of one parent are still alike.
+of one parent are still alike. Of columns without an order, how often two of them have the same code says that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -108,6 +109,24 @@ def sibling_pearson(links: NDArray[np.int64], values: Numbers, parents: int) -> 
     variance = float(((size - 1) * squares).sum()) / pairs - mean**2
     covariance = float((total**2 - squares).sum()) / pairs - mean**2
     return _ratio(covariance, variance, float((x**2).mean()))
+
+
+def sibling_agreement(links: NDArray[np.int64], codes: NDArray[np.integer[Any]]) -> float:
+    """Return how likely a row has the code of another child of its parent, over the rows with siblings; 0 if none has.
+
+    Args:
+        links: Row of the parent of each child, `NO_PARENT` where there is none, shape (children,).
+        codes: Of each child, from 0, shape (children,).
+
+    >>> sibling_agreement(np.array([0, 0, 1, 1, NO_PARENT]), np.array([5, 5, 2, 3, 2]))
+    0.5
+    """
+    linked = links != NO_PARENT
+    groups, codes = links[linked].astype(np.int64), codes[linked].astype(np.int64)
+    sizes = np.bincount(groups)
+    cells, counts = np.unique(groups * (int(codes.max(initial=0)) + 1) + codes, return_counts=True)
+    others = sizes[cells // (int(codes.max(initial=0)) + 1)] - 1
+    return float((counts * (counts - 1) / np.maximum(others, 1)).sum() / max(sizes[sizes > 1].sum(), 1))
 
 
 def _parent_child(values: JoinValues, parent: str, child: str) -> float | None:

@@ -14,6 +14,7 @@ from privbench_core.evaluation.correlations import (
     inter_table,
     intra_group,
     ordered_values,
+    sibling_agreement,
 )
 from privbench_core.evaluation.counting import CountingQuery, CountingShape, counting_errors, counting_queries
 from privbench_core.evaluation.encode import EncodedTable
@@ -71,6 +72,14 @@ def _three(source: LinkedTables, synthetic: LinkedTables, scope: Scope) -> float
     return _cross_tvd(source, synthetic, 3, limit) if max(scope.orders) > 2 else None  # noqa: PLR2004
 
 
+def _siblings(source: LinkedTables, synthetic: LinkedTables, _: Scope) -> float | None:
+    def of(linked: LinkedTables, place: int) -> float:
+        return sibling_agreement(linked.links, linked.child[:, place])
+
+    apart = [abs(of(source, place) - of(synthetic, place)) for place in range(len(source.child_sizes))]
+    return float(np.mean(apart)) if apart else None
+
+
 JOIN_METRICS: tuple[Metric, ...] = (
     JoinMetric("joint", "mean distance of joined pairs", _joint),
     JoinMetric("shuffled", "the same with the links shuffled", _shuffled),
@@ -85,6 +94,7 @@ FANOUT_METRICS: tuple[Metric, ...] = (
         "earth mover's distance of fanouts, in children",
         lambda a, b, _: fanout_distance(a.fanout, b.fanout).wasserstein,
     ),
+    JoinMetric("siblings", "how far agreement of siblings is off, mean of columns", _siblings),
 )
 """Metrics of joins along one foreign key."""
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.evaluation.correlations import sibling_agreement
 from privbench_core.evaluation.encode import QUANTILE_BINS, EncodedTable, encode_tables
 from privbench_core.evaluation.joins import (
     LinkedTables,
@@ -151,24 +152,6 @@ def popularity_distance(true: LinkedTables, made: LinkedTables) -> float:
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     at = [d[np.minimum((middle * len(d)).astype(np.int64), len(d) - 1)] if len(d) else 0 * middle for d in density]
     return float(np.abs(at[0] - at[1]) @ width + abs(none[0] - none[1])) / 2
-
-
-def sibling_agreement(links: NDArray[np.integer], codes: NDArray[np.integer]) -> float:
-    """Return how likely a row has the code of another child of its parent, over the rows with siblings; 0 if none has.
-
-    Args:
-        links: Row of the parent of each child, `NO_PARENT` where there is none, shape (children,).
-        codes: Of each child, from 0, shape (children,).
-
-    >>> sibling_agreement(np.array([0, 0, 1, 1, NO_PARENT]), np.array([5, 5, 2, 3, 2]))
-    0.5
-    """
-    linked = links != NO_PARENT
-    groups, codes = links[linked].astype(np.int64), codes[linked].astype(np.int64)
-    sizes = np.bincount(groups)
-    cells, counts = np.unique(groups * (int(codes.max(initial=0)) + 1) + codes, return_counts=True)
-    others = sizes[cells // (int(codes.max(initial=0)) + 1)] - 1
-    return float((counts * (counts - 1) / np.maximum(others, 1)).sum() / max(sizes[sizes > 1].sum(), 1))
 
 
 def shuffled_reference(schema: Schema, tables: Tables, seed: int) -> dict[str, pa.Table]:

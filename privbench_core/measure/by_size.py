@@ -23,7 +23,6 @@ from privbench_core.measure.clipped import Vectors
 from privbench_core.measure.row_count import distance_by_noise
 from privbench_core.models.measured import Counted
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -344,32 +343,6 @@ def measure_by_size(session: PrivateSession, table: str, columns: Features, size
         for name, noisy in zip(columns, measured.values, strict=True)
     }
     return RowLooks(size, drifts)
-
-
-def one_way_over_rows(
-    session: PrivateSession, table: str, columns: Features, profile: Profile, price: Price, label: str
-) -> OneWay:
-    """Counts of columns of a table's rows over all of them, of whatever unit, for ``price`` in all.
-
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
-
-    Args:
-        session: Open for the step.
-        table: The table.
-        columns: As in `measure_by_size`.
-        profile: Of the table.
-        price: Of everything here.
-        label: What the ledger calls it.
-    """
-    size = profile.size
-    if size.units is None and size.in_full:
-        noisy = session.view(ViewSpec(table, dict(columns)), label).measure(
-            label, [Marginal((name,)) for name in columns], price
-        )
-        return OneWay.alike(dict(zip(columns, noisy.values, strict=True)), noisy.sigma)
-    looks = measure_by_size(session, table, columns, size, price.share(BY_SIZE))
-    return looks.again(session, table, columns, price.share(1 - BY_SIZE)).one_way(size.classes[-1])
 
 
 def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:

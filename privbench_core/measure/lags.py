@@ -23,7 +23,8 @@ from privbench_core.estimate.lags import expected_lags, joint_with_lags
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.row_shares import believed
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.measure.by_size import Features, one_way_over_rows
+from privbench_core.measure.by_size import Features
+from privbench_core.measure.over_rows import one_way_over_rows
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.lags import Lag, lag_chances, shares_of_cells
 from privbench_core.models.one_way import OneWay

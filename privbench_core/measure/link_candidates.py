@@ -10,7 +10,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.binning import Binning
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
@@ -100,6 +99,4 @@ def merged(features: Features, name: str, groups: Numbers) -> tuple[Feature, Dis
 def grouped(column: tuple[Feature, Discretizer], groups: Numbers) -> tuple[Feature, Discretizer]:
     """Return a column over groups of its codes, shape (codes,), as dense numbers."""
     feature, discretizer = column
-    code_of = groups[discretizer.shares[0]]  # of the codec's cells: "refers to none" is none of them
-    shares = 1 / np.bincount(code_of)[code_of]
-    return feature, Discretizer(discretizer.codec, Binning(tuple(code_of.tolist()), tuple(shares.tolist())))
+    return feature, discretizer.grouped(groups)  # "refers to none" is none of the codec's cells

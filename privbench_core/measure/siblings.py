@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.agreement import AGREEMENTS, DIFFERENT, SAME
-from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.index_codes import index_coder
-from privbench_core.measure.by_size import Features, one_way_over_rows
+from privbench_core.measure.by_size import Features
+from privbench_core.measure.over_rows import one_way_over_rows
 from privbench_core.models.agreement import Agreement
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -58,12 +58,12 @@ def measure_agreements(session: PrivateSession, key: ForeignKey, child: Profile,
         child: The children.
         price: Of all columns.
     """
-    clean, features, groups = child.one_way.clean(), dict[str, tuple[SiblingAgreement, Discretizer]](), {}
-    for name in agreement_columns(key, child):
-        coder = child.discretizers[name]
-        groups[name] = _groups(coder, clean[name])
-        features[name] = (SiblingAgreement(key, name, _grouped(coder, groups[name])), index_coder(name, AGREEMENTS))
-    columns: Features = dict(features)
+    clean, coders = child.one_way.clean(), child.discretizers
+    groups = {name: _groups(coders[name], clean[name]) for name in agreement_columns(key, child)}
+    columns: Features = {
+        name: (SiblingAgreement(key, name, coders[name].grouped(of)), index_coder(name, AGREEMENTS))
+        for name, of in groups.items()
+    }
     noisy = one_way_over_rows(session, key.child, columns, child, price, "siblings")
     found = []
     for name, of in groups.items():
@@ -83,10 +83,3 @@ def _groups(coder: Discretizer, counts: Array) -> NDArray[np.int64]:
     parts = np.minimum((middle * _PARTS).astype(np.int64), _PARTS - 1)
     listed = _PARTS + np.arange(len(counts) - ordered)
     return np.asarray(np.unique(np.concatenate([parts, listed]), return_inverse=True)[1], dtype=np.int64)
-
-
-def _grouped(coder: Discretizer, groups: NDArray[np.int64]) -> Discretizer:
-    """Return a coder with these groups as its codes."""
-    code_of = groups[coder.shares[0]]
-    shares = 1 / np.bincount(code_of)[code_of]
-    return Discretizer(coder.codec, Binning(tuple(code_of.tolist()), tuple(shares.tolist())))

@@ -20,7 +20,7 @@ DRUGS = tuple(f"drug {number}" for number in range(20))
 
 
 def practice(seed: int = 0) -> Database:
-    """Patients with dozens of prescriptions, mostly of two drugs each, and one or two relatives, one of them to call."""
+    """Patients with dozens of prescriptions, mostly of two drugs, and one or two relatives, one of them to call."""
     rng = np.random.default_rng(seed)
     patient = Table("patient", (integer("id"), Column("age", ColumnType.INTEGER, Range(0, 99))), ("id",))
     drug = Column("drug", ColumnType.CATEGORY, Values(DRUGS))

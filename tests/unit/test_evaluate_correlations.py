@@ -14,6 +14,7 @@ from privbench_core.evaluation.correlations import (
     intra_group,
     ordered_values,
     pearson,
+    sibling_agreement,
     sibling_pearson,
 )
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
@@ -91,3 +92,16 @@ def test_only_what_has_distances_is_correlated() -> None:
     found = ordered_values(table, rows)
     assert list(found) == ["age"]
     assert np.array_equal(found["age"], [3.0, np.nan], equal_nan=True)
+
+
+def test_agreement_of_siblings_is_that_of_all_pairs_of_a_parent() -> None:
+    rng = np.random.default_rng(0)
+    links, codes = rng.integers(-1, 20, 200), rng.integers(0, 3, 200)
+    shares = []
+    for row in np.flatnonzero(links != NO_PARENT):
+        others = np.flatnonzero((links == links[row]) & (np.arange(200) != row))
+        if len(others):
+            shares.append((codes[others] == codes[row]).mean())
+    assert sibling_agreement(links, codes) == pytest.approx(np.mean(shares))
+    assert sibling_agreement(np.arange(5), np.zeros(5, dtype=np.int64)) == 0
+    assert sibling_agreement(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)) == 0

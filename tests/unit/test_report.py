@@ -113,7 +113,7 @@ def test_a_database_is_at_no_distance_from_itself_and_shuffling_is() -> None:
     assert customer.orders[2].values == customer.orders[2].codes
     assert customer.shuffled is not None
     assert customer.shuffled > 0.3
-    assert [key.join.metrics[name] for name in ("joint", "three", "fanout_tvd")] == [0, 0, 0]
+    assert [key.join.metrics[name] for name in ("joint", "three", "fanout_tvd", "siblings")] == [0, 0, 0, 0]
     assert [(f.children, f.attributes, f.queries, f.mean) for f in key.counting] == [
         (1, 1, 25, 0), (1, 2, 25, 0), (2, 1, 25, 0), (2, 2, 25, 0),
     ]  # fmt: skip
