@@ -437,7 +437,7 @@ def test_groups_are_measured_here(case: str) -> None:
 @pytest.mark.parametrize("case", each(*(case for case in CASES if case.endswith(("latents", "latents, mostly noise")))))
 def test_every_iteration_measures_types_along_every_owner_key(case: str) -> None:
     """The cases of PrivLava above run all of the EM, on types that differ, also where types are columns themselves."""
-    database, _, recorded, trace = recorded_case(case, 0)
+    database, _, recorded, trace = recorded_case(case, 2)
     keys = [table.owner_key for table in database.schema.private_tables if table.owner_key is not None]
     if case == "town, no latents":
         assert trace.artifacts["fanout", keys[0].name].data["latents"] is None

@@ -71,6 +71,9 @@ def test_the_projection_moves_what_is_noisy():
 def test_mutual_information_is_that_of_the_definition():
     assert mutual_information(np.full((3, 4), 1.0)) == pytest.approx(0.0, abs=1e-12)
     assert mutual_information(np.eye(4)) == pytest.approx(math.log(4))
+    nearly_empty = np.full((2, 3), 1e-300)
+    nearly_empty[1] = [0.2, 0.8, 1e-300]
+    assert mutual_information(nearly_empty) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_two_measurements_are_weighted_by_their_variances():
