@@ -111,8 +111,8 @@ def sibling_pearson(links: NDArray[np.int64], values: Numbers, parents: int) -> 
     return _ratio(covariance, variance, float((x**2).mean()))
 
 
-def sibling_agreement(links: NDArray[np.int64], codes: NDArray[np.integer[Any]]) -> float:
-    """Return how likely a row has the code of another child of its parent, over the rows with siblings; 0 if none has.
+def sibling_agreement(links: NDArray[np.int64], codes: NDArray[np.integer[Any]]) -> float | None:
+    """Return how likely a row with siblings has the code of another child of its parent; None where none has any.
 
     Args:
         links: Row of the parent of each child, `NO_PARENT` where there is none, shape (children,).
@@ -124,9 +124,12 @@ def sibling_agreement(links: NDArray[np.int64], codes: NDArray[np.integer[Any]])
     linked = links != NO_PARENT
     groups, codes = links[linked].astype(np.int64), codes[linked].astype(np.int64)
     sizes = np.bincount(groups)
-    cells, counts = np.unique(groups * (int(codes.max(initial=0)) + 1) + codes, return_counts=True)
-    others = sizes[cells // (int(codes.max(initial=0)) + 1)] - 1
-    return float((counts * (counts - 1) / np.maximum(others, 1)).sum() / max(sizes[sizes > 1].sum(), 1))
+    with_siblings = int(sizes[sizes > 1].sum())
+    if not with_siblings:
+        return None
+    cells, counts = np.unique(groups * (int(codes.max()) + 1) + codes, return_counts=True)
+    others = sizes[cells // (int(codes.max()) + 1)] - 1
+    return float((counts * (counts - 1) / np.maximum(others, 1)).sum() / with_siblings)
 
 
 def _parent_child(values: JoinValues, parent: str, child: str) -> float | None:

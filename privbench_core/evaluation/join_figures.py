@@ -73,10 +73,10 @@ def _three(source: LinkedTables, synthetic: LinkedTables, scope: Scope) -> float
 
 
 def _siblings(source: LinkedTables, synthetic: LinkedTables, _: Scope) -> float | None:
-    def of(linked: LinkedTables, place: int) -> float:
-        return sibling_agreement(linked.links, linked.child[:, place])
-
-    apart = [abs(of(source, place) - of(synthetic, place)) for place in range(len(source.child_sizes))]
+    apart = []
+    for place in range(len(source.child_sizes)):
+        true, made = (sibling_agreement(linked.links, linked.child[:, place]) for linked in (source, synthetic))
+        apart += [] if true is None else [abs(true - (made or 0.0))]
     return float(np.mean(apart)) if apart else None
 
 

@@ -57,7 +57,7 @@ class RowFigures:
         popularity: Of references among parents in order of popularity (`popularity_distance`), by every other key.
         by_name: Of references among the rows of a public parent, by key.
         siblings: How much more likely rows have the code of another child of their owner, by ``key: column``, over the
-            rows that have siblings.
+            rows that have siblings; left out where none has in the source.
     """
 
     rows: Figures
@@ -286,7 +286,8 @@ def _siblings(key: ForeignKey, source: _Coded, synthetic: _Coded) -> Figures:
         links = parent_rows(tables[key.parent], tables[key.child], key)
         sides.append([sibling_agreement(links, child.codes[:, place]) for place in range(len(child.names))])
     names = (f"{key.name}: {name}" for name in source[1][key.child].names)
-    return {name: made - true for name, true, made in zip(names, *sides, strict=True)}
+    found = zip(names, *sides, strict=True)
+    return {name: (made or 0.0) - true for name, true, made in found if true is not None}
 
 
 def _relative(true: int, made: int) -> float:

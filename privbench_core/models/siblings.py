@@ -79,9 +79,7 @@ class _Exchange:
         self._groups = _Groups.of(_dense(rows.codes[OWNER].astype(np.int64)))
         self._like = _alike_owners(rows, drawn)
         self.order = np.arange(rows.n)
-        self._same = np.zeros(
-            rows.n, dtype=np.int64
-        )  # combination of the codes that are settled, of the row at a place
+        self._same = np.zeros(rows.n, dtype=np.int64)  # the settled codes of the row at each place, as one number
 
     def agreeing(self, agreements: Sequence[Agreement]) -> Numbers:
         """Return the order in which rows agree with siblings as often as they should.
@@ -135,7 +133,9 @@ class _Exchange:
         self.order[places] = self.order[places[taken]]
 
     def _spread(self, codes: Numbers, wanted: float) -> None:
-        """Exchange rows that agree with siblings for others, until no more than a share of the pairs ``wanted`` does.
+        """Exchange rows that agree with siblings for others, until no more than ``wanted`` of them do, or few can be.
+
+        Where groups and codes are too many to count, nothing is done: then codes hardly ever agree.
 
         Args:
             codes: Of the row at each place, shape (n,); changed.
