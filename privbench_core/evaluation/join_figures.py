@@ -14,7 +14,6 @@ from privbench_core.evaluation.correlations import (
     inter_table,
     intra_group,
     ordered_values,
-    sibling_agreement,
 )
 from privbench_core.evaluation.counting import CountingQuery, CountingShape, counting_errors, counting_queries
 from privbench_core.evaluation.encode import EncodedTable
@@ -27,6 +26,7 @@ from privbench_core.evaluation.joins import (
     junctions,
     link_chain,
     link_junction,
+    sibling_agreements,
 )
 from privbench_core.evaluation.marginals import subset_distances
 from privbench_core.evaluation.metric import SEED, Metric, Scope
@@ -73,10 +73,7 @@ def _three(source: LinkedTables, synthetic: LinkedTables, scope: Scope) -> float
 
 
 def _siblings(source: LinkedTables, synthetic: LinkedTables, _: Scope) -> float | None:
-    apart = []
-    for place in range(len(source.child_sizes)):
-        true, made = (sibling_agreement(linked.links, linked.child[:, place]) for linked in (source, synthetic))
-        apart += [] if true is None else [abs(true - (made or 0.0))]
+    apart = [abs(true - made) for true, made in sibling_agreements(source, synthetic).values()]
     return float(np.mean(apart)) if apart else None
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.evaluation.correlations import sibling_agreement
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.marginals import (
     CodeTable,
@@ -67,6 +68,19 @@ class LinkedTables:
     def with_shuffled_links(self, rng: np.random.Generator) -> LinkedTables:
         """Return the same rows and fanouts with shuffled links."""
         return replace(self, links=shuffle_links(self.links, rng))
+
+
+def sibling_agreements(source: LinkedTables, synthetic: LinkedTables) -> dict[int, tuple[float, float]]:
+    """Return `sibling_agreement` in both databases, by position of the child's column.
+
+    Left out where no child has siblings in the source; 0 where none has any in the synthetic database.
+    """
+    found = {}
+    for place in range(len(source.child_sizes)):
+        true, made = (sibling_agreement(linked.links, linked.child[:, place]) for linked in (source, synthetic))
+        if true is not None:
+            found[place] = true, made or 0.0
+    return found
 
 
 def link_tables(key: ForeignKey, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable]) -> LinkedTables:

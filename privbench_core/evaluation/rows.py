@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.correlations import sibling_agreement
 from privbench_core.evaluation.encode import QUANTILE_BINS, EncodedTable, encode_tables
 from privbench_core.evaluation.joins import (
     LinkedTables,
@@ -28,6 +27,7 @@ from privbench_core.evaluation.joins import (
     link_chain,
     link_junction,
     link_tables,
+    sibling_agreements,
 )
 from privbench_core.evaluation.marginals import marginal_distances, subset_distances
 from privbench_core.schema.columns import ColumnType, Values
@@ -124,7 +124,12 @@ def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures
         group_size={name: size_class_distance(*map(_own_group, pair)) for name, pair in owners.items()},
         popularity={name: popularity_distance(*pair) for name, pair in others.items()},
         by_name={key.name: _by_name(key, source, synthetic) for key in public},
-        siblings={name: value for key in keys if key.owner for name, value in _siblings(key, *both).items()},
+        siblings={
+            f"{key.name}: {true[key.child].names[place]}": after - before
+            for key in keys
+            if key.owner
+            for place, (before, after) in sibling_agreements(*sides[key.name]).items()
+        },
     )
 
 
@@ -277,17 +282,6 @@ def _by_name(key: ForeignKey, source: Tables, synthetic: Tables) -> float:
     parent = source[key.parent]
     links = [parent_rows(parent, tables[key.child], key)[:, None] + 1 for tables in (source, synthetic)]
     return marginal_distances(links[0], links[1], (0,), (parent.num_rows + 1,)).tvd
-
-
-def _siblings(key: ForeignKey, source: _Coded, synthetic: _Coded) -> Figures:
-    sides = []
-    for tables, coded in (source, synthetic):
-        child = coded[key.child]
-        links = parent_rows(tables[key.parent], tables[key.child], key)
-        sides.append([sibling_agreement(links, child.codes[:, place]) for place in range(len(child.names))])
-    names = (f"{key.name}: {name}" for name in source[1][key.child].names)
-    found = zip(names, *sides, strict=True)
-    return {name: (made or 0.0) - true for name, true, made in found if true is not None}
 
 
 def _relative(true: int, made: int) -> float:
