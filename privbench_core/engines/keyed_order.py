@@ -8,13 +8,14 @@ hexadecimal digits. The order of hashes is that of their bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.backends.duckdb.scratch import scratch
 from privbench_core.engines.stored import to_stored
 from privbench_core.schema.columns import Column
 
@@ -37,13 +38,16 @@ def keyed_order(secret: bytes, columns: Sequence[Column], keys: pa.Table) -> NDA
         columns: Of the primary key.
         keys: Their canonical values.
     """
-    start = order_key(secret)
     # A value is written by its type alone; pandas would choose one format for the column, that is, by other rows.
     parts = [_texts(keys.column(column.name), column) for column in columns]
     nothing = pa.scalar("", pa.large_string())  # the first scalar imports pandas, so none is made by importing this
-    texts = pc.binary_join_element_wise(*(part for text in parts for part in text), nothing).to_pylist()
-    hashed = b"".join(sha256(f"{start}{text}".encode()).digest()[:_COMPARED] for text in texts)
-    return np.frombuffer(hashed, ">u8").astype(np.uint64)
+    texts = pc.binary_join_element_wise(*(part for text in parts for part in text), nothing)
+    with scratch() as connection:  # hashes a third faster than one by one, and keeps the order of what it scans
+        connection.register("keys", pa.table({"text": texts}))
+        hashed = f"('0x' || left(sha256(? || text), {2 * _COMPARED}))::UBIGINT"
+        found = connection.execute(f"SELECT {hashed} AS hashed FROM keys", [order_key(secret)]).fetchnumpy()["hashed"]
+        connection.unregister("keys")
+    return np.asarray(found)
 
 
 def _texts(values: pa.ChunkedArray, column: Column) -> tuple[pa.Array, pa.Scalar, pa.Array]:
