@@ -1,4 +1,4 @@
-"""The first hour with each shared database: what a draft leaves to its owner, and the time from file to loaded bundle.
+"""The first hour with each shared database: what a draft leaves to its owner, and what its bundle takes and holds.
 
 The databases are made as DuckDB files with the keys that ``keys.json`` lists; without rows for the drafts that are
 counted, because a draft reads none. The hour is timed command by command, each in a process of its own.
@@ -53,9 +53,10 @@ def run(data: Path | None) -> str:
 
 
 def time_hour(data: Path, name: str, place: Path) -> dict[str, float]:
-    """Return seconds of each command from a DuckDB file to a loaded bundle, their CPU time, and the bundle's size.
+    """Return seconds of each command from a DuckDB file to a loaded bundle, and the bundle's size and rows.
 
-    The owner takes the unit of `UNITS`, the public tables that the draft lists, and 50 rows where it asks for a bound.
+    How far numbers of rows are off, summed over tables, is a share of all rows of the source. The owner takes the unit
+    of `UNITS`, the public tables that the draft lists, and 1,000 rows where it asks for a bound.
     """
     place.mkdir()
     file = place / "source.duckdb"
@@ -78,7 +79,7 @@ def time_hour(data: Path, name: str, place: Path) -> dict[str, float]:
     text = spec.read_text(encoding="utf-8")
     public = re.search(r"everybody may see are public: (\[.*\])", text)
     text = re.sub(r"(  public:) CHOOSE.*", rf"\1 {public[1] if public else '[]'}", text)
-    spec.write_text(text.replace(f"max_children: {UNDECIDED}", "max_children: 50"), encoding="utf-8")
+    spec.write_text(re.sub(rf"(max_children\w*): {UNDECIDED}", r"\1: 1000", text), encoding="utf-8")
     timed("plan", *cli, "plan", spec.name)
     timed("run", *cli, "run", spec.name, "--epsilon", "3.2", "--out", "bundle", "--accept-noise")
     timed("publish", *cli, "publish", "bundle", "copy.duckdb")
@@ -88,7 +89,15 @@ def time_hour(data: Path, name: str, place: Path) -> dict[str, float]:
     size = sum(path.stat().st_size for path in files)
     copies = sum(path.stat().st_size for path in files if path.name.endswith(".csv.gz"))
     together = {"together s": sum(seconds.values()), "CPU s": _cpu() - start}
-    return {**seconds, **together, "bundle MB": size / 1e6, "of it CSV MB": copies / 1e6}
+    held, made = (_numbers_of_rows(place / database) for database in (file.name, "copy.duckdb"))
+    off = sum(abs(made[table] - held[table]) for table in held) / sum(held.values())
+    return {**seconds, **together, "bundle MB": size / 1e6, "of it CSV MB": copies / 1e6, "rows off": off}
+
+
+def _numbers_of_rows(file: Path) -> dict[str, int]:
+    with duckdb.connect(str(file), read_only=True) as connection:
+        tables = [name for (name,) in connection.execute("SHOW TABLES").fetchall()]
+        return {name: len(connection.table(quote_identifier(name))) for name in tables}
 
 
 def fill(folder: Path, file: Path) -> None:

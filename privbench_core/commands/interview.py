@@ -17,7 +17,7 @@ from privbench_core.commands.plan import Asked, show_plans
 from privbench_core.commands.run import Options, run_and_tell
 from privbench_core.commands.terminal import say
 from privbench_core.draft.draft import Decisions, KeyPlace, Survey, survey
-from privbench_core.draft.owners import usual_bound
+from privbench_core.draft.owners import Role
 from privbench_core.schema.types.numeric import as_number
 from privbench_core.spec.fields import UNDECIDED
 
@@ -44,7 +44,7 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     outside = found.outside(unit)
     if public is None and outside:
         public = _public(found, outside)
-    bounds = {place: _bound(place, usual) for place, usual in found.promises(unit).items()}
+    bounds = {place: _bound(place, role) for place, role in found.promises(unit).items()}
     epsilons = _ask("3. How much may a release reveal? ε, less is more private", _listed(decisions.epsilons), _numbers)
     least = max(decisions.lifetime, sum(epsilons))
     (lifetime,) = _ask("4. How much may all releases together, ever? ε", f"{least:g}", _at_least(min(epsilons)))
@@ -87,14 +87,15 @@ def _public(found: Survey, outside: Sequence[str]) -> tuple[str, ...]:
         say(f"Not among them: {', '.join(unknown)}")
 
 
-def _bound(place: KeyPlace, usual: int | None) -> int:
+def _bound(place: KeyPlace, role: Role) -> int:
     """Ask for the bound of a key that nothing enforces."""
     table, columns, parent = place
     rows = f"a row of {parent}" if parent != table else "one of them"
+    rows = f"the {parent} of one unit" if role.per_unit else rows
     question = (
         f"   At most how many rows of {table} refer to {rows} by {', '.join(columns)}? Your promise, not enforced"
     )
-    (bound,) = _ask(question, str(usual or usual_bound(table)), _whole)
+    (bound,) = _ask(question, str(role.bound), _whole)
     return int(bound)
 
 

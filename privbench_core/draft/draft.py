@@ -16,7 +16,7 @@ from privbench_core.backends.registry import read_catalogue
 from privbench_core.draft.columns import one_line
 from privbench_core.draft.identifying import describes_persons
 from privbench_core.draft.keys import propose_keys, undeclared_references
-from privbench_core.draft.owners import Roles, propose_roles
+from privbench_core.draft.owners import Role, Roles, propose_roles
 from privbench_core.draft.samples import Samples, read_samples
 from privbench_core.draft.tables import draft_table, usable_keys
 from privbench_core.draft.unit import dependants, guess_unit, repeated_persons
@@ -49,7 +49,8 @@ class Decisions:
         public: The tables that everybody may see.
         epsilons: One release for each.
         lifetime: The most that all releases together may ever spend.
-        bounds: The most rows per parent row along keys where that is the owner's promise alone, see `Survey.promises`.
+        bounds: The most rows per parent row or unit along keys where that is the owner's promise alone, see
+            `Survey.promises`.
     """
 
     unit: str | None = None
@@ -96,8 +97,8 @@ class Survey:
             for column, parent in undeclared_references(self.catalogue.table(name), inside):
                 yield name, column, parent
 
-    def promises(self, unit: str) -> dict[KeyPlace, int | None]:
-        """Return the keys whose bound nothing enforces, so that the owner has to promise it, with a usual bound."""
+    def promises(self, unit: str) -> dict[KeyPlace, Role]:
+        """Return the keys whose bound nothing enforces, so that the owner has to promise it."""
         roles = propose_roles(self.catalogue, unit)
         usable = {
             (table.name, key.columns, key.parent)
@@ -105,7 +106,7 @@ class Survey:
             if not table.unreadable
             for key in usable_keys(table, self.catalogue)[0]
         }
-        return {place: role.bound for place, role in roles.items() if role.undecided and place in usable}
+        return {place: role for place, role in roles.items() if role.undecided and place in usable}
 
     def personal(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return those of some tables that seem to describe persons."""
@@ -267,4 +268,5 @@ def _place(lines: Sequence[str], number: int) -> str:
         return f"privacy.{line.partition(':')[0]}"
     table = next(above for above in reversed(lines[:number]) if above.startswith("  ") and above[2] not in " #")
     columns = line.removeprefix("- {columns: ").partition(", references")[0]
-    return f"max_children of {table.strip().removesuffix(':')}.{columns}"
+    bound = "max_children_per_unit" if "max_children_per_unit" in line else "max_children"
+    return f"{bound} of {table.strip().removesuffix(':')}.{columns}"

@@ -175,6 +175,7 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None) -> Iterato
         return
     if role.undecided:
         own = "rows of its own table" if key.parent == table.name else f"rows per row of {key.parent}"
+        own = f"rows that refer to the {key.parent} of one unit" if role.per_unit else own
         hint = "" if key.parent == table.name else "; or same_unit: true if it never leaves the unit"
         if hint and not is_optional(table, key):
             hint += f"; on_unit_removed: set null beside it costs less noise, if rows outlive theirs in {key.parent}"
@@ -185,10 +186,9 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None) -> Iterato
         todo = "on_unit_removed: set null costs less noise, unless rows must not outlive theirs in"
         yield one_line(f"      # {todo} {key.parent} (ON DELETE CASCADE)")
     fields: dict[str, Any] = {}
-    if role.undecided:
-        fields = {"max_children": UNDECIDED}
-    elif role.bound is not None:
-        fields = {"max_children": role.bound}
+    if role.bound is not None:
+        bounded = "max_children_per_unit" if role.per_unit else "max_children"
+        fields = {bounded: UNDECIDED if role.undecided else role.bound}
     fields |= {name: True for name in ("owner", "same_unit") if getattr(role, name)}
     remark = " # enforced: rows beyond it are ignored" if role.owner and role.bound is not None else ""
     remark = " # enforced: rows that leave the unit are ignored" if role.same_unit else remark

@@ -192,12 +192,7 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         "actions",
     )
     node.only(*known)
-    children = node.count("max_children", 1, MAX_COUNT, "declare the most rows one parent row may have, 1 or more")
-    if node.has("max_children") and children is None:
-        children = 1  # reported already, so not also as missing
-    per_unit = node.count(
-        "max_children_per_unit", 1, MAX_COUNT, "declare the most rows that refer to the rows of one unit, 1 or more"
-    )
+    children, per_unit = _bounds(node)
     owner, optional, same_unit = (node.flag(name) for name in ("owner", "optional", "same_unit"))
     removed = _on_unit_removed(node)
     constraint = node.text("constraint", "write the constraint's name")
@@ -236,6 +231,19 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
         on_unit_removed=removed,
         max_children_per_unit=per_unit,
     )
+
+
+def _bounds(node: Node) -> tuple[int | None, int | None]:
+    """Return the most rows of one parent row, and of all those of one unit."""
+    children = node.count("max_children", 1, MAX_COUNT, "declare the most rows one parent row may have, 1 or more")
+    per_unit = node.count(
+        "max_children_per_unit", 1, MAX_COUNT, "declare the most rows that refer to the rows of one unit, 1 or more"
+    )
+    if not node.has("max_children"):
+        children = per_unit  # the rows that refer to one row are some of those that refer to its unit
+    if children is None and (node.has("max_children") or node.has("max_children_per_unit")):
+        children = 1  # reported already, so not also as missing
+    return children, per_unit
 
 
 def _on_unit_removed(node: Node) -> OnUnitRemoved | None:

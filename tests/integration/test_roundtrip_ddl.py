@@ -125,7 +125,7 @@ def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = draft_of(new_database(postgres, "kept", KEPT + ROWS), folder / "draft.yaml")
     for old, new in {
         "epsilons: [0.8, 3.2]": "epsilons: [2]",
-        "max_children: CHOOSE": "max_children: 5",
+        "max_children_per_unit: CHOOSE": "max_children_per_unit: 5",
         "\ntables:": f"\n{ACCEPT_NOISE}\ntables:",
     }.items():
         assert old in spec, old

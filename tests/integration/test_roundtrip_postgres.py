@@ -70,6 +70,7 @@ CREATE TABLE line_tag (
 """
 DECISIONS = {
     "max_children: CHOOSE": "max_children: 5",
+    "max_children_per_unit: CHOOSE": "max_children_per_unit: 5",
 }
 TOKENS = ["00000000-0000-0000-0000-00000000000a", "ffffffff-0000-0000-0000-00000000000b"]
 ORDERS = {

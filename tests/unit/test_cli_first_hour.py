@@ -121,17 +121,21 @@ def test_the_interview_asks_for_bounds_that_only_the_owner_can_promise_and_offer
         database.execute(
             "create table employee(id integer primary key, boss integer references employee(id), team varchar);"
             "create table memo(id integer primary key, author integer not null references employee(id),"
-            " reader integer references employee(id))"
+            " reader integer references employee(id));"
+            "create table note(id integer primary key, memo integer not null references memo(id),"
+            " cited integer not null references memo(id))"
         )
-    answers = "employee\nmany\n7\n0\n\n0.8\n5\nthere\nn\n"
+    answers = "employee\nmany\n7\n0\n\n9\n0.8\n5\nthere\nn\n"
     result = call("init", source, "--interactive", "-o", out, answers=answers)
     assert result.exit_code == 0, result.output
     assert "rows of employee refer to one of them by boss" in result.stdout
     assert "rows of memo refer to a row of employee by reader" in result.stdout
+    assert "rows of note refer to the memo of one unit by cited" in result.stdout
     assert result.stdout.count("Write numbers above 0") == 2
     assert "Run it now at ε=0.8?" in result.stdout
     spec = load_spec(out)
     assert [key.max_children for key in spec.schema.table("employee").foreign_keys] == [7]
     bounds = {key.columns: key.max_children for key in spec.schema.table("memo").foreign_keys}
-    assert bounds == {("author",): 50, ("reader",): 50}
+    assert bounds == {("author",): 1000, ("reader",): 1000}
+    assert spec.schema.table("note").foreign_keys[1].max_children_per_unit == 9
     assert "nothing enforces it" in out.read_text(encoding="utf-8")

@@ -378,6 +378,12 @@ def test_a_bound_for_whole_units_is_read_and_written(tmp_path: Path) -> None:
     assert load_spec(tmp_path / "again.yaml").schema == spec.schema
 
 
+def test_a_bound_for_whole_units_stands_for_that_of_single_rows(tmp_path: Path) -> None:
+    spec = load(tmp_path, LINKED.replace("max_children: 10, ", ""))
+    assert spec.schema.table("c").foreign_keys[1].max_children == 30
+    assert stability(spec.schema, "c") == 1 + 2 * 30
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
