@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks import (
     adult,
     attacks,
+    bounds,
     dense,
     differences,
     evaluation,
@@ -62,7 +63,7 @@ def main() -> int:
         "refinement",
     )
     names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
-    names += ("first_hour", "rows_out", "whole", "engines", "differences")
+    names += ("first_hour", "rows_out", "whole", "engines", "differences", "bounds")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -80,7 +81,10 @@ def main() -> int:
     )
     parser.add_argument("--rows", type=float, nargs="+", help="of the child table, for rows_out, whole and engines")
     parser.add_argument(
-        "--databases", nargs="+", default=(), help="for rows, relationships, refinement and rows_out (default: all)"
+        "--databases",
+        nargs="+",
+        default=(),
+        help="for rows, bounds, relationships, refinement and rows_out (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
@@ -147,6 +151,7 @@ def main() -> int:
         "spec_errors": spec_errors.run,
         "first_hour": partial(first_hour.run, given.data),
         "differences": partial(differences.run, runs(differences.RUNS), given.data),
+        "bounds": partial(bounds.run, runs(bounds.RUNS), given.data, given.databases or bounds.DATABASES),
         "tightness": partial(tightness.run, progress=_tell),
         "attacks": partial(attacks.run, progress=_tell),
     }

@@ -16,11 +16,12 @@ from benchmarks.workloads import Tables
 from privbench_core.errors import SourceError
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
-from tests.helpers.heavy_tails import CONVERGING, Database
+from tests.helpers.heavy_tails import CONVERGING, Database, chain
 from tests.helpers.planted import place_of
 from tests.helpers.row_cases import CASES, FEW_GAMES
 
 TPCH_SCALE = 0.01
+_MANY = 20_000  # users: five times as many as in the chain of the tests, and a fifth of the noise on each of them
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ def row_sources(data: Path | None, progress: Callable[[str], None]) -> Iterator[
     """All databases that can be made here; those whose data or generator is missing are named to ``progress``."""
     for name, make in {**CONVERGING, **CASES}.items():
         yield RowSource(name, partial(_generated, make), _FIGURES.get(name))
+    yield RowSource(f"chain, {_MANY:,} users", partial(_generated, partial(chain, _MANY)))
     yield RowSource("San Diego", _san_diego)
     yield RowSource(f"TPC-H {TPCH_SCALE:g}, Zipf keys", _skewed_tpch)
     try:

@@ -91,7 +91,7 @@ def _bound(place: KeyPlace, role: Role) -> int:
     """Ask for the bound of a key that nothing enforces."""
     table, columns, parent = place
     rows = f"a row of {parent}" if parent != table else "one of them"
-    rows = f"the {parent} of one unit" if role.per_unit else rows
+    rows = f"rows of {parent} of one unit" if role.per_unit else rows
     question = (
         f"   At most how many rows of {table} refer to {rows} by {', '.join(columns)}? Your promise, not enforced"
     )

@@ -175,11 +175,14 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None) -> Iterato
         return
     if role.undecided:
         own = "rows of its own table" if key.parent == table.name else f"rows per row of {key.parent}"
-        own = f"rows that refer to the {key.parent} of one unit" if role.per_unit else own
+        own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
         hint = "" if key.parent == table.name else "; or same_unit: true if it never leaves the unit"
         if hint and not is_optional(table, key):
             hint += f"; on_unit_removed: set null beside it costs less noise, if rows outlive theirs in {key.parent}"
-        todo = f"decide: the most {own}, about {role.bound}? It is not enforced, the promise rests on it{hint}"
+        rests = "It is not enforced, the promise rests on it"
+        if is_optional(table, key) and "ON DELETE CASCADE" not in (key.actions or ""):
+            rests = "A generous one costs little; synthesizer relational alone rests its promise on it"
+        todo = f"decide: the most {own}, about {role.bound}? {rests}{hint}"
         yield one_line(f"      # {todo}")
     cascades = is_optional(table, key) and "ON DELETE CASCADE" in (key.actions or "") and not role.owner
     if cascades and (role.undecided or role.same_unit) and key.parent != table.name:

@@ -130,7 +130,7 @@ def test_the_interview_asks_for_bounds_that_only_the_owner_can_promise_and_offer
     assert result.exit_code == 0, result.output
     assert "rows of employee refer to one of them by boss" in result.stdout
     assert "rows of memo refer to a row of employee by reader" in result.stdout
-    assert "rows of note refer to the memo of one unit by cited" in result.stdout
+    assert "rows of note refer to rows of memo of one unit by cited" in result.stdout
     assert result.stdout.count("Write numbers above 0") == 2
     assert "Run it now at ε=0.8?" in result.stdout
     spec = load_spec(out)
