@@ -43,7 +43,7 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     public = decisions.public
     outside = found.outside(unit)
     if public is None and outside:
-        public = _public(found, outside)
+        public = _public(found, unit)
     bounds = {place: _bound(place, role) for place, role in found.promises(unit).items()}
     epsilons = _ask("3. How much may a release reveal? ε, less is more private", _listed(decisions.epsilons), _numbers)
     least = max(decisions.lifetime, sum(epsilons))
@@ -71,12 +71,13 @@ def _table(question: str, found: Survey, guess: str | None) -> str:
         say(f"There is no table {answer}: {', '.join(names)}")
 
 
-def _public(found: Survey, outside: Sequence[str]) -> tuple[str, ...]:
-    """Ask which of the tables without a key to the unit everybody may see; those of persons are not preset."""
-    personal = found.personal(outside)
-    preset = [name for name in outside if name not in personal]
-    if personal:
-        say(f"   Look at {', '.join(personal)}: their columns look like those of persons.")
+def _public(found: Survey, unit: str) -> tuple[str, ...]:
+    """Ask which of the tables without a key to the unit everybody may see; none that is in doubt is preset."""
+    outside, doubtful = found.outside(unit), set[str]()
+    for tables, sentence in found.doubts(unit):
+        say(f"   {sentence}")
+        doubtful |= tables
+    preset = [name for name in outside if name not in doubtful]
     question = f"2. Which of {', '.join(outside)} may everybody see? They are published as they are (none: -)"
     while True:
         answer = str(typer.prompt(question, default=", ".join(preset) or "-"))

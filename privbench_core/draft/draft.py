@@ -7,7 +7,7 @@ refuses, and is listed at the top of the draft.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -77,25 +77,25 @@ class Survey:
         inside = dependants(self.catalogue, unit) | {unit}
         return tuple(t.name for t in self.catalogue.tables if not t.unreadable and t.name not in inside)
 
-    def linked(self, unit: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Yield tables outside that rows of units refer to and others outside depend on: an account, with its orders.
-
-        Each with the tables of units that refer to it, and with those outside that do.
-        """
+    def doubts(self, unit: str) -> Iterator[tuple[set[str], str]]:
+        """Yield what speaks against publishing tables outside: which ones, and a sentence for their owner."""
         outside = set(self.outside(unit))
-        for name in self.outside(unit):
+        personal = [t.name for t in self.catalogue.tables if t.name in outside and describes_persons(t)]
+        if personal:
+            yield {*personal}, f"Look at {', '.join(personal)}: their columns look like those of persons."
+        for name in self.outside(unit):  # an account, with its orders
             referring = [t.name for t in self.catalogue.tables if t.name not in {name, unit} and name in _parents_of(t)]
             inside = [other for other in referring if other not in outside]
             beside = [other for other in referring if other in outside]
             if inside and beside:
-                yield name, inside, beside
-
-    def referring(self, unit: str) -> Iterator[tuple[str, str, str]]:
-        """Yield tables outside with a column called after the key of a table inside: table, column, table inside."""
-        inside = [table for table in self.catalogue.tables if table.name not in self.outside(unit)]
+                linked = f"{', '.join(inside)} refers to it from {unit}, and {', '.join(beside)} from outside"
+                todo = f"if these rows are about the same persons, draft again with --unit {name}, which protects them"
+                yield {name, *dependants(self.catalogue, name)} & outside, f"Look at {name}: {linked}; {todo}."
+        todo = "if it refers to it, these rows belong to units: add the key to foreign_keys, instead of publishing them"
         for name in self.outside(unit):
-            for column, parent in undeclared_references(self.catalogue.table(name), inside):
-                yield name, column, parent
+            known = [table for table in self.catalogue.tables if table.name not in outside]
+            for column, parent in undeclared_references(self.catalogue.table(name), known):
+                yield {name}, f"Look at {name}: {column} is called after the key of {parent}; {todo}."
 
     def promises(self, unit: str) -> dict[KeyPlace, Role]:
         """Return the keys whose bound nothing enforces, so that the owner has to promise it."""
@@ -107,10 +107,6 @@ class Survey:
             for key in usable_keys(table, self.catalogue)[0]
         }
         return {place: role for place, role in roles.items() if role.undecided and place in usable}
-
-    def personal(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return those of some tables that seem to describe persons."""
-        return tuple(t.name for t in self.catalogue.tables if t.name in set(names) and describes_persons(t))
 
 
 def _parents_of(table: FoundTable) -> set[str]:
@@ -234,17 +230,10 @@ def _public(found: Survey, unit: str, decided: Sequence[str] | None) -> Iterator
         return
     listed = flow_yaml(list(outside))
     yield one_line(f"  # No key leads from these to the unit. Those that everybody may see are public: {listed}")
-    personal = found.personal(outside)
-    if personal:
-        yield one_line(f"  # Look at {', '.join(personal)}: their columns look like those of persons.")
-    for name, inside, beside in found.linked(unit):
-        linked = f"{', '.join(inside)} refers to it from {unit}, and {', '.join(beside)} from outside"
-        todo = f"if these rows are about the same persons, draft again with --unit {name}, which protects them"
-        yield one_line(f"  # Look at {name}: {linked}; {todo}.")
-    for name, column, parent in found.referring(unit):
-        todo = "if it refers to it, these rows belong to units: add the key to foreign_keys, instead of publishing them"
-        yield one_line(f"  # Look at {name}: {column} is called after the key of {parent}; {todo}.")
-    yield f"  public: {UNDECIDED} # decide: copy the list; any other table needs a key that leads to the unit"
+    for _, sentence in found.doubts(unit):
+        yield one_line(f"  # {sentence}")
+    todo = "decide: copy of the list what everybody may see; any other table needs a key that leads to the unit"
+    yield f"  public: {UNDECIDED} # {todo}"
 
 
 def _with_list(head: list[str], lines: list[str]) -> str:

@@ -139,3 +139,24 @@ def test_the_interview_asks_for_bounds_that_only_the_owner_can_promise_and_offer
     assert bounds == {("author",): 1000, ("reader",): 1000}
     assert spec.schema.table("note").foreign_keys[1].max_children_per_unit == 9
     assert "nothing enforces it" in out.read_text(encoding="utf-8")
+
+
+def test_the_interview_presets_no_table_as_public_whose_rows_may_be_about_persons(tmp_path: Path) -> None:
+    """Pressing Enter publishes districts, not accounts of clients with their loans and reminders."""
+    source, out = tmp_path / "bank.duckdb", tmp_path / "spec.yaml"
+    with duckdb.connect(str(source)) as database:
+        database.execute(
+            "create table district(id integer primary key, name varchar);"
+            "create table client(id integer primary key, district integer references district(id));"
+            "create table account(id integer primary key, district integer references district(id));"
+            "create table disposition(id integer primary key, client integer not null references client(id),"
+            " account integer not null references account(id));"
+            "create table loan(id integer primary key, account integer not null references account(id));"
+            "create table reminder(id integer primary key, loan integer not null references loan(id), sent date);"
+        )
+    result = call("init", source, "--interactive", "-o", out, answers="\n\n\n\n\n")
+    assert "Look at account: disposition refers to it from client, and loan from outside" in result.stdout
+    assert "(none: -) [district]" in result.stdout
+    written = out.read_text(encoding="utf-8")
+    assert "public: CHOOSE # decide: no key leads from account, loan, reminder to the unit" in written
+    assert "beside [district]" in written
