@@ -19,7 +19,7 @@ from privbench_core.draft.keys import propose_keys, undeclared_references
 from privbench_core.draft.owners import Role, Roles, propose_roles
 from privbench_core.draft.samples import Samples, read_samples
 from privbench_core.draft.tables import draft_table, usable_keys
-from privbench_core.draft.unit import dependants, guess_unit, repeated_persons
+from privbench_core.draft.unit import dependants, guess_unit, may_be_shared, repeated_persons
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.location import PASSWORD, expand, is_spark_url, is_url, without_password
@@ -84,11 +84,14 @@ class Survey:
         if personal:
             yield {*personal}, f"Look at {', '.join(personal)}: their columns look like those of persons."
         for name in self.outside(unit):  # an account, with its orders
-            referring = [t.name for t in self.catalogue.tables if t.name not in {name, unit} and name in _parents_of(t)]
-            inside = [other for other in referring if other not in outside]
+            referring = [t.name for t in self.catalogue.tables if t.name != name and name in _parents_of(t)]
+            inside = [other for other in referring if other not in {unit, *outside}]
             beside = [other for other in referring if other in outside]
+            linked = f"{', '.join(inside)} refers to it from {unit}"
+            if unit in referring and may_be_shared(name):  # else it is where a unit lives, or shops
+                inside, linked = [unit], f"{unit} refers to it"
             if inside and beside:
-                linked = f"{', '.join(inside)} refers to it from {unit}, and {', '.join(beside)} from outside"
+                linked += f", and {', '.join(beside)} from outside"
                 todo = f"if these rows are about the same persons, draft again with --unit {name}, which protects them"
                 yield {name, *dependants(self.catalogue, name)} & outside, f"Look at {name}: {linked}; {todo}."
         todo = "if it refers to it, these rows belong to units: add the key to foreign_keys, instead of publishing them"

@@ -22,6 +22,7 @@ _UNITS = (
     rf"(household|family|families|person|persons|people|individual|individuals|{_SERVED})",
     _EMPLOYED,
 )
+_SHARED = r"(account|contract|policy|policies|household|family|families|company|companies|tenant)s?"
 _OF_PERSONS = r"(person|patient|customer|client|user|member|subject|student|household|employee)"
 # The primary key of such a table where the table is called otherwise (``hhpub``).
 _KEY_OF_UNITS = re.compile(
@@ -79,6 +80,11 @@ def repeated_persons(table: FoundTable) -> tuple[str, ...]:
         for column in table.columns
         if column.name not in fixed and _PERSON_ID.fullmatch(words_of(column.name))
     )
+
+
+def may_be_shared(table: str) -> bool:
+    """Return whether a table is called after what several units have together: an account rather than a store."""
+    return _is_called(table, _SHARED)
 
 
 def _is_called(table: str, names: str) -> bool:
