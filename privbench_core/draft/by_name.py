@@ -11,10 +11,15 @@ from privbench_core.schema.columns import ColumnType, Domain, Learn, Range
 # The last words of a name; the first match counts. A type that does not fit is refused before anything is paid for.
 _DATES = r"(?!update|outdate|backdate|candidate|mandate|validate)[a-z]*date"  # also without a blank, as ``orderdate``
 _TIMES = r"timestamp|date ?time|created|updated|([a-z]+ed|paid|sent|made) at"
-_COUNTS = r"age|year( id)?|month|quarter|count|cnt|qty|quantity|(number of|num) \w+|rank|size|minutes|hours|days"
+_COUNTS = (
+    r"age|year( id)?|month|quarter|count|cnt|qty|quantity|(number of|num) \w+|rank|size|capacity|population|"
+    r"(milli)?seconds|minutes|hours|days|weeks|months|years|votes|views|likes|clicks|visits|followers|"
+    r"wins|losses|goals|laps|seats|(bed|bath)?rooms|floors|doors"
+)
 _MEASURES = (
     r"[a-z]*price|amount|total|[a-z]*cost|rate|ratio|percent|pct|weight|height|width|length|distance|miles|km|score|salary|income|"
-    r"revenue|balance|tax|discount|fee|lat|latitude|lon|lng|longitude|temperature|temp|duration|value"
+    r"revenue|balance|tax|discount|fee|lat|latitude|lon|lng|longitude|temperature|temp|duration|value|points|speed|volume|area|"
+    r"altitude|elevation|depth|profit|sales|margin|percentage|probability"
 )
 _MONEY = (
     r"[a-z]*price|[a-z]*cost|fee|salary|income|revenue|balance|(payment|invoice|order|freight|shipping|paid|net|gross) "
@@ -48,6 +53,8 @@ def type_by_name(name: str, beside: Iterable[str] = ()) -> ColumnType | None:
     ('date', 'float', None)
     >>> str(type_by_name("DEATHDATE")), str(type_by_name("date_of_birth")), type_by_name("candidate")
     ('date', 'date', None)
+    >>> str(type_by_name("UpVotes")), str(type_by_name("points"))
+    ('integer', 'float')
     >>> str(type_by_name("birthDay")), str(type_by_name("birthDay", ["birthDay", "birthMonth"]))
     ('date', 'integer')
     """

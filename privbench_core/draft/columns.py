@@ -109,7 +109,8 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
     if column.native == CSV:
         by_name = None if sample and sample.type else type_by_name(column.name, [c.name for c in table.columns])
         kind = sample.type if sample and sample.type else by_name or kind
-        guessed = ("a CSV file gives no type; this one is guessed from the name",) if by_name else ()
+        said = "this one is guessed from the name" if by_name else "or integer, float, date, timestamp?"
+        guessed = () if sample and sample.type else (f"a CSV file gives no type; {said}",)
         if by_name is ColumnType.FLOAT and has_cents(column.name):
             return _Chosen(ColumnType.DECIMAL, {"precision": 12, "scale": 2, "domain": "learn"}, guessed)
     elif kind is ColumnType.CATEGORY and type_by_name(column.name) in {ColumnType.DATE, ColumnType.TIMESTAMP}:
