@@ -86,13 +86,21 @@ def _identifying(table: FoundTable, counted: Counter[str]) -> tuple[str, ...]:
 
 
 def _own_key(table: FoundTable, elsewhere: frozenset[str]) -> tuple[str, ...]:
-    """Return the column called ``id`` or after the table; else the first, if columns elsewhere are called so."""
+    """Return the column called ``id`` or after the table; else the first, if it or columns elsewhere are called so."""
     usual = {"id", *_names_of(table, "id"), *_names_of(table, "key")}
     kept = [column.name for column in table.columns if column.type is not None]
     found = [name for name in kept if name.casefold() in usual]
     if not found and kept and _ID.match(kept[0]) and not elsewhere.isdisjoint(usual - _ID_ALONE):
         return (kept[0],)
+    if not found and kept and kept[0].casefold() not in elsewhere and _begins_like(kept[0], table):
+        return (kept[0],)
     return tuple(found) if len(found) == 1 else ()
+
+
+def _begins_like(column: str, table: FoundTable) -> bool:
+    """Return whether a number is called after the beginning of its table's name: ``qualifyId`` in ``qualifying``."""
+    stem, _, last = words_of(column).rpartition(" ")
+    return last == "id" and len(stem) > _ALIKE and words_of(table.name).startswith(stem)
 
 
 def _names_of(table: FoundTable, end: str) -> list[str]:

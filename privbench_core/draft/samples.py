@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privbench_core.backends.folder.catalogue import arrow_column, is_csv, stored_tables
+from privbench_core.backends.folder.csv_lines import separator
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Domain, Range, Values
 
@@ -60,7 +61,9 @@ def _read(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pa.csv.read_csv(path) if is_csv(path) else pq.ParquetFile(path).read()
+        if is_csv(path):
+            return pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=separator(path)))
+        return pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError):
         raise SourceError(
             f"samples: {path.name} is not readable; write it again as Parquet or as CSV in UTF-8"

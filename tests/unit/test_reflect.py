@@ -173,6 +173,15 @@ def test_a_folder_of_csv_files_gets_keys_and_types_from_names(tmp_path: Path) ->
     assert schema.table("perpub").column("R_AGE").domain == Range(0, 120)
 
 
+def test_a_number_is_a_key_that_is_called_after_the_beginning_of_its_table(tmp_path: Path) -> None:
+    (tmp_path / "drivers.csv").write_text("driverId;name\n1;a\n", encoding="utf-8")
+    (tmp_path / "qualifying.csv").write_text("qualifyId;driverId;position\n1;1;2\n", encoding="utf-8")
+    (tmp_path / "standings.csv").write_text("raceId;driverId;points\n1;1;2\n", encoding="utf-8")
+    spec = decide(tmp_path / "spec.yaml", reflect(str(tmp_path), decisions=Decisions("drivers")), {})
+    assert spec.schema.table("qualifying").primary_key == ("qualifyId",)
+    assert spec.schema.table("standings").row_id == "row_id"
+
+
 def test_a_folder_without_common_names_leaves_the_unit_to_the_owner(tmp_path: Path) -> None:
     folder = tmp_path / "town"
     folder.mkdir()

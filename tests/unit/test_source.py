@@ -152,6 +152,28 @@ def test_a_csv_file_without_a_header_is_an_error_without_its_first_row(tmp_path:
     ]
 
 
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_files_with_other_separators_and_with_the_null_of_databases_are_read_alike(
+    tmp_path: Path, separator: str
+) -> None:
+    place = Path(csv_folder(tmp_path))
+    stored = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    texts = pyarrow.csv.ConvertOptions(
+        column_types=dict.fromkeys(ROWS.column_names, pa.string()), strings_can_be_null=True
+    )
+    texts.quoted_strings_can_be_null = False
+    rows = pyarrow.csv.read_csv(place / "event.csv", parse_options=stored, convert_options=texts)
+    lines = [separator.join(f'"{name}"' for name in rows.column_names)]
+    for row in rows.to_pylist():
+        quoted = (r"\N" if text is None else '"' + text.replace('"', '""') + '"' for text in row.values())
+        lines.append(separator.join(quoted))
+    (place / "event.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    source = open_source(spec(place))
+    assert source.read(EVENT).to_pylist() == ROWS.to_pylist()
+    assert source.fingerprint(EVENT) == fingerprint_rows(EVENT, ROWS)
+    assert {column.name for column in folder_catalogue(place).table("event").columns} == set(ROWS.column_names)
+
+
 def test_a_first_line_with_a_number_in_it_is_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "event.csv").write_text("17,bigs,prices,weights,dones,days,ats,kinds,notes\n", encoding="utf-8")
     with pytest.raises(SourceError) as caught:

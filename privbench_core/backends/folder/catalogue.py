@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
+from privbench_core.backends.folder.csv_lines import separator
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.types.base import is_kind
@@ -117,7 +118,7 @@ def csv_header(table: str, path: Path) -> list[str]:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            return next(csv.reader(lines), [])
+            return next(csv.reader(lines, delimiter=separator(path)), [])
     except UnicodeDecodeError:
         raise SourceError(f"{table}: {path.name} is not UTF-8; convert it to UTF-8") from None
     except csv.Error:  # a name with more characters than the reader takes, or a quote that is never closed

@@ -7,13 +7,22 @@ nothing: rows are lost. Which line it is follows from private rows, so only the 
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from pathlib import Path
 
 from privbench_core.errors import SourceError
 
+_SEPARATORS = ",;\t|"
 _BYTES = 1 << 22  # of a file at a time, to see whether there is a quote in it; no more than a few values
 _REMEDY = "write it again, with every quote inside of a value doubled"
+
+
+def separator(path: Path) -> str:
+    """Return what stands most often between the names in the first line of a file; a comma if nothing does."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        unquoted = re.sub(r'"[^"]*"?', "", lines.readline(_BYTES))
+    return max(_SEPARATORS, key=unquoted.count)
 
 
 def refuse_broken_quotes(table: str, path: Path) -> None:
@@ -54,7 +63,7 @@ def _first_problem(path: Path, *, fields: bool) -> str | None:
     limit = csv.field_size_limit(sys.maxsize)  # a value may be long; the default refuses 131,072 characters
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.reader(lines, strict=True)
+            reader = csv.reader(lines, delimiter=separator(path), strict=True)
             header = next(reader, [])
             number, started = 1, reader.line_num + 1
             try:
@@ -76,15 +85,16 @@ def _first_problem(path: Path, *, fields: bool) -> str | None:
 
 def _column(path: Path, started: int, header: list[str]) -> str:
     """Return the column of the first value of a row whose quote is still open at the end of the line, or goes on."""
+    between = separator(path)
     with path.open(encoding="utf-8-sig", newline="") as lines:
         text = next((line for number, line in enumerate(lines, start=1) if number == started), "")
     for end in range(1, len(text) + 1):
         try:
-            next(csv.reader([text[:end]], strict=True), [])
+            next(csv.reader([text[:end]], delimiter=between, strict=True), [])
         except csv.Error as error:
             if "expected after" in str(error):
-                return _named(header, len(next(csv.reader([text[:end]]), [])) - 1)
-    return _named(header, len(next(csv.reader([text]), [])) - 1)
+                return _named(header, len(next(csv.reader([text[:end]], delimiter=between), [])) - 1)
+    return _named(header, len(next(csv.reader([text], delimiter=between), [])) - 1)
 
 
 def _named(header: list[str], position: int) -> str:

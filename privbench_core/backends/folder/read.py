@@ -17,7 +17,7 @@ from privbench_core.backends.base import check_columns, check_table
 from privbench_core.backends.cast import canonical_batches, canonical_parts, canonical_table
 from privbench_core.backends.fingerprint import fingerprint_files, fingerprint_rows
 from privbench_core.backends.folder.catalogue import csv_header, is_csv, may_be_names, stored_tables
-from privbench_core.backends.folder.csv_lines import irregular, refuse_broken_quotes
+from privbench_core.backends.folder.csv_lines import irregular, refuse_broken_quotes, separator
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
@@ -28,9 +28,10 @@ _BYTES = 1 << 24  # of a CSV file at a time: more than any row has
 
 @dataclass(frozen=True)
 class FolderSource:
-    """Files named ``<table>.parquet`` or ``<table>.csv``, or folders of Parquet files named ``<table>``.
+    r"""Files named ``<table>.parquet`` or ``<table>.csv``, or folders of Parquet files named ``<table>``.
 
-    CSV files have a header, commas and UTF-8; an empty field is NULL, a quoted empty one is empty text.
+    CSV files have a header and UTF-8, and commas, semicolons, tabs or bars between fields. An empty field is NULL, and
+    so is ``\N``, as databases write it; quoted, they are text.
     """
 
     folder: Path
@@ -152,11 +153,11 @@ def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
     convert = pyarrow.csv.ConvertOptions(
         include_columns=wanted,
         column_types=dict.fromkeys(wanted, pa.string()),
-        null_values=[""],
+        null_values=["", r"\N"],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    parse = pyarrow.csv.ParseOptions(delimiter=separator(path), newlines_in_values=True)
     refuse_broken_quotes(table.name, path)
     try:
         read = pyarrow.csv.ReadOptions(block_size=_BYTES)
