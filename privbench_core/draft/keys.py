@@ -73,7 +73,8 @@ def _with_proposals(tables: Sequence[FoundTable]) -> Iterator[FoundTable]:
     shared = {table.name: _identifying(table, counted) for table in tables}
     columns = {table.name: frozenset(c.name.casefold() for c in table.columns) for table in tables}
     elsewhere = {name: frozenset[str]().union(*(columns[t] for t in columns if t != name)) for name in columns}
-    own = {table.name: table.primary_key or _own_key(table, elsewhere[table.name]) for table in tables}
+    called = {name for table in tables for name in _called(table)}
+    own = {table.name: table.primary_key or _own_key(table, elsewhere[table.name], called) for table in tables}
     keyed = [replace(table, primary_key=_primary(table, shared, own, elsewhere[table.name])) for table in tables]
     return (_with_keys(table, list(_references(table, keyed))) for table in keyed)
 
@@ -85,22 +86,28 @@ def _identifying(table: FoundTable, counted: Counter[str]) -> tuple[str, ...]:
     )
 
 
-def _own_key(table: FoundTable, elsewhere: frozenset[str]) -> tuple[str, ...]:
-    """Return the column called ``id`` or after the table; else the first, if it or columns elsewhere are called so."""
+def _own_key(table: FoundTable, elsewhere: frozenset[str], called: set[str]) -> tuple[str, ...]:
+    """Return the column called ``id`` or after the table.
+
+    Else the first one, if columns elsewhere are called after the table, or it is after the beginning of its name.
+    """
     usual = {"id", *_names_of(table, "id"), *_names_of(table, "key")}
     kept = [column.name for column in table.columns if column.type is not None]
     found = [name for name in kept if name.casefold() in usual]
     if not found and kept and _ID.match(kept[0]) and not elsewhere.isdisjoint(usual - _ID_ALONE):
         return (kept[0],)
-    if not found and kept and kept[0].casefold() not in elsewhere and _begins_like(kept[0], table):
+    if not found and kept and kept[0].casefold() not in elsewhere and _begins_like(kept[0], table, called):
         return (kept[0],)
     return tuple(found) if len(found) == 1 else ()
 
 
-def _begins_like(column: str, table: FoundTable) -> bool:
-    """Return whether a number is called after the beginning of its table's name: ``qualifyId`` in ``qualifying``."""
+def _begins_like(column: str, table: FoundTable, called: set[str]) -> bool:
+    """Return whether a number is called after the beginning of its table's name, and after no table.
+
+    ``qualifyId`` of ``qualifying`` is, ``orderId`` of ``orderlines`` is not where there are ``orders``.
+    """
     stem, _, last = words_of(column).rpartition(" ")
-    return last == "id" and len(stem) > _ALIKE and words_of(table.name).startswith(stem)
+    return last == "id" and len(stem) > _ALIKE and stem not in called and words_of(table.name).startswith(stem)
 
 
 def _names_of(table: FoundTable, end: str) -> list[str]:

@@ -182,6 +182,15 @@ def test_a_number_is_a_key_that_is_called_after_the_beginning_of_its_table(tmp_p
     assert spec.schema.table("standings").row_id == "row_id"
 
 
+def test_a_number_called_after_another_table_is_no_key(tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text("id,customer_name\n1,a\n", encoding="utf-8")
+    (tmp_path / "orderlines.csv").write_text("orderId,quantity\n1,2\n1,3\n", encoding="utf-8")
+    spec = decide(tmp_path / "spec.yaml", reflect(str(tmp_path), decisions=Decisions("orders")), {})
+    lines = spec.schema.table("orderlines")
+    assert lines.row_id == "row_id"
+    assert [key.parent for key in lines.foreign_keys] == ["orders"]
+
+
 def test_a_folder_without_common_names_leaves_the_unit_to_the_owner(tmp_path: Path) -> None:
     folder = tmp_path / "town"
     folder.mkdir()
