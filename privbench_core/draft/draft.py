@@ -15,7 +15,7 @@ from privbench_core.backends.catalogue import Catalogue, FoundTable
 from privbench_core.backends.registry import read_catalogue
 from privbench_core.draft.columns import one_line
 from privbench_core.draft.identifying import describes_persons
-from privbench_core.draft.keys import propose_keys, undeclared_references
+from privbench_core.draft.keys import propose_keys, undeclared_references, with_required
 from privbench_core.draft.owners import Role, Roles, propose_roles
 from privbench_core.draft.samples import Samples, read_samples
 from privbench_core.draft.tables import draft_table, usable_keys
@@ -173,6 +173,7 @@ def reflect(
         lines += ["enums:", *(f"  {flow_yaml(e.name)}: {flow_yaml(list(e.values))}" for e in catalogue.enums), ""]
     lines.append("tables:")
     roles = _with_bounds(propose_roles(catalogue, unit), decided.bounds) if unit else None
+    catalogue = with_required(catalogue, {place for place, role in (roles or {}).items() if role.owner})
     public = set(found.outside(unit)) if unit else set[str]()
     for table in catalogue.tables:
         if table.unreadable:

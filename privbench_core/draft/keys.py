@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
@@ -35,6 +35,28 @@ def propose_keys(catalogue: Catalogue) -> Catalogue:
     plain = [replace(table, name=stems[table.name]) for table in catalogue.tables]
     tables = tuple(_under(names, table) for table in _with_proposals(plain))
     return replace(catalogue, tables=tables, proposed=any(table.foreign_keys for table in tables))
+
+
+def with_required(catalogue: Catalogue, owners: Collection[tuple[str, tuple[str, ...], str]]) -> Catalogue:
+    """Return the catalogue with those proposed keys required that are called like what they refer to.
+
+    Files do not say what may be NULL; a row without an owner would be a unit of its own.
+
+    Args:
+        catalogue: With proposed keys; one whose source declares keys stays as it is.
+        owners: Table, columns and parent of the keys in question.
+    """
+    if not catalogue.proposed:
+        return catalogue
+
+    def of(table: FoundTable) -> FoundTable:
+        keys = [key for key in table.foreign_keys if (table.name, key.columns, key.parent) in owners]
+        likely = (each for key in keys for each in _reference(table, catalogue.table(key.parent)))
+        required = {name for key, is_plain in likely if is_plain and key in keys for name in key.columns}
+        columns = tuple(replace(c, nullable=c.nullable and c.name not in required) for c in table.columns)
+        return replace(table, columns=columns)
+
+    return replace(catalogue, tables=tuple(map(of, catalogue.tables)))
 
 
 def undeclared_references(table: FoundTable, parents: Iterable[FoundTable]) -> Iterator[tuple[str, str]]:

@@ -182,6 +182,18 @@ def test_a_number_is_a_key_that_is_called_after_the_beginning_of_its_table(tmp_p
     assert spec.schema.table("standings").row_id == "row_id"
 
 
+def test_files_say_nothing_of_null_so_an_owner_is_required_and_other_references_are_not(tmp_path: Path) -> None:
+    (tmp_path / "arenas.csv").write_text("arenaId;city\n1;a\n", encoding="utf-8")
+    (tmp_path / "drivers.csv").write_text("driverId;name\n1;a\n", encoding="utf-8")
+    (tmp_path / "teams.csv").write_text("teamId;name\n1;a\n", encoding="utf-8")
+    (tmp_path / "results.csv").write_text("resultId;arenaId;driverId;teamId\n1;1;1;1\n", encoding="utf-8")
+    spec = decide(
+        tmp_path / "spec.yaml", reflect(str(tmp_path), decisions=Decisions("drivers", ("arenas", "teams"))), {}
+    )
+    optional = {key.parent: key.optional for key in spec.schema.table("results").foreign_keys}
+    assert (optional["drivers"], optional["teams"]) == (False, True)
+
+
 def test_a_number_called_after_another_table_is_no_key(tmp_path: Path) -> None:
     (tmp_path / "orders.csv").write_text("id,customer_name\n1,a\n", encoding="utf-8")
     (tmp_path / "orderlines.csv").write_text("orderId,quantity\n1,2\n1,3\n", encoding="utf-8")
