@@ -15,6 +15,7 @@ from privbench_core.backends.registry import open_source
 from privbench_core.engines.choice import engine_of, open_engine
 from privbench_core.engines.left_over import sweep
 from privbench_core.engines.memory.database import PrivateDatabase
+from privbench_core.errors import SourceError
 from privbench_core.pipeline.observe import fingerprint_of, record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.views import Engine
@@ -107,8 +108,27 @@ class Snapshot:
         if table not in self._rows:
             if table in self._workspace.spec.changes:
                 self.fingerprint(table)  # before the rows: what changes in between is seen as a change the next time
-            self._rows[table] = self._source.read(self._schema.table(table))
+            try:
+                self._rows[table] = self._source.read(self._schema.table(table))
+            except SourceError as error:
+                raise self._with_others(table, error) from None
         return self._rows[table]
+
+    def _with_others(self, table: str, error: SourceError) -> SourceError:
+        """What is wrong with a table, with what is wrong with all others: an owner mends a source once."""
+        if not str(error).startswith(table):  # the source itself cannot be read
+            return error
+        found = [error]
+        for other in self._schema.tables:
+            try:
+                if other.name != table and other.name not in self._rows:
+                    self._source.read(other)
+            except SourceError as another:
+                found.append(another)
+        if len(found) == 1:
+            return error
+        details = [each.private_detail for each in found if each.private_detail]
+        return SourceError("\n".join(map(str, found)), private_detail="\n".join(details) or None)
 
 
 class Observed(Snapshot):

@@ -160,3 +160,15 @@ def test_the_interview_presets_no_table_as_public_whose_rows_may_be_about_person
     written = out.read_text(encoding="utf-8")
     assert "public: CHOOSE # decide: no key leads from account, loan, reminder to the unit" in written
     assert "beside [district]" in written
+
+
+def test_a_run_says_of_all_tables_at_once_what_their_source_has_wrong(tmp_path: Path) -> None:
+    (tmp_path / "customers.csv").write_text("id;votes\n1;many\n2;3\n", encoding="utf-8")
+    (tmp_path / "orders.csv").write_text("id;customer_id;price;laps\n1;1;2.5;one\n2;1;free;2\n", encoding="utf-8")
+    spec = tmp_path / "spec.yaml"
+    assert call("init", tmp_path, "-o", spec).exit_code == 0
+    result = call("run", spec, "--epsilon", "0.8", "--out", tmp_path / "bundle")
+    assert result.exit_code == 1
+    wrong = re.findall(r"(\w+\.\w+): not every value", result.stderr)
+    assert sorted(wrong) == ["customers.votes", "orders.laps", "orders.price"]
+    assert "free" not in result.stderr
