@@ -116,7 +116,7 @@ class Snapshot:
 
     def _with_others(self, table: str, error: SourceError) -> SourceError:
         """What is wrong with a table, with what is wrong with all others: an owner mends a source once."""
-        if not str(error).startswith(table):  # the source itself cannot be read
+        if not str(error).startswith(f"{table}."):  # not of its columns: the source itself cannot be read
             return error
         found = [error]
         for other in self._schema.tables:
