@@ -38,6 +38,7 @@ _NEARLY_UNIQUE = (
     r"serial( (number|no))?|(reference|document|invoice|order|tracking) ?(number|no|nr)|last update|"
     r"(update|create)d?( (at|on|date))?"
 )
+_PAGES = _fake("addresses of pages", "url")
 # What the words of a name must end with, joined by blanks, but for a number; the first match counts. So a
 # ``street_number`` is no street, and ``phone_type`` no phone.
 _NAMES = (
@@ -55,7 +56,7 @@ _NAMES = (
     (r"(full|contact|person|customer|patient|employee) ?name", _fake("names of persons", "name")),
     (r"(address|street|addr)( ?line)?", _fake("addresses", "street_address")),
     (r"zip|zip ?code|post ?code|postal ?code", _fake("postal codes", "postcode")),
-    (r"url|website|homepage|link", _fake("addresses of pages", "url")),
+    (r"url|website|homepage|link", _PAGES),
     (r"password|passwd|pwd|hash|token|secret|api key|salt", Guess("secrets", None)),
     (
         r"comments?|notes?|remarks?|description|body|message|text|bio|about|about me|review|content|memo",
@@ -104,8 +105,8 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
 
 
 def describes_persons(table: FoundTable) -> bool:
-    """Return whether a table is called after persons, or has names, addresses or numbers of them."""
+    """Return whether a table is called after persons, or has names, addresses or numbers of them; pages are no such."""
     if PERSONS.search(words_of(table.name)):
         return True
     guesses = (guess_identifying(column, table.name, None) for column in table.columns)
-    return any(guess is not None and guess.domain is not None for guess in guesses)
+    return any(guess is not None and guess.domain is not None and guess is not _PAGES for guess in guesses)

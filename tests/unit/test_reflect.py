@@ -253,7 +253,7 @@ def test_a_row_that_is_not_the_person_is_pointed_out(tmp_path: Path) -> None:
 
 def test_public_tables_are_listed_once_at_the_top_and_need_no_domains(tmp_path: Path) -> None:
     sql = """
-CREATE TABLE country (id BIGINT PRIMARY KEY, title VARCHAR, area DOUBLE);
+CREATE TABLE country (id BIGINT PRIMARY KEY, title VARCHAR, area DOUBLE, url VARCHAR);
 CREATE TABLE staff (id BIGINT PRIMARY KEY, email VARCHAR);
 CREATE TABLE client (id BIGINT PRIMARY KEY, country BIGINT REFERENCES country, email VARCHAR);
 CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES client, seller BIGINT REFERENCES staff);
