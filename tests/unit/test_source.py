@@ -152,9 +152,9 @@ def test_a_csv_file_without_a_header_is_an_error_without_its_first_row(tmp_path:
     ]
 
 
-@pytest.mark.parametrize("separator", [";", "\t", "|"])
+@pytest.mark.parametrize(("separator", "end"), [(";", "csv"), ("\t", "tsv"), ("|", "csv")])
 def test_files_with_other_separators_and_with_the_null_of_databases_are_read_alike(
-    tmp_path: Path, separator: str
+    tmp_path: Path, separator: str, end: str
 ) -> None:
     place = Path(csv_folder(tmp_path))
     stored = pyarrow.csv.ParseOptions(newlines_in_values=True)
@@ -167,7 +167,8 @@ def test_files_with_other_separators_and_with_the_null_of_databases_are_read_ali
     for row in rows.to_pylist():
         quoted = (r"\N" if text is None else '"' + text.replace('"', '""') + '"' for text in row.values())
         lines.append(separator.join(quoted))
-    (place / "event.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (place / "event.csv").unlink()
+    (place / f"event.{end}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     source = open_source(spec(place))
     assert source.read(EVENT).to_pylist() == ROWS.to_pylist()
     assert source.fingerprint(EVENT) == fingerprint_rows(EVENT, ROWS)

@@ -55,8 +55,8 @@ def _data(folder: Path) -> list[Path]:
 
 
 def is_csv(path: Path) -> bool:
-    """Whether a file is CSV, by its name."""
-    return path.suffix.lower() == ".csv"
+    """Whether a file is CSV, by its name; what separates its fields, its first line says."""
+    return path.suffix.lower() in {".csv", ".tsv"}
 
 
 def _is_parquet(path: Path) -> bool:

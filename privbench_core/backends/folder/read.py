@@ -28,7 +28,7 @@ _BYTES = 1 << 24  # of a CSV file at a time: more than any row has
 
 @dataclass(frozen=True)
 class FolderSource:
-    r"""Files named ``<table>.parquet`` or ``<table>.csv``, or folders of Parquet files named ``<table>``.
+    r"""Files named ``<table>.parquet``, ``.csv`` or ``.tsv``, or folders of Parquet files named ``<table>``.
 
     CSV files have a header and UTF-8, and commas, semicolons, tabs or bars between fields. An empty field is NULL, and
     so is ``\N``, as databases write it; quoted, they are text.
