@@ -257,6 +257,16 @@ def test_which_rows_are_dropped_depends_on_the_secret() -> None:
     assert kept[0] == tuple(PrivateDatabase(schema, tables, SECRET).kept("row"))
 
 
+def test_of_many_rows_no_owner_keeps_more_than_the_bound() -> None:
+    """Numbers of owners are 32 bits wide. Multiplied by the number of rows they are not: no order may rest on that."""
+    row = table("row", key("row", "up", "unit", 2, owner=True))
+    owners = np.random.default_rng(0).permutation(np.repeat(np.arange(60_000), 3))
+    rows = pa.table({"id": integers(range(180_000)), "up": pa.array(owners)})
+    tables = {"unit": pa.table({"id": integers(range(60_000))}), "row": rows}
+    kept = PrivateDatabase(Schema("d", (UNIT, row), "unit"), tables, SECRET).kept("row")
+    assert np.bincount(owners[kept], minlength=60_000).tolist() == [2] * 60_000
+
+
 def test_no_view_sees_a_row_that_is_not_kept() -> None:
     post = Table(
         "post",

@@ -157,7 +157,7 @@ class Relations:
             parents = self.kept_parent_rows(key)
             rows = np.flatnonzero(self.kept(key.child) & (parents >= 0))
             units = self.unit_of(key.parent)[parents[rows]]
-            order = _ordered(units, self._keyed_order(key.child, rows))
+            order = np.lexsort((self._keyed_order(key.child, rows), units))
             rows, units = rows[order], units[order]
             starts = np.flatnonzero(np.r_[True, units[1:] != units[:-1]][: len(units)])
             self._references[key.name] = rows, starts
@@ -226,7 +226,7 @@ class Relations:
         if key.name not in self._next:
             parents = self.parent_rows(key)
             inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))
-            ordered = inside[_ordered(parents[inside], self._keyed_order(key.child, inside))]
+            ordered = inside[np.lexsort((self._keyed_order(key.child, inside), parents[inside]))]
             first = np.r_[True, parents[ordered][1:] != parents[ordered][:-1]][: len(ordered)]
             starts = np.flatnonzero(first)
             following = np.arange(1, len(ordered) + 1)
@@ -244,16 +244,9 @@ class Relations:
         return keyed_order(self._secret, [here.column(name) for name in here.primary_key], keys)
 
 
-def _ordered(groups: Rows, *orders: NDArray[Any]) -> Rows:
-    """The rows group by group, each group's by the last of some orders first; shape (n,)."""
-    before = np.empty(len(groups), dtype=np.int64)
-    before[np.lexsort(orders)] = np.arange(len(groups))
-    return np.argsort(groups * len(groups) + before)  # three times faster than groups as one more order
-
-
 def _ranks(groups: Rows, *orders: NDArray[Any]) -> NDArray[np.int64]:
     """How many rows of the same group stand before each, by the last of some orders first; shape (n,)."""
-    ranked = _ordered(groups, *orders)
+    ranked = np.lexsort((*orders, groups))
     starts = np.flatnonzero(np.r_[True, groups[ranked][1:] != groups[ranked][:-1]][: len(groups)])
     result = np.empty(len(groups), dtype=np.int64)
     result[ranked] = np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
