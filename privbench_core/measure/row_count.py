@@ -146,13 +146,16 @@ def measure_row_count(
 def _without_bias(rows: float, sigma: float, likely: float) -> float:
     """Return a number of rows, as far as it stands out of its noise: a likely one has less noise, and a bias.
 
+    Where noise is larger than the likely number, that is noise as well, and is drawn towards few rows: a table of which
+    nothing is known must not come out hundreds of times too large.
+
     Args:
         rows: An estimate without bias, which may be negative.
         sigma: Its standard deviation.
         likely: What sizes that are likely make of all that was measured.
     """
     if likely <= sigma:
-        return max(likely, _NOTHING)
+        return max(likely * likely / max(sigma, _NOTHING), _NOTHING)
     share = 1 - (sigma / likely) ** 2
     return max(share * rows + (1 - share) * likely, _NOTHING)
 
