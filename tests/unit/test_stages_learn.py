@@ -24,6 +24,7 @@ from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.columns import Column, ColumnType, Learn, Values
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import StepKind
 from privbench_core.synthesizers.privbench import PrivBench
@@ -177,6 +178,30 @@ def test_a_table_without_rows_has_a_number_of_rows_whatever_noise_says() -> None
         found, _ = measure_row_count(session, "c", 4, [2], price)
         assert found is not None
         assert 0 < found.rows < 100
+
+
+def test_a_number_of_rows_that_noise_hides_is_not_that_noise() -> None:
+    """Links refer to others' pages as well, which scales noise up 2,001 times: one of 400 rows had 60,000."""
+    page = Table("page", (integer("id"), integer("user_id")), ("id",), (owner_key("page", "user_id", "user", 30),))
+    to = ForeignKey("link", ("to_id",), "page", ("id",), max_children=1000, max_children_per_unit=1000)
+    of_link = (integer("id"), integer("page_id"), integer("to_id"))
+    link = Table("link", of_link, ("id",), (owner_key("link", "page_id", "page", 30), to))
+    user = Table("user", (integer("id"),), ("id",))
+    numbers = np.arange(400)
+    rows = {
+        "user": rows_of(user, id=numbers),
+        "page": rows_of(page, id=numbers, user_id=numbers),
+        "link": rows_of(link, id=numbers, page_id=numbers, to_id=numbers[::-1]),
+    }
+    database = PrivateDatabase(Schema("web", (user, page, link), "user"), rows, bytes(16))
+    price, found = Price(Measure.ZCDP, 0.01), []
+    for seed in range(7):
+        session = PrivateSession(database, PrivacyFilter(price, lambda *_: None), SeededNoise(seed), "link")
+        size, _ = measure_row_count(session, "link", 900, [2], price)
+        assert size is not None
+        assert size.rows < size.sigma
+        found.append(size.rows)
+    assert np.median(found) < 20_000
 
 
 @pytest.mark.parametrize(
