@@ -15,9 +15,8 @@ from tempfile import TemporaryDirectory
 from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.row_sources import RowSource, row_sources
-from benchmarks.workloads import Case, run_pipeline
+from benchmarks.workloads import Case, made_by
 from privbench_core.evaluation.rows import row_figures
-from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec
@@ -45,10 +44,7 @@ def _figures(source: RowSource, folder: Path, runs: Runs) -> list[Row]:
         spec.write_text(dump_spec(replace(case.spec, schema=_bounded(case.spec.schema, times))), encoding="utf-8")
         for seed in range(runs.seeds):
             runs.progress(f"bounds: {source.name}, {bounds}, epsilon {epsilon:g}, seed {seed}")
-            with TemporaryDirectory() as out:
-                seconds = run_pipeline(str(spec), epsilon, delta, seed, out, "privbench")
-                bundle = read_bundle(Path(out) / "bundle")
-                made = {name: bundle.table(name) for name in bundle.tables}
+            made, seconds = made_by(spec, epsilon, delta, seed, "privbench")
             found = row_figures(case.spec.schema, case.source, made)
             worst, mean = found.worst(), found.mean()
             rows.append(

@@ -23,14 +23,12 @@ from numpy.typing import NDArray
 from benchmarks.data import data_folder, read_table
 from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown, medians
-from benchmarks.workloads import SHUFFLED, Case, Tables, run_pipeline
+from benchmarks.workloads import SHUFFLED, Case, Tables, made_by
 from privbench_core.errors import SourceError
 from privbench_core.evaluation.rows import shuffled_reference
-from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Learn, Relative
 from privbench_core.schema.constraints import Check
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.model import Spec
 from tests.helpers.heavy_tails import Database
 from tests.helpers.planted import integer, owner_key, place_of, rows_of
 from tests.helpers.relatives import OWNERS, PAIRS, distances, hospital, mail_order, numbers, of_owners
@@ -73,16 +71,9 @@ def run(runs: Runs = RUNS, data: Path | None = None) -> str:
                 rows += _figures(source, {"method": SHUFFLED, "ε": "-"}, true, made)
             for (delta, epsilon), (method, spec), seed in product(runs.budgets, specs.items(), range(runs.seeds)):
                 runs.progress(f"differences: {source.name}, {method}, epsilon {epsilon:g}, seed {seed}")
-                made = _made(spec, epsilon, delta, seed)
+                made, _ = made_by(spec.path, epsilon, delta, seed)
                 rows += _figures(source, {"method": method, "ε": f"{epsilon:g}"}, true, made)
     return f"{machine(runs.seeds)}\n\n{markdown(medians(rows, ('database', 'columns', 'method', 'ε')))}"
-
-
-def _made(spec: Spec, epsilon: float, delta: float, seed: int) -> Tables:
-    with TemporaryDirectory() as folder:
-        run_pipeline(str(spec.path), epsilon, delta, seed, folder)
-        bundle = read_bundle(Path(folder) / "bundle")
-        return {name: bundle.table(name) for name in bundle.tables}
 
 
 def _figures(source: _Source, cell: dict[str, str], true: Tables, made: Tables) -> Iterator[Row]:

@@ -83,6 +83,16 @@ def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, s
     return perf_counter() - start
 
 
+def made_by(
+    spec: Path, epsilon: float, delta: float, seed: int, synthesizer: str | None = None
+) -> tuple[Tables, float]:
+    """Run a spec as `run_pipeline` does, in this process; returns the rows of the bundle, and seconds."""
+    with TemporaryDirectory() as out:
+        seconds = run_pipeline(str(spec), epsilon, delta, seed, out, synthesizer)
+        bundle = read_bundle(Path(out) / "bundle")
+        return {name: bundle.table(name) for name in bundle.tables}, seconds
+
+
 def code_source(spec: str, epsilon: float, delta: float, seed: int, out: str, synthesizer: str | None = None) -> None:
     """Write the source, `within_codes` of what `run_pipeline` released into ``out``, there. Also in its own process."""
     from privbench_core.pipeline.run import run_spec

@@ -42,7 +42,7 @@ def keyed_order(secret: bytes, columns: Sequence[Column], keys: pa.Table) -> NDA
     parts = [_texts(keys.column(column.name), column) for column in columns]
     nothing = pa.scalar("", pa.large_string())  # the first scalar imports pandas, so none is made by importing this
     texts = pc.binary_join_element_wise(*(part for text in parts for part in text), nothing)
-    with scratch() as connection:  # hashes a third faster than one by one, and keeps the order of what it scans
+    with scratch() as connection:  # three times faster than one by one, and in the order of what it scans
         connection.register("keys", pa.table({"text": texts}))
         hashed = f"('0x' || left(sha256(? || text), {2 * _COMPARED}))::UBIGINT"
         found = connection.execute(f"SELECT {hashed} AS hashed FROM keys", [order_key(secret)]).fetchnumpy()["hashed"]

@@ -115,14 +115,18 @@ class Snapshot:
         return self._rows[table]
 
     def _with_others(self, table: str, error: SourceError) -> SourceError:
-        """What is wrong with a table, with what is wrong with all others: an owner mends a source once."""
-        if not str(error).startswith(f"{table}."):  # not of its columns: the source itself cannot be read
+        """What is wrong with a table's columns, with what is wrong with those of others: an owner mends a source once.
+
+        For a public table no private one is read: that may not have been paid for.
+        """
+        if not str(error).startswith(f"{table}."):  # the source itself cannot be read
             return error
-        found = [error]
+        found, public = [error], self._schema.table(table).public
         for other in self._schema.tables:
+            if other.name == table or other.name in self._rows or (public and not other.public):
+                continue
             try:
-                if other.name != table and other.name not in self._rows:
-                    self._source.read(other)
+                self._source.read(other)
             except SourceError as another:
                 found.append(another)
         if len(found) == 1:

@@ -10,10 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+from privbench_core.backends.folder.read import FolderSource
 from privbench_core.cli import app
 from privbench_core.commands import refresh
 from privbench_core.commands import run as command
+from privbench_core.errors import SourceError
+from privbench_core.pipeline.snapshot import Snapshot
 from privbench_core.pipeline.source_state import source_state
+from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.load import load_spec
 
 
@@ -172,3 +176,26 @@ def test_a_run_says_of_all_tables_at_once_what_their_source_has_wrong(tmp_path: 
     wrong = re.findall(r"(\w+\.\w+): not every value", result.stderr)
     assert sorted(wrong) == ["customers.votes", "orders.laps", "orders.price"]
     assert "free" not in result.stderr
+
+
+def test_what_is_wrong_with_a_public_table_makes_nobody_read_a_private_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "customers.csv").write_text("id,votes\n1,many\n", encoding="utf-8")
+    (tmp_path / "orders.csv").write_text("id,customer_id,shop_id\n1,1,1\n", encoding="utf-8")
+    (tmp_path / "shops.csv").write_text("id,area\n1,large\n", encoding="utf-8")
+    (tmp_path / "towns.csv").write_text("id,population\n1,most\n", encoding="utf-8")
+    out = tmp_path / "spec.yaml"
+    options = ("--unit", "customers", "--public", "shops,towns")
+    assert call("init", tmp_path, "-o", out, *options).exit_code == 0
+    draft = out.read_text(encoding="utf-8")
+    out.write_text(re.sub("(area|population): {type: text", r"\1: {type: float", draft), encoding="utf-8")
+    read: list[str] = []
+    found = FolderSource.read
+    monkeypatch.setattr(FolderSource, "read", lambda self, table: (read.append(table.name), found(self, table))[1])
+    workspace = Workspace(load_spec(out))
+    with pytest.raises(SourceError) as caught:
+        _ = Snapshot(workspace).public
+    workspace.close()
+    assert [line.partition(":")[0] for line in str(caught.value).splitlines()] == ["shops.area", "towns.population"]
+    assert set(read) == {"shops", "towns"}
