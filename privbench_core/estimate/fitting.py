@@ -44,8 +44,8 @@ def relative_entropy(found: Array, expected: Array) -> float:
 
 
 def mutual_information(joint: Array) -> float:
-    """Return the mutual information of a two-way table of probabilities, in nats."""
-    joint = joint / joint.sum()
+    """Return the mutual information of a two-way table of probabilities or counts, in nats; 0 of an empty one."""
+    joint = joint / max(float(joint.sum()), EMPTY)
     product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     seen = (joint > 0) & (product > 0)  # products of next to nothing underflow
     return float(max(0.0, (joint[seen] * np.log(joint[seen] / product[seen])).sum()))

@@ -79,7 +79,7 @@ class Drift:
         shares = (noisy[there] / rows[there, None]).T
         noise = np.maximum((sigmas[there] / rows[there]) ** 2, _NOTHING)
         pooled = onto_simplex(shares @ (1 / noise) / (1 / noise).sum(), 1.0)
-        least = float(1 / np.sqrt((1 / noise).sum()))
+        least = min(float(1 / np.sqrt((1 / noise).sum())), 1 / codes)
         looks = [
             _Look(np.eye(classes)[place], share, np.full(codes, variance))
             for place, share, variance in zip(there, shares.T, noise, strict=True)

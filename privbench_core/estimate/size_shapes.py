@@ -102,7 +102,7 @@ def size_shapes(
     )
     weights = np.exp(likelihood - likelihood.max())
     # Mean and deviation of a normal number that is not negative.
-    hazard = np.exp(-(ratio**2) / 2 - scipy.special.log_ndtr(ratio)) / np.sqrt(2 * np.pi)
+    hazard = np.sqrt(2 / np.pi) / scipy.special.erfcx(-ratio / np.sqrt(2))
     numbers = best + off * hazard
     deviations = off * np.sqrt(np.maximum(1 - hazard * (hazard + ratio), 0.0))
     return Shapes(cells, numbers, deviations, weights / weights.sum())

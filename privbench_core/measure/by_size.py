@@ -40,6 +40,7 @@ _CLEAR = 0.01  # of all rows: doubt about a column that is no reason to clip, wh
 _OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
 _HARDLY_MORE, _NO_DOUBT = 1.01, 1e-3  # doubts that are as good as the least: a hundredth more, a thousandth of all rows
 _ROUNDS = 2  # of which rows counted, where units are clipped
+_OFF = 2.0  # times that a number of rows is off by, at most: what else shares may add up to is noise
 _POSSIBLE = 1e-9  # standard deviation of what is known exactly: what is divided by it stays finite
 
 
@@ -181,8 +182,9 @@ class RowLooks:
         counts, sigmas = {}, {}
         for name, drift in self.drifts.items():
             shares, deviations = drift.average(self._all_rows)
-            counts[name] = shares * (total / max(float(shares.sum()), _POSSIBLE))
-            sigmas[name] = np.maximum(deviations, _POSSIBLE) * total
+            sigmas[name] = np.maximum(deviations, _POSSIBLE)
+            counts[name] = total * _whole(shares, sigmas[name] ** 2)
+            sigmas[name] *= total
         return OneWay(counts, sigmas, total)
 
     @property
@@ -256,6 +258,12 @@ class RowLooks:
         missing = max(0.0, 1 - counted / max(float(self.size.rows_of.sum()), 1.0))
         inside = _OTHERWISE * missing * np.maximum(drift.average(self._all_rows)[0], 0.0)
         return np.asarray(np.hypot(noise, inside))
+
+
+def _whole(shares: Array, variances: Array) -> Array:
+    """Shares that add up to 1: times what the number of rows may be off by, and less the rest, which is noise."""
+    scaled = shares / np.clip(shares.sum(), 1 / _OFF, _OFF)
+    return np.asarray(scaled + (1 - scaled.sum()) * variances / variances.sum())
 
 
 @dataclass

@@ -43,7 +43,6 @@ Array = NDArray[np.float64]
 Pair = tuple[str, str]
 _OTHER, _THIRD = "other.", "third."  # columns of the second child of a pair, and of the third of a triple
 _ROUNDS = 20  # of proportional fitting; chosen by hand
-_NOTHING = 1e-12
 _POSSIBLE = 0.002  # of what pairs explain is mixed into a triple: no cell is ruled out
 
 
@@ -105,7 +104,8 @@ class GroupFit:
         parts = curator.split(ByValue(OWNER_FANOUT, class_of))
         insides = [np.asarray(class_of) == number for number in range(len(parts))]
         as_counted = sizes.counted(full)
-        in_rows = [float(sizes.rows[0, i].sum() / max(as_counted.rows[0, i].sum(), _NOTHING)) for i in insides]
+        rows = [(float(sizes.rows[0, i].sum()), float(as_counted.rows[0, i].sum())) for i in insides]
+        in_rows = [every / counted if counted > 0 else 1.0 for every, counted in rows]
         moved = [sizes.left_out(i, full, child.shapes, child.size.classes) for i in insides]
         looks = [
             measure_one_way(part, own, price.share(self.margins)).times(factor).moved(shifts)

@@ -136,7 +136,8 @@ def measure_row_count(
     fit = sizes.fit(total)
     off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
     rows = _without_bias(total.value + fit.beyond(most), off, fit.rows())
-    fit = sizes.fit(NoisySum(rows, min(off, _FITTED * max(rows, 1.0))))
+    at_least = max(rows, 1.0)  # shares of rows are divided by how many there are
+    fit = sizes.fit(NoisySum(at_least, min(off, _FITTED * at_least)))
     classes = _classes(fit, bound)
     of_class = fit.rows_up_to(classes), fit.rows_up_to(classes, 1)
     left = price.share(1 - spent - share)

@@ -74,6 +74,7 @@ def test_mutual_information_is_that_of_the_definition():
     nearly_empty = np.full((2, 3), 1e-300)
     nearly_empty[1] = [0.2, 0.8, 1e-300]
     assert mutual_information(nearly_empty) == pytest.approx(0.0, abs=1e-12)
+    assert mutual_information(np.zeros((2, 3))) == 0
 
 
 def test_two_measurements_are_weighted_by_their_variances():

@@ -74,6 +74,30 @@ def test_rows_of_a_unit_are_in_one_cell_no_less_often_than_rows_of_any_units() -
     assert fewest.alike["x"].expected == pytest.approx(1, abs=0.01)
 
 
+def test_columns_of_a_table_that_is_all_noise_are_no_larger_than_the_noise() -> None:
+    """Shares that add up to less than nothing were divided by it: counts of 10,000,000,000, with a deviation of 70."""
+    size = RowCount(50.0, 50.0, 1, (1, 2), np.array([30.0, 20.0]), np.array([30.0, 10.0]), 2)
+    drift = Drift.of(np.array([[-160.0, -40.0], [-30.0, -140.0]]), np.array([50.0, 50.0]), size.rows_of)
+    assert drift.average(size.rows_of / 50)[0].sum() < 0
+    found = RowLooks(size, {"x": drift}).one_way(1)
+    assert found.total == pytest.approx(size.counted(1).sum())
+    assert np.abs(found.counts["x"] / found.sigmas["x"]).max() < 5
+    assert found.clean()["x"].sum() == pytest.approx(found.total)
+
+
+def test_shares_of_a_table_of_less_than_a_row_are_not_those_of_more_rows_than_it_has() -> None:
+    rows = np.array([0.6, 0.4])
+    shares, deviations = Drift.of(np.array([[-60.0, 20.0], [-30.0, 40.0]]), np.array([50.0, 50.0]), rows).average(rows)
+    assert shares.sum() == pytest.approx(1, abs=1)
+    assert deviations.max() < 3
+
+
+def test_columns_over_rows_add_up_to_the_number_of_rows() -> None:
+    """20% more were counted than there are: of all codes alike."""
+    found = RowLooks(SIZES, {"x": Drift.of(1.2 * SIZES.rows_of[:, None] * SHAPES, np.full(3, 1e-3), SIZES.rows_of)})
+    np.testing.assert_allclose(found.one_way(4).counts["x"], SIZES.rows_of @ SHAPES, rtol=0.03)
+
+
 def test_doubt_falls_with_what_is_counted() -> None:
     shapes = {"follows": SHAPES, "alike": np.full((3, 2), 0.5)}
     counted = [SIZES.counted(most) for most in SIZES.classes]
