@@ -11,12 +11,14 @@ from privbench_core.errors import SourceError
 from privbench_core.spec.location import check_spark_url, expand, home, is_spark_url, is_url, parse_url
 from privbench_core.spec.model import Spec
 
+_SQLITE = b"SQLite format 3\0"
+
 
 def read_catalogue(source: str) -> Catalogue:
     """Read the catalogue of a folder, a DuckDB file, or a URL of a database or a cluster; ``${VARIABLE}`` is expanded.
 
     Raises:
-        SourceError: Nothing there, or no table in it that may be read.
+        SourceError: Nothing there, no database of a kind that is read, or no table in it that may be read.
     """
     place = expand(source)
     if is_spark_url(place):
@@ -39,6 +41,7 @@ def read_catalogue(source: str) -> Catalogue:
     elif Path(place).is_file():
         from privbench_core.backends.duckdb.catalogue import duckdb_catalogue
 
+        _check_file(Path(place))
         catalogue = duckdb_catalogue(Path(place))
     else:
         raise SourceError(f"source: neither a folder nor a file nor a URL: {place}; check the path")
@@ -51,6 +54,15 @@ def read_catalogue(source: str) -> Catalogue:
             f" {', '.join(unreadable[:3])}{' and others' if len(unreadable) > 3 else ''}"  # noqa: PLR2004
         )
     return catalogue
+
+
+def _check_file(path: Path) -> None:
+    """Refuse a file of another database by the name that it goes by here."""
+    with path.open("rb") as file:
+        if file.read(len(_SQLITE)) == _SQLITE:
+            raise SourceError(
+                f"source: {path.name} is a SQLite file, not a DuckDB one; write sqlite:///{path.resolve()}"
+            )
 
 
 def open_source(spec: Spec) -> Source:
@@ -90,5 +102,6 @@ def _open(spec: Spec) -> Source:
     if path.is_file():
         from privbench_core.backends.duckdb.read import DuckDBSource
 
+        _check_file(path)
         return DuckDBSource(path)
     raise SourceError(f"source: there is neither a folder nor a file at {path}; check the path in {spec.path.name}")

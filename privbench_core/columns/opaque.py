@@ -21,6 +21,7 @@ MAX_CELLS = 64
 
 # Letters with some spaces between them, so that the text breaks into words of a plausible length.
 _ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz     ", np.uint8)
+_LETTERS = 26
 _MAX_BYTES = 2**31 - 1
 
 
@@ -131,7 +132,11 @@ class OpaqueCodec:
         """Return random bytes for values that lie between neighbouring ``offsets``, one after the other."""
         if self.binary:
             return np.asarray(rng.integers(0, 256, offsets[-1], np.uint8))
-        content: NDArray[np.uint8] = _ALPHABET[rng.integers(0, len(_ALPHABET), offsets[-1], np.uint8)]
+        drawn = rng.integers(0, len(_ALPHABET), offsets[-1], np.uint8)
+        filled = offsets[1:] > offsets[:-1]
+        ends = np.concatenate([offsets[:-1][filled], offsets[1:][filled] - 1])
+        drawn[ends] %= _LETTERS  # `character(n)` takes "a " for "a", which may have to be another value
+        content: NDArray[np.uint8] = _ALPHABET[drawn]
         head, tail = self.type.logical.frame
         if head:
             _frame(content, head, tail, offsets[:-1], offsets[1:])

@@ -136,7 +136,10 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
     heads = [head for plan in plans for head in (f">± rows, ε={plan.budget.epsilon:g}", ">± a cell")]
     show("What the noise means, in rows (19 of 20 times)", ["table", ">rows per unit, at most", *heads], rows)
     say("± a cell: of one count of a column's values. A value with fewer rows than that is lost in the noise.")
-    say("Where a unit has several rows, ± grows with how many of them count; that is chosen from released numbers.")
+    say(
+        "T: as how many rows a unit with more of them counts. It follows from released numbers, so that what noise adds"
+        " and what T leaves out weigh least: few where units are alike, more where some have most of the rows."
+    )
     _tell_links(spec, plans, released)
     for plan in plans:
         for name, size in released.items():
@@ -175,7 +178,7 @@ def _tell_links(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCou
 
 def _uncertain(rows: float, most: int, released: RowCount | None) -> str:
     if released is None:
-        return f"{rows:,.0f}" if most == 1 else f"{rows:,.0f} to {rows * most:,.0f}"
+        return f"{rows:,.0f}" if most == 1 else f"{rows:,.0f} × T"
     return f"about {rows * released.rows_per_unit:,.0f} of {max(0, round(released.rows)):,}"
 
 

@@ -22,7 +22,7 @@ from privbench_core.draft.tables import draft_table, usable_keys
 from privbench_core.draft.unit import dependants, guess_unit, may_be_shared, repeated_persons
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
-from privbench_core.spec.location import PASSWORD, expand, is_spark_url, is_url, without_password
+from privbench_core.spec.location import PASSWORD, absolute, expand, is_spark_url, is_url, without_password
 from privbench_core.spec.yaml_io import flow_yaml
 
 EPSILONS = (0.8, 3.2)  # of the example: at 0.8 large groups are right, at 3.2 details
@@ -94,11 +94,29 @@ class Survey:
                 linked += f", and {', '.join(beside)} from outside"
                 todo = f"if these rows are about the same persons, draft again with --unit {name}, which protects them"
                 yield {name, *dependants(self.catalogue, name)} & outside, f"Look at {name}: {linked}; {todo}."
+        if alone := [name for name in self.outside(unit) if name not in self._looked_up(unit)]:
+            where = f"no key leads to {'it' if len(alone) == 1 else 'them'} from {unit} or what depends on it"
+            yield {*alone}, f"Look at {', '.join(alone)}: {where}; whose rows these are, no key says."
+        readable = {table.name for table in self.catalogue.tables if not table.unreadable}
+        for name in self.outside(unit):
+            if unread := sorted(_parents_of(self.catalogue.table(name)) - readable):
+                where = f"it refers to {', '.join(unread)}, which cannot be read here"
+                todo = f"if those are rows of persons, {name} is not for everybody"
+                yield {name, *dependants(self.catalogue, name)} & outside, f"Look at {name}: {where}; {todo}."
         todo = "if it refers to it, these rows belong to units: add the key to foreign_keys, instead of publishing them"
         for name in self.outside(unit):
             known = [table for table in self.catalogue.tables if table.name not in outside]
             for column, parent in undeclared_references(self.catalogue.table(name), known):
                 yield {name}, f"Look at {name}: {column} is called after the key of {parent}; {todo}."
+
+    def _looked_up(self, unit: str) -> set[str]:
+        """Return the tables that keys lead to from the unit and what depends on it, directly or not."""
+        parents = {table.name: _parents_of(table) for table in self.catalogue.tables}
+        found, more = set[str](), dependants(self.catalogue, unit) | {unit}
+        while more:
+            found |= more
+            more = {above for name in more for above in parents.get(name, ())} - found
+        return found
 
     def promises(self, unit: str) -> dict[KeyPlace, Role]:
         """Return the keys whose bound nothing enforces, so that the owner has to promise it."""
@@ -198,7 +216,7 @@ def _with_bounds(roles: Roles, bounds: Mapping[KeyPlace, int]) -> Roles:
 def _written(source: str) -> str:
     """Return the source as the spec writes it: paths absolute, a password replaced by an environment variable."""
     if is_url(expand(source)):
-        return without_password(source)
+        return absolute(without_password(source))
     return source if "${" in source else str(Path(source).resolve())
 
 

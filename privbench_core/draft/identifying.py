@@ -22,10 +22,12 @@ class Guess:
     Attributes:
         what: In words.
         domain: The public rule to generate new values by; None for text of which only the length is kept.
+        of_persons: Whether a table with such a column is probably one of persons.
     """
 
     what: str
     domain: Domain | None
+    of_persons: bool = True
 
 
 def _fake(what: str, provider: str) -> Guess:
@@ -34,11 +36,15 @@ def _fake(what: str, provider: str) -> Guess:
 
 # Nearly every row has another one: a learned list would name few of them, and cost as much.
 _NEARLY_UNIQUE = (
-    r"names?|titles?|labels?|captions?|composer|company|path|file ?name|sku|isbn|barcode|uid|guid|"
+    r"names?|titles?|labels?|captions?|composer|company|path|file ?name|sku|isbn|barcode|uid|uuid|guid|"
     r"serial( (number|no))?|(reference|document|invoice|order|tracking) ?(number|no|nr)|last update|"
     r"(update|create)d?( (at|on|date))?"
 )
-_PAGES = _fake("addresses of pages", "url")
+_DIGIT = "[0-9a-f]"
+_UUIDS = {  # by their length
+    32: rf"{_DIGIT}{{12}}4{_DIGIT}{{3}}[89ab]{_DIGIT}{{15}}",
+    36: rf"{_DIGIT}{{8}}-{_DIGIT}{{4}}-4{_DIGIT}{{3}}-[89ab]{_DIGIT}{{3}}-{_DIGIT}{{12}}",
+}
 # What the words of a name must end with, joined by blanks, but for a number; the first match counts. So a
 # ``street_number`` is no street, and ``phone_type`` no phone.
 _NAMES = (
@@ -56,13 +62,13 @@ _NAMES = (
     (r"(full|contact|person|customer|patient|employee) ?name", _fake("names of persons", "name")),
     (r"(address|street|addr)( ?line)?", _fake("addresses", "street_address")),
     (r"zip|zip ?code|post ?code|postal ?code", _fake("postal codes", "postcode")),
-    (r"url|website|homepage|link", _PAGES),
-    (r"password|passwd|pwd|hash|token|secret|api key|salt", Guess("secrets", None)),
+    (r"url|website|homepage|link", Guess("addresses of pages", Pattern(provider="url"), of_persons=False)),
+    (r"password|passwd|pwd|hash|token|secret|(api|session) key|session data|salt", Guess("secrets", None)),
     (
         r"comments?|notes?|remarks?|description|body|message|text|bio|about|about me|review|content|memo",
-        Guess("free text", None),
+        Guess("free text", None, of_persons=False),
     ),
-    (_NEARLY_UNIQUE, Guess("values that few rows share", None)),
+    (_NEARLY_UNIQUE, Guess("values that few rows share", None, of_persons=False)),
 )
 # Words that are names in tables of persons only: the provider by the whole name of a column.
 _NAMES_OF_PERSONS = {
@@ -96,17 +102,19 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
     if length is not None and length <= _SHORT:
         return None
     words = words_of(column.name)
+    if length in _UUIDS and re.search(r"(^| )(uuid|guid)$", words):
+        return Guess("universal identifiers", Pattern(regex=_UUIDS[length]), of_persons=False)
     if words in _NAMES_OF_PERSONS and PERSONS.search(words_of(table)):
         return _fake("names of persons", _NAMES_OF_PERSONS[words])
     for pattern, guess in _NAMES:
         if re.search(rf"(^| )({pattern})( \d+)?$", words):
             return guess
-    return Guess("free text", None) if length is not None and length >= _LONG else None
+    return Guess("free text", None, of_persons=False) if length is not None and length >= _LONG else None
 
 
 def describes_persons(table: FoundTable) -> bool:
-    """Return whether a table is called after persons, or has names, addresses or numbers of them; pages are no such."""
+    """Return whether a table is called after persons, or has names, addresses, numbers or secrets of them."""
     if PERSONS.search(words_of(table.name)):
         return True
     guesses = (guess_identifying(column, table.name, None) for column in table.columns)
-    return any(guess is not None and guess.domain is not None and guess is not _PAGES for guess in guesses)
+    return any(guess is not None and guess.of_persons for guess in guesses)

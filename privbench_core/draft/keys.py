@@ -40,7 +40,8 @@ def propose_keys(catalogue: Catalogue) -> Catalogue:
 def with_required(catalogue: Catalogue, owners: Collection[tuple[str, tuple[str, ...], str]]) -> Catalogue:
     """Return the catalogue with those proposed keys required that are called like what they refer to.
 
-    Files do not say what may be NULL; a row without an owner would be a unit of its own.
+    Files do not say what may be NULL, and a row without an owner would be a unit of its own. Tables that have columns
+    which may not be say it of all: there a key is as they declare it.
 
     Args:
         catalogue: With proposed keys; one whose source declares keys stays as it is.
@@ -51,12 +52,20 @@ def with_required(catalogue: Catalogue, owners: Collection[tuple[str, tuple[str,
 
     def of(table: FoundTable) -> FoundTable:
         keys = [key for key in table.foreign_keys if (table.name, key.columns, key.parent) in owners]
+        if _declares_required(table):
+            return table
         likely = (each for key in keys for each in _reference(table, catalogue.table(key.parent)))
         required = {name for key, is_plain in likely if is_plain and key in keys for name in key.columns}
         columns = tuple(replace(c, nullable=c.nullable and c.name not in required) for c in table.columns)
         return replace(table, columns=columns)
 
     return replace(catalogue, tables=tuple(map(of, catalogue.tables)))
+
+
+def _declares_required(table: FoundTable) -> bool:
+    """Return whether a source says what may be NULL: some column may not, beside those of keys that were proposed."""
+    of_keys = {name for key in table.foreign_keys for name in key.columns}
+    return any(not column.nullable for column in table.columns if column.name not in of_keys)
 
 
 def undeclared_references(table: FoundTable, parents: Iterable[FoundTable]) -> Iterator[tuple[str, str]]:
@@ -185,8 +194,9 @@ def _references(table: FoundTable, keyed: list[FoundTable]) -> Iterator[tuple[Fo
 
 
 def _with_keys(table: FoundTable, keys: list[tuple[FoundKey, bool]]) -> FoundTable:
-    """Return the table with its keys; the first is required if it is plain: files do not say what may be NULL."""
-    required = set(keys[0][0].columns) if keys and keys[0][1] else set[str]()
+    """Return the table with its keys; the first is required if it is plain, where no column says what may be NULL."""
+    likely = keys and keys[0][1] and not _declares_required(table)
+    required = set(keys[0][0].columns) if likely else set[str]()
     columns = tuple(replace(c, nullable=c.nullable and c.name not in required) for c in table.columns)
     return replace(table, columns=columns, foreign_keys=tuple(key for key, _ in keys))
 

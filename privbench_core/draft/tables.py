@@ -138,7 +138,8 @@ def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey]
     for key in table.foreign_keys:
         where = f"the foreign key on ({', '.join(key.columns)})"
         if key.parent not in usable:
-            notes.append(f"{where}, because {key.parent} may not be read")
+            there = any(other.name == key.parent for other in catalogue.tables)
+            notes.append(f"{where}, because {key.parent} {'may not be read' if there else 'is not in this source'}")
         elif not (kept.issuperset(key.columns) and usable[key.parent].issuperset(key.parent_columns)):
             notes.append(f"{where}, because one of its columns is left out")
         else:

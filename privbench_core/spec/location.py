@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 PASSWORD = "PRIVBENCH_PASSWORD"  # noqa: S105 - the name of an environment variable
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SPARK = "sc://"
+_SQLITE = "sqlite"
 _URL = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 # A password may contain anything but "@", see SQLAlchemy; one that is a variable is no secret.
@@ -62,6 +63,25 @@ def resolve(source: str, folder: Path) -> str:
     if is_url(source) or _VARIABLE.search(source):
         return source
     return str((folder / home(source)).resolve())
+
+
+def absolute(url: str) -> str:
+    """Return a URL of a SQLite file with the whole path, which SQLAlchemy takes from the current folder; others as is.
+
+    >>> absolute("postgresql://me@host/d"), absolute("sqlite:////data/shop.db")
+    ('postgresql://me@host/d', 'sqlite:////data/shop.db')
+    """
+    if "${" in url or not url.startswith(_SQLITE):
+        return url
+    parsed = parse_url(url)
+    file = _sqlite_file(parsed)
+    return url if file is None else parsed.set(database=str(file.resolve())).render_as_string()
+
+
+def _sqlite_file(url: URL) -> Path | None:
+    """Return the file of a SQLite URL, None of one in memory or with options of SQLite's own."""
+    named = url.database if url.get_backend_name() == _SQLITE else None
+    return None if not named or named.startswith((":", "file:")) else Path(named)
 
 
 def home(source: str) -> Path:
@@ -150,10 +170,13 @@ def open_engine(url: URL) -> Engine:
     """Return an engine that has connected once and keeps no connection open.
 
     Raises:
-        SourceError: The driver is missing or the server refuses; the message holds no password.
+        SourceError: The driver is missing, the server refuses, or there is no such file; the message holds no password.
     """
     import sqlalchemy as sa
 
+    file = _sqlite_file(url)
+    if file is not None and not file.is_file():  # SQLite would make an empty one
+        raise SourceError(f"source: there is no file {file}; check the path")
     try:
         engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
         with engine.connect():

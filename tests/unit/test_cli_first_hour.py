@@ -29,7 +29,7 @@ def test_plan_speaks_of_rows_and_hides_what_is_free(town_spec: Path) -> None:
     text = call("plan", town_spec).stdout
     assert not re.search(r"^ (sample|validate|publish)", text, re.MULTILINE)
     assert "± rows, ε=0.8" in text
-    assert re.search(r"person +4 +\d+ to \d+", text)  # what a unit of several rows can do
+    assert re.search(r"person +4 +\d+ × T", text)  # what a unit of several rows can do
     assert (
         call("run", town_spec, "--accept-noise", "--epsilon", 3.2, "--out", town_spec.parent / "bundle").exit_code == 0
     )

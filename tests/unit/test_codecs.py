@@ -276,6 +276,14 @@ def test_opaque_text_keeps_its_length_and_nothing_else():
     assert values != decoded(codec, [0, 5, 20, 21, 22], seed=1)
 
 
+def test_opaque_text_has_no_blanks_at_its_ends():
+    """To `character(n)` "" and " " are one value: a unique index was refused by PostgreSQL."""
+    codec = codec_for(Column("note", T.TEXT, max_length=9))
+    values = decoded(codec, np.tile(np.arange(10), 200).tolist())
+    assert any(" " in value for value in values)
+    assert all(value == value.strip() for value in values)
+
+
 def test_long_text_has_64_cells_at_most():
     codec = codec_for(Column("note", T.TEXT, max_length=1000))
     assert codec.ordered == 64

@@ -299,6 +299,16 @@ def test_a_spec_is_drafted_from_part_files(tmp_path: Path) -> None:
     assert folder_catalogue(parts_folder(parts)).tables == folder_catalogue(one).tables
 
 
+def test_files_of_a_folder_that_are_several_tables_are_not_taken_for_one(tmp_path: Path) -> None:
+    """The folder above the tables: a draft had the columns of the first file."""
+    (tmp_path / "data").mkdir()
+    for name in ("order", "person"):
+        pq.write_table(pa.table({"id": [1], name: ["a"]}), tmp_path / "data" / f"{name}.parquet")
+    with pytest.raises(SourceError, match=r"^data: person\.parquet has no order, unlike order\.parquet: a folder"):
+        folder_catalogue(tmp_path)
+    assert [table.name for table in folder_catalogue(tmp_path / "data").tables] == ["order", "person"]
+
+
 def test_sources_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SourceError, match="neither a folder nor a file"):
         open_source(spec(tmp_path / "none"))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of
 from privbench_core.backends.native_types import found_column
-from privbench_core.backends.postgres.readable import readable
+from privbench_core.backends.other_dialects import checks_in_postgres, in_postgres, with_exact_names
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, EnumType
-from privbench_core.schema.constraints import Check, Index
+from privbench_core.schema.constraints import Index
 
 _QUERIES = {
     "columns": "SELECT table_name, column_name, data_type, is_nullable, column_default, comment FROM duckdb_columns()"
@@ -48,7 +47,7 @@ def duckdb_catalogue(path: Path) -> Catalogue:
         columns.setdefault(table, []).append(_column(enums, *column))
     comments = dict(found["tables"])
     tables = [_table(name, tuple(listed), comments, found) for name, listed in sorted(columns.items())]
-    return Catalogue(path.stem, tuple(tables), enums_of(tables))
+    return Catalogue(path.stem, with_exact_names(tables), enums_of(tables))
 
 
 def _column(
@@ -62,26 +61,8 @@ def _column(
         # What DuckDB calls FLOAT has 4 bytes.
         column = found_column(name, "REAL" if native == "FLOAT" else native, nullable=nullable)
     counted = default is not None and _NEXTVAL.match(default) is not None
-    translated = None if counted or default is None else _in_postgres(default)
+    translated = None if counted or default is None else in_postgres(default, "duckdb", ())
     return replace(column, default=translated, identity=counted and not nullable, comment=comment)
-
-
-def _in_postgres(expression: str) -> str | None:
-    """Return a default or check in PostgreSQL's words, None if sqlglot does not know them."""
-    import sqlglot
-    from sqlglot import exp
-    from sqlglot.errors import ErrorLevel, SqlglotError
-
-    def bare(node: exp.Expr) -> exp.Expr:
-        """Text without a cast to an enum, whose quotes sqlglot forgets; the column's own type says as much."""
-        is_cast = isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.USERDEFINED
-        return node.this if is_cast and isinstance(node.this, exp.Literal) else node
-
-    try:
-        tree = sqlglot.parse_one(expression, dialect="duckdb").transform(bare)
-        return tree.sql(dialect="postgres", unsupported_level=ErrorLevel.RAISE)
-    except SqlglotError:
-        return None
 
 
 def _labels(native: str) -> tuple[str, ...]:
@@ -106,39 +87,20 @@ def _table(name: str, columns: tuple[FoundColumn, ...], comments: dict[str, Any]
             unique.append(listed)
         else:
             plain.append(Index(index, listed))
-    checks, strange = _checks(by_kind.get("CHECK", []), columns)
+    conditions = [(called, condition) for *_, called, condition in by_kind.get("CHECK", [])]
+    checks, strange = checks_in_postgres(conditions, "duckdb", columns)
     return FoundTable(
         name,
         columns,
         next((tuple(row[0]) for row in by_kind.get("PRIMARY KEY", [])), ()),
         tuple(FoundKey(tuple(row[0]), row[1], tuple(row[2])) for row in by_kind.get("FOREIGN KEY", [])),
         tuple(dict.fromkeys(unique)),
-        tuple(checks),
+        checks,
         tuple(plain),
         comments.get(name),
         declares_indexes=True,
         notes=(*notes, *strange),
     )
-
-
-def _checks(rows: list[Any], columns: tuple[FoundColumn, ...]) -> tuple[list[Check], list[str]]:
-    """CHECK constraints, and notes on those that PostgreSQL has no words for.
-
-    DuckDB calls several on one column by one name, so they are numbered.
-    """
-    textual = [column.name for column in columns if column.type is ColumnType.CATEGORY]
-    checks: list[Check] = []
-    notes: list[str] = []
-    names: Counter[str] = Counter()
-    for *_, name, expression in rows:
-        names[name] += 1
-        translated = _in_postgres(expression)
-        if translated is None:
-            notes.append(f"the check {name}, which has no words in PostgreSQL")
-        else:
-            numbered = name if names[name] == 1 else f"{name}{names[name]}"
-            checks.append(Check(numbered, readable(translated, textual)))
-    return checks, notes
 
 
 def _names(expressions: str, columns: tuple[FoundColumn, ...]) -> tuple[str, ...] | None:

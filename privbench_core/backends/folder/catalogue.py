@@ -7,6 +7,7 @@ What is called ``.name`` or ``_name`` is not data, as for those engines.
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +29,10 @@ def folder_catalogue(folder: Path) -> Catalogue:
     """Return one table per file or folder of files, called by its stem.
 
     Raises:
-        SourceError: A file cannot be read.
+        SourceError: A file cannot be read, or one of several files of a table lacks a column.
     """
     tables = tuple(
-        FoundTable(name, (_csv_columns if is_csv(files[0]) else _parquet_columns)(name, files[0]))
+        FoundTable(name, _csv_columns(name, files[0]) if is_csv(files[0]) else _columns_of_parts(name, files))
         for name, files in stored_tables(folder)
     )
     return Catalogue(folder.resolve().name, tables)
@@ -61,6 +62,15 @@ def is_csv(path: Path) -> bool:
 
 def _is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
+
+
+def _columns_of_parts(table: str, files: Sequence[Path]) -> tuple[FoundColumn, ...]:
+    columns, *others = (_parquet_columns(table, path) for path in files)
+    for path, other in zip(files[1:], others, strict=True):
+        if missing := {column.name for column in columns} - {column.name for column in other}:
+            found = f"{path.name} has no {min(missing)}, unlike {files[0].name}: a folder in a source is one table"
+            raise SourceError(f"{table}: {found}; give {path.parent} as the source if its files are tables")
+    return columns
 
 
 def _parquet_columns(table: str, path: Path) -> tuple[FoundColumn, ...]:
