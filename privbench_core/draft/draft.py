@@ -82,7 +82,8 @@ class Survey:
         outside = set(self.outside(unit))
         personal = [t.name for t in self.catalogue.tables if t.name in outside and describes_persons(t)]
         if personal:
-            yield {*personal}, f"Look at {', '.join(personal)}: their columns look like those of persons."
+            whose = "its" if len(personal) == 1 else "their"
+            yield {*personal}, f"Look at {', '.join(personal)}: {whose} columns look like those of persons."
         for name in self.outside(unit):  # an account, with its orders
             referring = [t.name for t in self.catalogue.tables if t.name != name and name in _parents_of(t)]
             inside = [other for other in referring if other not in {unit, *outside}]
@@ -244,8 +245,8 @@ def _public(found: Survey, unit: str, decided: Sequence[str] | None) -> Iterator
         return
     unconnected = [name for name in outside if name not in (decided or ())]
     if decided is not None and unconnected:
-        todo = f"decide: no key leads from {', '.join(unconnected)} to the unit; declare one there, or write them here"
-        yield one_line(f"  public: {UNDECIDED} # {todo}, beside {flow_yaml(list(decided))}")
+        todo = f"decide: no key leads from {', '.join(unconnected)} to the unit; declare one there, remove the table, or"
+        yield one_line(f"  public: {UNDECIDED} # {todo} write it here, beside {flow_yaml(list(decided))}")
         return
     if decided is not None:
         yield f"  public: {flow_yaml(list(decided))} # published as they are"

@@ -17,7 +17,6 @@ from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.heavy_tails import Database
-from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import broken_expectations, category, integer, owner_key, place_of, rows_of
 
 DAYS = Range("2020-01-01", "2023-12-31")
@@ -89,7 +88,7 @@ def shop(clients: int = 600, *, ordered: bool = True) -> Database:
 
 def made(database: Database, folder: Path, synthesizer: str = "privbench") -> Bundle:
     place = place_of(folder, *database, synthesizer=synthesizer, options=OPTIONS.get(synthesizer, {}))
-    result = place.run_with(SeededNoise(0), 8.0)
+    result = place.run(8.0)
     assert broken_expectations(result) == []
     return read_bundle(place.out)
 

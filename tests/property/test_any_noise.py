@@ -29,6 +29,8 @@ OPTIONS = (
     {}, {"beta": 2}, {"alpha": 0.05, "beta": 12}, {"usefulness": 4.0}, {"usefulness": 0.1}, {"latents": 20},
     {"latents": 2, "usefulness": 0.01, "iterations": 3}, {"tables": "independent"}, {"tables": "privspn"},
 )  # fmt: skip
+FAILED = (79, 127, 203)
+"""These did once."""
 _NETWORKS = 0.25  # of the databases
 
 
@@ -47,7 +49,7 @@ def _check(number: int) -> None:
     assert drawn.keys() == {table.name for table in made.schema.tables}
 
 
-@pytest.mark.parametrize("number", range(FEW))
+@pytest.mark.parametrize("number", [*range(FEW), *FAILED])
 def test_rows_are_drawn_whatever_the_noise(number: int) -> None:
     _check(number)
 

@@ -260,7 +260,7 @@ CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES cli
 """
     draft = draft_of(tmp_path, sql)
     assert "unit: client # one row" in draft
-    assert "# Look at staff: their columns look like those of persons." in draft
+    assert "# Look at staff: its columns look like those of persons." in draft
     assert "area: {type: float, nullable: true}" in draft
     (found,) = problems(tmp_path / "spec.yaml", draft)
     assert found.startswith("privacy: public is not decided yet; list the tables that everybody may see")
@@ -672,7 +672,7 @@ def test_a_table_called_after_persons_is_not_proposed_as_public_without_a_word(t
     folder = folder_of(tmp_path, {"household": "HHID,income", "person": "number,age"})
     draft = reflect(str(folder), decisions=Decisions(unit="household"))
     assert "Those that everybody may see are public: [person]" in draft
-    assert "# Look at person: their columns look like those of persons." in draft
+    assert "# Look at person: its columns look like those of persons." in draft
 
 
 def test_tables_called_alike_are_told_apart_and_rows_are_numbered_within_their_parent(tmp_path: Path) -> None:
