@@ -245,8 +245,8 @@ def _public(found: Survey, unit: str, decided: Sequence[str] | None) -> Iterator
         return
     unconnected = [name for name in outside if name not in (decided or ())]
     if decided is not None and unconnected:
-        todo = f"decide: no key leads from {', '.join(unconnected)} to the unit; declare one there, remove the table, or"
-        yield one_line(f"  public: {UNDECIDED} # {todo} write it here, beside {flow_yaml(list(decided))}")
+        todo = f"decide: no key leads from {', '.join(unconnected)} to the unit; declare one there, remove the table"
+        yield one_line(f"  public: {UNDECIDED} # {todo}, or write it here, beside {flow_yaml(list(decided))}")
         return
     if decided is not None:
         yield f"  public: {flow_yaml(list(decided))} # published as they are"
