@@ -21,6 +21,7 @@ _T_ADMISSION = "tests/unit/test_privacy_admission.py"
 _T_OBSERVE = "tests/unit/test_observe.py"
 _T_IN_TWO = "tests/unit/test_privacy_in_two.py"
 _T_QUERIES = "tests/unit/test_privacy_queries.py"
+_T_DIALECTS = "tests/unit/test_reflect_dialects.py"
 _T_WORKSPACE = "tests/unit/test_workspace.py"
 
 PAYMENT = [
@@ -553,6 +554,33 @@ LEAKS = [
         "    if not may_be_names(header):\n",
         "    if not header:\n",
         ("tests/unit/test_reflect.py::test_a_first_row_of_values_does_not_reach_the_draft",),
+    ),
+    Mutant(
+        "private-by-another-case",
+        "leaks",
+        "tables that refer to `users` are proposed as public where the table is `Users`",
+        "backends/other_dialects.py",
+        "            parent = exact_name(key.parent, columns)\n",
+        "            parent = key.parent\n",
+        (f"{_T_DIALECTS}::test_names_in_any_case_are_those_of_tables_and_columns",),
+    ),
+    Mutant(
+        "sessions-for-everybody",
+        "leaks",
+        "tables that no key leads to are proposed as public",
+        "draft/draft.py",
+        "if name not in self._looked_up(unit)]:",
+        "if False]:",
+        (f"{_T_DIALECTS}::test_tables_that_no_row_of_a_unit_refers_to_are_in_doubt",),
+    ),
+    Mutant(
+        "persons-elsewhere",
+        "leaks",
+        "tables that refer to what cannot be read are proposed as public",
+        "draft/draft.py",
+        "if unread := sorted(_parents_of(self.catalogue.table(name)) - readable):",
+        "if unread := []:",
+        (f"{_T_DIALECTS}::test_tables_that_refer_to_what_is_not_there_are_in_doubt_with_what_depends_on_them",),
     ),
     Mutant(
         "first-row-in-an-error",
