@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from privbench_core.backends.base import Source
@@ -57,8 +58,8 @@ def read_catalogue(source: str) -> Catalogue:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse a file of another database by the name that it goes by here."""
-    with path.open("rb") as file:
+    """Refuse a file of another database by the name that it goes by here; DuckDB says of others what is wrong."""
+    with suppress(OSError), path.open("rb") as file:
         if file.read(len(_SQLITE)) == _SQLITE:
             raise SourceError(
                 f"source: {path.name} is a SQLite file, not a DuckDB one; write sqlite:///{path.resolve()}"

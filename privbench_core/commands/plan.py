@@ -136,10 +136,11 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
     heads = [head for plan in plans for head in (f">± rows, ε={plan.budget.epsilon:g}", ">± a cell")]
     show("What the noise means, in rows (19 of 20 times)", ["table", ">rows per unit, at most", *heads], rows)
     say("± a cell: of one count of a column's values. A value with fewer rows than that is lost in the noise.")
-    say(
-        "T: as how many rows a unit with more of them counts. It follows from released numbers, so that what noise adds"
-        " and what T leaves out weigh least: few where units are alike, more where some have most of the rows."
-    )
+    if any(spec.schema.max_rows_per_unit(t.name) > 1 and t.name not in released for t in spec.schema.private_tables):
+        say(
+            "T: as how many rows a unit with more of them counts. It follows from released numbers, so that what noise"
+            " adds and what T leaves out weigh least: few where units are alike, more where some have most of the rows."
+        )
     _tell_links(spec, plans, released)
     for plan in plans:
         for name, size in released.items():

@@ -95,7 +95,8 @@ class Survey:
                 linked += f", and {', '.join(beside)} from outside"
                 todo = f"if these rows are about the same persons, draft again with --unit {name}, which protects them"
                 yield {name, *dependants(self.catalogue, name)} & outside, f"Look at {name}: {linked}; {todo}."
-        if alone := [name for name in self.outside(unit) if name not in self._looked_up(unit)]:
+        looked_up = self._looked_up(unit)
+        if alone := [name for name in self.outside(unit) if name not in looked_up]:
             where = f"no key leads to {'it' if len(alone) == 1 else 'them'} from {unit} or what depends on it"
             yield {*alone}, f"Look at {', '.join(alone)}: {where}; whose rows these are, no key says."
         readable = {table.name for table in self.catalogue.tables if not table.unreadable}

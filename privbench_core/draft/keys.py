@@ -51,9 +51,9 @@ def with_required(catalogue: Catalogue, owners: Collection[tuple[str, tuple[str,
         return catalogue
 
     def of(table: FoundTable) -> FoundTable:
-        keys = [key for key in table.foreign_keys if (table.name, key.columns, key.parent) in owners]
         if _declares_required(table):
             return table
+        keys = [key for key in table.foreign_keys if (table.name, key.columns, key.parent) in owners]
         likely = (each for key in keys for each in _reference(table, catalogue.table(key.parent)))
         required = {name for key, is_plain in likely if is_plain and key in keys for name in key.columns}
         columns = tuple(replace(c, nullable=c.nullable and c.name not in required) for c in table.columns)

@@ -569,7 +569,7 @@ LEAKS = [
         "leaks",
         "tables that no key leads to are proposed as public",
         "draft/draft.py",
-        "if name not in self._looked_up(unit)]:",
+        "if name not in looked_up]:",
         "if False]:",
         (f"{_T_DIALECTS}::test_tables_that_no_row_of_a_unit_refers_to_are_in_doubt",),
     ),

@@ -149,3 +149,18 @@ def test_tables_that_refer_to_what_is_not_there_are_in_doubt_with_what_depends_o
 def test_tables_with_secrets_are_in_doubt() -> None:
     session = FoundTable("web_state", (ID, FoundColumn("session_key", ColumnType.CATEGORY, "text", nullable=False)))
     assert {"web_state"} in doubts(table("person", "web_state"), session).values()
+
+
+def test_a_file_that_may_not_be_opened_is_refused_as_one_that_is_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is SQLite's is only asked to say so: no stack trace for a file of somebody else's."""
+    file = tmp_path / "forum.db"
+    file.write_bytes(b"no database")
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(SourceError, match=r"forum\.db cannot be opened as a DuckDB file"):
+        read_catalogue(str(file))
