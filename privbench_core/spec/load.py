@@ -30,6 +30,10 @@ _PUBLIC_TEXT = (
     "the text of the queries is published, so declare that it says nothing about private rows: write public: true, "
     "or leave the workload out"
 )
+_PUBLIC = (
+    "list the tables that everybody may see, like [country, product], or [] for none; delete any other table that no "
+    "foreign key connects with the unit, or add such a key"
+)
 _CRON_FIELDS = 5
 _CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z?#]+")
 _OWNER = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|team:[A-Za-z0-9_-]+")
@@ -114,7 +118,7 @@ def _public(privacy: Node, tables: Node) -> tuple[str, ...] | None:
     """Return the tables that ``privacy.public`` lists; None if it is wrong, as far as that can be known here."""
     if not privacy.has("public") or privacy.fields["public"] == []:
         return ()
-    names = privacy.names("public", "list the tables that everybody may see, like [country, product], or [] for none")
+    names = privacy.names("public", _PUBLIC)
     for name in names or ():
         if name not in tables.fields:
             privacy.problems.add(
