@@ -39,7 +39,9 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     found = whole.without(decisions.left_out)
     path = out or Path(f"{found.catalogue.name}.yaml")
     refuse_existing(path)
-    say(f"{found.catalogue.name}: {len(found.catalogue.tables)} tables. Enter takes the answer in brackets.")
+    number = len(found.catalogue.tables)
+    counted = "1 table" if number == 1 else f"{number} tables"
+    say(f"{found.catalogue.name}: {counted}. Enter takes the answer in brackets.")
     unit = decisions.unit or _unit(found)
     public, left_out = _outside(found, unit, decisions)
     found = whole.without(left_out)
@@ -67,23 +69,15 @@ def _unit(found: Survey) -> str:
     """Ask for the privacy unit; a table is preset only where its name or its key says that its rows are persons."""
     names = [table.name for table in found.catalogue.tables if not table.unreadable]
     likely = found.unit or found.only
-    warned = likely and _warn(found, likely)
+    if likely and (warning := found.warning(likely)):
+        say(f"   {warning}")
     question = "1. Whose rows are protected? A table"
+    question += "" if found.unit else f" of these: {', '.join(names)}"
     while True:
-        listed = "" if found.unit else f": {', '.join(names)}"
-        answer = str(typer.prompt(f"{question}{listed}", default=found.unit))
+        answer = str(typer.prompt(question, default=found.unit))
         if answer in names:
-            if answer != likely or not warned:
-                _warn(found, answer)
             return answer
         say(f"There is no table {answer}: {', '.join(names)}")
-
-
-def _warn(found: Survey, unit: str) -> bool:
-    warning = found.warning(unit)
-    if warning:
-        say(f"   {warning}")
-    return warning is not None
 
 
 def _outside(found: Survey, unit: str, decisions: Decisions) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -104,9 +98,7 @@ def _outside(found: Survey, unit: str, decisions: Decisions) -> tuple[tuple[str,
     public = _names("   Which of them may anyone see, row by row? Names with commas, or Enter for none", outside)
     rest = [name for name in outside if name not in public]
     left_out = decisions.left_out
-    question = (
-        f"   Leave {', '.join(rest)} out of the benchmark, with the keys that refer to them? No: decide in the spec"
-    )
+    question = f"   Leave {', '.join(rest)} out, with the columns that refer to them? If not, the spec keeps this open"
     if rest and typer.confirm(question, default=False):
         left_out = (*left_out, *rest)
     return (*decisions.public, *public), left_out
