@@ -363,7 +363,7 @@ def test_a_draft_of_the_database_loads_once_decided(url: str, tmp_path: Path) ->
     assert "mood: {type: category, nullable: true, sql_type: mood}" in draft  # its values are those of the enum
     cut = draft[: draft.index("  odd:")] + draft[draft.index("  visit:") :]
     for old, new in {
-        "public: CHOOSE": "public: [zone]",
+        "public:\n    - CHOOSE": "public: [zone]",
     }.items():
         assert old in cut
         cut = cut.replace(old, new)

@@ -22,6 +22,9 @@ _T_OBSERVE = "tests/unit/test_observe.py"
 _T_IN_TWO = "tests/unit/test_privacy_in_two.py"
 _T_QUERIES = "tests/unit/test_privacy_queries.py"
 _T_DIALECTS = "tests/unit/test_reflect_dialects.py"
+_T_PUBLIC = "tests/unit/test_draft_public.py"
+_T_UNIT = "tests/unit/test_draft_unit.py"
+_T_ANY_DRAFT = "tests/property/test_drafts.py::test_defaults_alone_never_publish_a_table"
 _T_WORKSPACE = "tests/unit/test_workspace.py"
 
 PAYMENT = [
@@ -567,20 +570,66 @@ LEAKS = [
     Mutant(
         "sessions-for-everybody",
         "leaks",
-        "tables that no key leads to are proposed as public",
-        "draft/draft.py",
-        "if name not in looked_up]:",
-        "if False]:",
+        "nobody is told that no key leads to a table that may be public",
+        "draft/publishing.py",
+        "        if name not in reached:\n",
+        "        if False:\n",
         (f"{_T_DIALECTS}::test_tables_that_no_row_of_a_unit_refers_to_are_in_doubt",),
     ),
     Mutant(
         "persons-elsewhere",
         "leaks",
-        "tables that refer to what cannot be read are proposed as public",
-        "draft/draft.py",
-        "if unread := sorted(_parents_of(self.catalogue.table(name)) - readable):",
-        "if unread := []:",
+        "nobody is told that a table that may be public refers to what cannot be read",
+        "draft/publishing.py",
+        "        if unread := sorted(parents - readable):\n",
+        "        if unread := []:\n",
         (f"{_T_DIALECTS}::test_tables_that_refer_to_what_is_not_there_are_in_doubt_with_what_depends_on_them",),
+    ),
+    Mutant(
+        "public-by-enter",
+        "leaks",
+        "Enter in the interview publishes every table without a key to the unit",
+        "commands/interview.py",
+        'typer.prompt(question, default="", show_default=False)',
+        'typer.prompt(question, default=", ".join(known))',
+        (f"{_T_PUBLIC}::test_enter_at_every_question_publishes_nothing", _T_ANY_DRAFT),
+    ),
+    Mutant(
+        "public-without-a-doubt",
+        "leaks",
+        "a draft publishes the tables that no word of theirs raises a doubt about",
+        "draft/draft.py",
+        "    waiting = [candidate for candidate in outside if candidate.table not in decided]\n",
+        "    decided = [*decided, *(each.table for each in outside if not each.doubts)]\n"
+        "    waiting = [candidate for candidate in outside if candidate.table not in decided]\n",
+        (f"{_T_PUBLIC}::test_a_draft_publishes_nothing_and_is_refused_until_its_owner_has_decided", _T_ANY_DRAFT),
+    ),
+    Mutant(
+        "one-genome-for-each-patient",
+        "leaks",
+        "nobody is told that units refer to a table that may be public by a unique column",
+        "draft/publishing.py",
+        "                if _is_single(table, key) and table.name in scene.inside | single:\n",
+        "                if False:\n",
+        (f"{_T_PUBLIC}::test_a_draft_says_why_a_table_may_be_public_and_why_that_is_in_doubt",),
+    ),
+    Mutant(
+        "visits-as-units",
+        "leaks",
+        "the only table of a source is the unit, whatever its rows are",
+        "draft/unit.py",
+        "    for names in _UNITS:\n",
+        "    if len(readable) == 1:\n        return readable[0].name\n    for names in _UNITS:\n",
+        (f"{_T_UNIT}::test_the_only_table_is_no_unit_unless_it_is_called_after_persons",),
+    ),
+    Mutant(
+        "persons-that-recur",
+        "leaks",
+        "nobody is told that the unit's rows name persons who may have several",
+        "draft/unit.py",
+        "    found = numbers_of_persons(table) if persons else identifying_columns(table)\n",
+        "    found = numbers_of_persons(table) if persons else ()\n",
+        (f"{_T_UNIT}::test_a_column_that_identifies_persons_and_may_recur_is_a_warning",),
     ),
     Mutant(
         "first-row-in-an-error",
