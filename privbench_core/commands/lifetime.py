@@ -12,7 +12,8 @@ from privbench_core.pipeline.account_status import AccountStatus, standing
 from privbench_core.pipeline.plans import plans_for, run_name
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger
+from privbench_core.privacy.ledger.balance import Balance
+from privbench_core.privacy.ledger.ledger import Entry, Ledger
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 

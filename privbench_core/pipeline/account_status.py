@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.plans import run_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
-from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger, OtherDatabase
+from privbench_core.privacy.ledger.balance import Balance
+from privbench_core.privacy.ledger.ledger import Entry, Ledger, OtherDatabase
 from privbench_core.privacy.ledger.refresh_limits import Purchase, RefreshLimits
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
