@@ -52,6 +52,11 @@ def errors_folder(spec: Spec) -> Path:
     return database_folder(spec) / "errors"
 
 
+def lock_file(spec: Spec, key: str) -> Path:
+    """The lock of who is at work on ``key``."""
+    return database_folder(spec) / "locks" / key
+
+
 def record_file(spec: Spec) -> Path:
     """The file that says what each step was made from, see `record`."""
     return database_folder(spec) / "record.sqlite"

@@ -334,7 +334,10 @@ def test_the_ledger_is_another_one(new_town: NewTown, place: Place, tmp_path: Pa
         assert town.run() == "done paid=0"
         (state / "ledger.sqlite").unlink()
         Workspace(load_spec(town.spec), new_state=True).close()
-        assert town.run().startswith("done paid=0.")
+        assert town.run().startswith(f"LedgerError: {town.out}: this bundle records that ε=0.8")
+        assert not town.looked()
+        elsewhere = Town(town.spec, town.out.with_name("elsewhere"))  # a total of its own, which adds up with that one
+        assert elsewhere.run().startswith("done paid=0.")
 
 
 def test_the_page_lists_exactly_these_tests(request: pytest.FixtureRequest) -> None:
