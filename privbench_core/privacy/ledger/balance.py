@@ -86,9 +86,8 @@ def shortfall_beside_holds(held: Sequence[Hold], what: str, price: Price, balanc
     others = " and ".join(f"another run holds {share_of(balance.lifetime, hold.left)} since {hold.at}" for hold in held)
     return (
         f"{what}: costs {cost} of the lifetime budget ({price}). {left} of it is not spent, but {others} for what it"
-        " has still to buy, and the rest, or what privacy.refresh allows, is too little. Nothing was spent for this."
-        " Wait until no other run is at work, then run again: what that run does not buy is free again. Or run at a"
-        " smaller ε."
+        " has still to buy, and what remains beside that is too little. Nothing was spent for this. Wait until no other"
+        " run is at work, then run again: what that run does not buy is free again. Or run at a smaller ε."
     )
 
 
