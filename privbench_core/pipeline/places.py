@@ -3,7 +3,8 @@
 <state>/ledger.sqlite, secret.key           shared: the ledger keeps an account per database
 <state>/spending/                           how many reservations the ledger had, per database
 <state>/<database>/DATABASE                 whose folder it is
-<state>/<database>/releases/                what the steps released, and again how many reservations the ledger had
+<state>/<database>/RESERVATIONS             how many reservations the ledger had, once more
+<state>/<database>/releases/                what the steps released
 <state>/<database>/locks/                   of steps that are being made, and of runs that hold what they have to buy
 <state>/<database>/manifests/               what each step was made from, per ε
 <state>/<database>/observed/                what the source looked like when it was last looked at

@@ -70,9 +70,9 @@ class Workspace:
 
     @property
     def _notes(self) -> tuple[Path, Path]:
-        """Beside the secret, and beside the releases: whoever deletes one of these has the other note left."""
+        """Beside the secret, and beside the releases: whoever deletes one of the two has the other note left."""
         beside = self.spec.state / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
-        return beside, self.folder / "releases" / _SEEN
+        return beside, self.folder / _SEEN
 
     def _require_all_known(self, *, anew: bool) -> None:
         """Refuse a ledger with fewer reservations than this folder has seen: what was spent would be forgotten."""

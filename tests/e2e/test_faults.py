@@ -349,7 +349,7 @@ def test_spending_is_deleted_beside_releases(new_town: NewTown, place: Place) ->
         raw(place, f"create schema {fresh.rpartition('=')[2]}")
         text = town.spec.read_text(encoding="utf-8").replace(place, fresh)
         town.spec.write_text(text, encoding="utf-8")
-    for path in (*state.glob("ledger.sqlite*"), state / "secret.key", *(state / "town-0" / "releases").glob("R*")):
+    for path in (*state.glob("ledger.sqlite*"), state / "secret.key", state / "town-0" / "RESERVATIONS"):
         path.unlink()
     shutil.rmtree(state / "spending")
     assert town.run().startswith("LedgerError: the ledger of town-0 is new, and this state folder holds releases")

@@ -71,7 +71,7 @@ DELETED = {
     "the ledger": ("ledger.sqlite*",),
     "and the memory of it": ("ledger.sqlite*", "spending"),
     "and the secret": ("ledger.sqlite*", "secret.key"),
-    "all but the releases": ("ledger.sqlite*", "secret.key", "spending", "town/releases/RESERVATIONS", "town/locks"),
+    "all but the releases": ("ledger.sqlite*", "secret.key", "spending", "town/RESERVATIONS", "town/locks"),
     "and the releases": ("ledger.sqlite*", "town/releases"),
 }
 
