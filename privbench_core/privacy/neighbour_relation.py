@@ -44,24 +44,20 @@ def differences(then: Relation, now: Relation) -> list[str]:
 def _facts_of(schema: Schema, table: Table) -> Identity:
     if table.public:
         return {"public": True}
-    keys = sorted((_facts_of_key(schema, table, key) for key in table.foreign_keys), key=_target)
+    keys = sorted((_facts_of_key(schema, key) for key in table.foreign_keys), key=_target)
     return facts(unit=table.name == schema.unit, keys=keys)
 
 
-def _facts_of_key(schema: Schema, table: Table, key: ForeignKey) -> Identity:
+def _facts_of_key(schema: Schema, key: ForeignKey) -> Identity:
     pairs = sorted(zip(key.columns, key.parent_columns, strict=True))
-    removable = not schema.table(key.parent).public  # no row of a public table is ever removed
-    emptied: tuple[str, ...] = ()
-    if removable and not key.cascades:  # what a required key refers to is then no longer known
-        emptied = table.emptied_columns(key) if key.optional else key.columns
     return facts(
         columns=[column for column, _ in pairs],
         parent=key.parent,
         parent_columns=[column for _, column in pairs],
         owner=key.owner,
-        cascades=key.cascades and removable,
+        cascades=key.cascades and not schema.table(key.parent).public,  # whose rows never go
         same_unit=key.same_unit,
-        becomes_null=sorted(emptied),
+        becomes_null=sorted(schema.changing_columns(key)),
     )
 
 
