@@ -16,6 +16,7 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
 from queue import Empty
@@ -118,6 +119,12 @@ class Finished:
     error: str = ""
 
 
+def seed_of(cell: Cell) -> int:
+    """The seed of a run's noise and samples: another one for each database, so that their changes are independent."""
+    own = f"{cell.database}\x1f{cell.seed}".encode()
+    return int.from_bytes(blake2b(own, digest_size=4).digest(), "little")
+
+
 class Maker:
     """A process with the code of one checkout, which makes synthetic databases on demand."""
 
@@ -144,7 +151,7 @@ class Maker:
             "spec": str(group.spec),
             "epsilon": cell.epsilon,
             "delta": cell.delta,
-            "seed": cell.seed,
+            "seed": seed_of(cell),
             "synthesizer": cell.synthesizer,
             "off": list(off),
             "out": str(folder),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib import import_module
-from pkgutil import walk_packages
+from pkgutil import resolve_name, walk_packages
 from typing import Any
 
 from benchmarks.paired import Case
@@ -61,20 +61,21 @@ def named(name: str) -> Mechanism:
 
 
 def _replace(place: str, value: Any) -> None:
-    """Put ``value`` for ``module.name``, wherever it has been imported by that name.
+    """Put ``value`` for ``module.name``, wherever it has been imported by that name, or for ``module.Class.name``.
 
     Raises:
         PrivbenchError: There is no such name.
     """
     _import_all()
-    module, _, name = place.rpartition(".")
+    _, _, name = place.rpartition(".")
     try:
-        old = getattr(import_module(f"privbench_core.{module}"), name)
+        owner = resolve_name(f"privbench_core.{place.removesuffix(f'.{name}')}")
+        old = getattr(owner, name)
     except (ImportError, AttributeError) as error:
         raise PrivbenchError(f"privbench_core.{place} is gone; benchmarks/mechanisms.py still leaves it out") from error
-    users = [m for m in tuple(sys.modules.values()) if getattr(m, "__name__", "").startswith("privbench_core")]
-    for user in users:
-        if vars(user).get(name) is old:
+    setattr(owner, name, value)
+    for user in tuple(sys.modules.values()):
+        if getattr(user, "__name__", "").startswith("privbench_core") and vars(user).get(name) is old:
             setattr(user, name, value)
 
 
@@ -96,10 +97,8 @@ def _record_swapping() -> None:
 
 
 def _row_shares() -> None:
-    from privbench_core.measure.fanout_fit import FanoutFit
-
-    no_share = property(lambda _: 0.0, lambda _, __: None)  # whatever it is constructed with
-    FanoutFit.row_share = no_share  # type: ignore[assignment,misc]
+    # Whatever it is constructed with.
+    _replace("measure.fanout_fit.FanoutFit.row_share", property(lambda _: 0.0, lambda _, __: None))
 
 
 def _fitted_numbers() -> None:
@@ -115,9 +114,7 @@ def _implied_pairs() -> None:
 
 
 def _second_look() -> None:
-    from privbench_core.estimate.implied_pairs import JointGraph
-
-    JointGraph.common_neighbours = lambda *_: []  # type: ignore[assignment,method-assign]
+    _replace("estimate.implied_pairs.JointGraph.common_neighbours", lambda *_: [])
 
 
 def _signs() -> None:
@@ -134,15 +131,12 @@ def _siblings() -> None:
 
 
 def _clipping() -> None:
-    from privbench_core.measure.by_size import RowLooks
-    from privbench_core.measure.clipped import Clipping
+    def again(looks: Any, session: Any, table: str, columns: Any, price: Any) -> Any:
+        best = looks.best_counted(session, table, price)
+        return looks._again(session, table, columns, best, price, clipped=False)
 
-    def again(self: RowLooks, session: Any, table: Any, columns: Any, price: Any) -> RowLooks:
-        best = self.best_counted(session, table, price)
-        return self._again(session, table, columns, best, price, clipped=False)
-
-    Clipping.of = classmethod(lambda *_: None)  # type: ignore[assignment,method-assign]
-    RowLooks.again = again  # type: ignore[method-assign]
+    _replace("measure.clipped.Clipping.of", classmethod(lambda *_: None))
+    _replace("measure.by_size.RowLooks.again", again)
     _replace("measure.popularity._WELL_KNOWN", math.inf)  # how well, so that nothing is clipped for it
 
 
