@@ -42,9 +42,12 @@ def main(arguments: Sequence[str]) -> int:
             _report(results, results.comparisons(given.against or "", given.case), given.report)
             return 0
         return _compare(given)
-    except (PrivbenchError, ValueError) as error:
+    except PrivbenchError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"stopped; finished runs are in {given.results}, and the same command goes on", file=sys.stderr)
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"mechanisms to leave out, each by itself; A+B is both together: {', '.join(MECHANISMS)}",
     )
     parser.add_argument("--against", metavar="NAME", help="what --without is compared with lacks this already")
-    parser.add_argument("--case", nargs="+", type=Case.read, default=[], metavar="DATABASE:FIGURE[@EPSILON]",
+    parser.add_argument("--case", nargs="+", type=_case, default=[], metavar="DATABASE:FIGURE[@EPSILON]",
                         help="what the change was made for; :FIGURE is the mean of all databases")  # fmt: skip
     parser.add_argument("--databases", nargs="+", help="default: all that can be made here")
     parser.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
@@ -71,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=2, help="processes, each with one run at a time (default 2)")
     parser.add_argument("--report", type=Path, metavar="FILE.jsonl", help="only print what is there")
     return parser
+
+
+def _case(text: str) -> Case:
+    try:
+        return Case.read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 @dataclass
@@ -181,9 +191,9 @@ def _compare(given: argparse.Namespace) -> int:
             for side in sides
             if first.code in results.labels and side.code in results.labels
         ]
-    _report(results, comparisons, given.results)
     for line in failed:
-        print(line, file=sys.stderr)
+        _tell(line)
+    _report(results, comparisons, given.results)
     return 1 if failed else 0
 
 
@@ -205,7 +215,8 @@ def _run(
             name = f"{each.cell.database}, ε {each.cell.epsilon:g}, seed {each.cell.seed}"
             name += f", {checkouts[each.side.code].label}" + (f" without {each.side.off}" if each.side.off else "")
             if each.error:
-                failed.append(f"{name}: {each.error}")
+                # The first one in full: most fail for one reason.
+                failed.append(f"{name}: {each.error if not failed else each.error.strip().splitlines()[-1]}")
             else:
                 results.add(each, checkouts[each.side.code].label)
             _tell(f"{done}: {name}: " + ("failed" if each.error else f"{each.found['seconds']:.1f} s"))

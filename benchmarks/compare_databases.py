@@ -42,7 +42,7 @@ def sources(data: Path | None) -> Iterator[Source]:
     """Return all of them, cheap ones first; none is made before it is asked for."""
     yield from (Source(name, partial(generated, make)) for name, make in CONVERGING.items())
     yield from (Source(name, partial(generated, CASES[name])) for name in ("seasons", "shop", "hospital"))
-    yield Source("web_shop", partial(generated, mail_order))
+    yield Source("web_shop", partial(generated, partial(mail_order, relative=False)))
     yield Source("dense", partial(generated, lambda: dense_database(dense.correlated(12, 0.7, 20_000))))
     yield Source("xor", partial(generated, lambda: dense_database(dense.xor())))
     yield Source("chain_20000", partial(generated, partial(chain, _MANY)))

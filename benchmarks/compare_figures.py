@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.workloads import Case, Tables, source_rows
+from privbench_core.errors import PrivbenchError
 from privbench_core.evaluation.encode import encode_tables
 from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.marginals import subset_distances
@@ -94,7 +95,13 @@ class Judge:
         """Return the figures of `paired.FIGURES` that there are: no joined pairs where there are no keys.
 
         A query that is not answered in time counts as infinitely wrong, and a percentile that falls on it is left out.
+
+        Raises:
+            PrivbenchError: A private table was not made.
         """
+        missing = [table.name for table in self._schema.private_tables if table.name not in made]
+        if missing:
+            raise PrivbenchError(f"{', '.join(missing)}: not made, so there is nothing to judge")
         made = {**self._rows, **made}  # public tables are as they were
         mean = row_figures(self._schema, self._rows, made).mean()
         answers = run_workload(self._workload, self._engine, made, timeout=_SECONDS)

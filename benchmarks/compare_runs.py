@@ -10,11 +10,11 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
@@ -184,7 +184,9 @@ class Workers:
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the processes that start from here
         context = multiprocessing.get_context("spawn")
         self._groups, self._finished = context.Queue(), context.Queue()
-        given = (dict(checkouts), self._groups, self._finished)
+        place = _IN_MEMORY if _IN_MEMORY.is_dir() else None
+        self._place = TemporaryDirectory(dir=place, prefix="privbench-compare-", ignore_cleanup_errors=True)
+        given = (dict(checkouts), Path(self._place.name), self._groups, self._finished)
         self._processes = [context.Process(target=_work, args=given, daemon=True) for _ in range(number)]
         self._asked = 0
         for process in self._processes:
@@ -224,10 +226,12 @@ class Workers:
             if error is not None:
                 process.terminate()
             process.join()
+        self._place.cleanup()
 
 
-def _work(checkouts: Mapping[str, Checkout], groups: Any, finished: Any) -> None:
-    """Run groups until there are none."""
+def _work(checkouts: Mapping[str, Checkout], place: Path, groups: Any, finished: Any) -> None:
+    """Run groups until there are none; the process that started this one ends it where somebody interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     pa.set_cpu_count(1)
     makers: dict[str, Maker] = {}
     judge: Judge | None = None
@@ -241,7 +245,7 @@ def _work(checkouts: Mapping[str, Checkout], groups: Any, finished: Any) -> None
         for side in group.sides:
             if side.code not in makers:
                 makers[side.code] = Maker(checkouts[side.code])
-            finished.put(_run(group, side, makers[side.code], judge))
+            finished.put(_run(group, side, makers[side.code], judge, place))
     for maker in makers.values():
         maker.close()
     finished.close()
@@ -249,15 +253,14 @@ def _work(checkouts: Mapping[str, Checkout], groups: Any, finished: Any) -> None
     os._exit(0)  # what libraries still have running has nothing to say
 
 
-def _run(group: Group, side: Side, maker: Maker, judge: Judge) -> Finished:
-    place = _IN_MEMORY if _IN_MEMORY.is_dir() else None
-    with TemporaryDirectory(dir=place, prefix="privbench-compare-") as folder:
+def _run(group: Group, side: Side, maker: Maker, judge: Judge, place: Path) -> Finished:
+    with TemporaryDirectory(dir=place) as folder:
         answer = maker.make(group, [name for name in side.off.split("+") if name], Path(folder))
         if "error" in answer:
             return Finished(side, group.cell, {}, answer["error"])
         made = {}
         for file in Path(folder).glob("*.arrow"):
-            with suppress(OSError), pa.memory_map(str(file)) as source:
+            with pa.memory_map(str(file)) as source:
                 made[file.stem] = pa.ipc.open_file(source).read_all()
         try:
             return Finished(side, group.cell, {**judge.figures(made), **answer})

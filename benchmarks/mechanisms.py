@@ -221,7 +221,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "lags": Mechanism(
         "how long dates are after others",
         _lags,
-        (Case("joined", "stats_every_key"), Case("pairs", "stats_every_key"), Case("pairs", "tpch_skew")),
+        (Case("joined", "web_shop"), Case("joined", "stats_every_key"), Case("pairs", "tpch_skew")),
     ),
     "triples": Mechanism("three columns that no pair explains", _triples, (Case("triples", "xor"),)),
     "adaptive_bins": Mechanism(

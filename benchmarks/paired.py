@@ -32,6 +32,8 @@ NO_DISTANCE = 1e-3
 """Figures below this count as this: what is left of a distance then is the chance of drawing thousands of rows."""
 ON_A_CASE, ON_ALL = 0.05, 0.03
 """What a mechanism has to gain, on a case that it was declared for or on the mean of all databases."""
+FEWEST_PAIRS = 8
+"""Fewer seeds say too little of their own spread for a verdict."""
 _ERRORS = 2.0  # standard errors that a gain has to exceed
 
 
@@ -206,13 +208,15 @@ class Verdict(StrEnum):
 def verdict_of(gain: Change, least: float) -> Verdict:
     """Judge a gain: it pays if it is ``least`` and more than two standard errors, and does not if it cannot well be.
 
+    Of fewer than `FEWEST_PAIRS` nothing is decided.
+
     >>> [verdict_of(Change(0.10, error, 8), 0.05).value for error in (0.01, 0.06)]
     ['pays', 'undecided']
     >>> verdict_of(Change(0.0, 0.01, 8), 0.05).value
     'does not pay'
     """
     needed, spread = math.log1p(least), _ERRORS * gain.error
-    if math.isnan(spread):
+    if gain.pairs < FEWEST_PAIRS:
         return Verdict.UNDECIDED
     if gain.log >= needed and gain.log > spread:
         return Verdict.PAYS

@@ -20,6 +20,7 @@ from benchmarks.compare_maker import PairedNoise
 from benchmarks.compare_report import Comparison, report, write_json
 from benchmarks.compare_runs import Checkout, Finished, Group, seed_of
 from benchmarks.paired import (
+    FEWEST_PAIRS,
     NO_DISTANCE,
     Case,
     Cell,
@@ -122,16 +123,20 @@ def test_the_error_of_a_mean_of_databases_is_that_of_independent_ones():
         (math.log(1.01), 0.03, Verdict.UNDECIDED),  # may well be 5%
         (-0.2, 0.03, Verdict.DOES_NOT_PAY),
         (0.0, 0.0, Verdict.DOES_NOT_PAY),  # never in effect
-        (1.0, math.nan, Verdict.UNDECIDED),  # one pair has no error
     ],
 )
 def test_a_gain_pays_by_two_errors_and_the_least_gain_at_once(log: float, error: float, verdict: Verdict):
-    assert verdict_of(Change(log, error, 8), 0.05) is verdict
+    assert verdict_of(Change(log, error, FEWEST_PAIRS), 0.05) is verdict
+    assert verdict_of(Change(log, error, FEWEST_PAIRS - 1), 0.05) is Verdict.UNDECIDED
+
+
+def _grown(ratio: float, figure: str = "joined"):
+    """Eight pairs, about ``ratio``."""
+    return _pairs(dict.fromkeys(range(8), 1.0), {seed: ratio * 1.001**seed for seed in range(8)}, figure)
 
 
 def test_what_grows_without_a_mechanism_is_its_gain_and_what_shrinks_after_a_change_is_its():
-    worse = _pairs({1: 1.0, 2: 1.0, 3: 1.0}, {1: 1.1, 2: 1.11, 3: 1.12})
-    better = _pairs({1: 1.1, 2: 1.11, 3: 1.12}, {1: 1.0, 2: 1.0, 3: 1.0})
+    worse, better = _grown(1.1), _grown(1 / 1.1)
     for pairs, off in ((worse, True), (better, False)):
         case, mean = judge(pairs, [Case("joined", "chain")], off=off)
         assert case.verdict is mean.verdict is Verdict.PAYS
@@ -140,15 +145,13 @@ def test_what_grows_without_a_mechanism_is_its_gain_and_what_shrinks_after_a_cha
 
 
 def test_a_case_needs_more_than_the_mean_of_all_does():
-    pairs = _pairs({1: 1.0, 2: 1.0}, {1: 1.04, 2: 1.04})
-    case, mean = judge(pairs, [Case("joined", "chain")], off=True)
+    case, mean = judge(_grown(1.04), [Case("joined", "chain")], off=True)
     assert (case.verdict, mean.verdict) == (Verdict.DOES_NOT_PAY, Verdict.PAYS)
 
 
 def test_one_case_that_pays_is_enough_and_all_have_to_fail():
-    pairs = [*_pairs({1: 1.0, 2: 1.0}, {1: 1.5, 2: 1.5}), *_pairs({1: 1.5, 2: 1.5}, {1: 1.0, 2: 1.0}, "rows")]
     cases = [Case("joined"), Case("rows"), Case("means", "nowhere")]
-    judged = judge(pairs, cases, off=True)
+    judged = judge([*_grown(1.5), *_grown(1 / 1.5, "rows")], cases, off=True)
     assert [each.verdict.value for each in judged] == ["pays", "does not pay", "undecided", "does not pay"]
     assert whole_verdict(judged) is Verdict.PAYS
     assert whole_verdict(judged[1:]) is Verdict.UNDECIDED
@@ -234,7 +237,7 @@ def test_a_report_compares_codes_with_the_first_and_what_lacks_a_mechanism_with_
     results = Results.read(tmp_path / "r.jsonl")
     both = Side("one", "lags+signs", "5+6")
     for side, value in ((PLAIN, 0.1), (WITHOUT, 0.12), (both, 0.14), (AFTER, 0.1)):
-        for seed in (1, 2):
+        for seed in range(8):
             figures = {"joined": value, "rows": 0.1, "seconds": 1.0, "peak_mb": 200.0}
             results.add(Finished(side, _cell(seed=seed), figures), "main")
     found = [(each.before, each.after) for each in results.comparisons("", ())]
@@ -249,7 +252,11 @@ def test_a_report_compares_codes_with_the_first_and_what_lacks_a_mechanism_with_
     file = write_json(results.runs, [Comparison(PLAIN, WITHOUT, [], "signs off")], tmp_path / "found" / "r.json")
     (setting,) = json.loads(file.read_text())[0]["settings"]
     cell = next(each for each in setting["cells"] if each["figure"] == "joined")
-    assert (cell["pairs"], cell["before"]["mean"], cell["after"]["mean"]) == (2, 0.1, 0.12)
+    assert (cell["pairs"], cell["before"]["mean"], cell["after"]["mean"]) == (
+        8,
+        pytest.approx(0.1),
+        pytest.approx(0.12),
+    )
     assert setting["verdict"] == "pays"
 
 
@@ -288,6 +295,8 @@ def test_a_database_is_judged_beside_its_rows(tmp_path: Path):
     assert min(shuffled["pairs"], shuffled["joined"]) > 0.05
     half = judged.figures({**tables, "child": tables["child"].slice(0, tables["child"].num_rows // 2)})
     assert half["rows"] == pytest.approx(math.log(2) / 2, abs=0.01)
+    with pytest.raises(PrivbenchError, match="child: not made"):
+        judged.figures({"parent": tables["parent"]})
 
 
 def test_other_rows_are_another_case(tmp_path: Path):
