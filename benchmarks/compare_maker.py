@@ -31,6 +31,7 @@ from typing import Any
 
 _UP_TO_SAMPLES = ("profile", "model", "fanout", "sample")
 _PACKAGES = ("measure", "models", "estimate", "columns", "sampling", "synthesizers", "engines.memory", "privacy")
+_LIBRARIES = ("duckdb", "scipy.optimize", "scipy.sparse.csgraph", "scipy.special", "scipy.stats", "charset_normalizer")
 _SAID = 2000  # characters of a traceback that are kept
 
 
@@ -107,8 +108,9 @@ def _import_all() -> None:
         for module in walk_packages(found.__path__, f"{found.__name__}."):
             with suppress(ImportError):  # of packages that may not be there
                 import_module(module.name)
-    import_module("privbench_core.pipeline.plans")
-    import_module("tests.helpers.noise")
+    for name in ("privbench_core.pipeline.plans", "tests.helpers.noise", *_LIBRARIES):
+        with suppress(ImportError):
+            import_module(name)
 
 
 def _run(asked: Mapping[str, Any]) -> dict[str, float]:
