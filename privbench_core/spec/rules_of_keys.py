@@ -293,7 +293,8 @@ def _path(schema: Schema, table: Table, marked: list[ForeignKey], candidates: li
     """Yield where not exactly one path leads from a private table to the unit."""
     names = ", ".join(key.name for key in candidates)
     if not candidates:
-        todo = f"add a foreign key that leads to {schema.unit}, or declare public: true"
+        out = "leave the table out with the keys that refer to it"
+        todo = f"add a foreign key that leads to {schema.unit}, {out}, or declare it public if anyone may see its rows"
         yield f"{table.name}: a private table with no path to the privacy unit; {todo}"
     elif not marked:
         how = (
