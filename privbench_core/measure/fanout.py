@@ -224,7 +224,7 @@ def _counts(
         most = counted_for_sizes(curator, parent.size, expected, price.share(share * _BANDS))
         groups = NoisySum(float(parent.size.counted(most).sum()), parent.size.sigma)
     counted = groups.value / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
-    rows = NoisySum(children.rows * counted, children.sigma * counted)
+    rows = NoisySum(children.rows * counted, children.deviation * counted)
     for_cells = price.share(share)
     if by_class is not None:
         units = by_class - ownerless * (np.arange(len(classes) - 1) == 0)

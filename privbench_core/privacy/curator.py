@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.errors import InternalError
 from privbench_core.privacy.admission import admit_price, admit_queries, admit_rule
 from privbench_core.privacy.budget import Measure, Price
@@ -207,7 +208,7 @@ class Curator:
         lengths = {len(group) for group in candidates.groups}
         if len(lengths) != 1 or 0 in lengths:
             raise InternalError(f"{site}: candidates must sum equally many distances")
-        sensitivity = self._view.stability * lengths.pop()
+        sensitivity = min(self._view.stability * lengths.pop(), LARGEST)  # scores are from 0 to that
         self._filter.charge(site, price)
         self._view.data.prepare(candidates.marginals())
         return self._noise.choose(site, candidates.evaluate(self._view), sensitivity, price)
