@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
 LARGEST_ANY = 1 << 10  # T up to here may be any number (`ViewSpec.rows_per_unit`), larger ones powers of two
 HIDDEN_ROWS = 1 << 20
-"""Most rows of a table that noise of so many units hides: without it, such a table would be as large as the noise."""
+"""Most rows of a table that noise of as many units hides: without it, such a table would be as large as the noise."""
 _NOTHING = 1e-300
 _HALVINGS = 30
 
@@ -126,9 +126,9 @@ class RowCount:
         return np.asarray((every / max(every.sum(), _NOTHING) - counted / max(counted.sum(), _NOTHING)) @ shape)
 
     @property
-    def deviation(self) -> float:
-        """`sigma`, but no more than the number of rows where `HIDDEN_ROWS` bounds that: noise must not outvote it."""
-        return min(self.sigma, self.rows) if self.noise >= HIDDEN_ROWS else self.sigma
+    def hidden(self) -> bool:
+        """Whether noise of `HIDDEN_ROWS` units or more hides all rows, so that noisy counts of units say nothing."""
+        return self.noise >= HIDDEN_ROWS and self.rows <= self.sigma
 
     @property
     def in_full(self) -> bool:
