@@ -2,6 +2,7 @@
 
 python -m benchmarks [NAME] [--data DIR] [--seeds N] [--epsilon E ...] [--delta D ...] [--methods M ...]
     [--scale S ...] [--rows N ...] [--databases NAME ...] [--tables NAME ...] [--dry]
+python -m benchmarks compare --help     two states of the code, or one without a mechanism, on paired seeds
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from benchmarks import (
     adult,
     attacks,
     bounds,
+    compare,
     dense,
     differences,
     evaluation,
@@ -46,6 +48,8 @@ from privbench_core.errors import PrivbenchError
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
+    if sys.argv[1:2] == ["compare"]:  # whose results are a file of runs, not tables of the README
+        return compare.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
     names = (
         "adult",

@@ -38,7 +38,7 @@ _KEPT = (0.3, 1.0)
 def run(*, progress: Callable[[str], None] = print) -> str:
     """Membership by what the attacker knows, then the three risks of one table, ours and anonymeter's."""
     spec = load_spec(_EXAMPLE)
-    source = open_source(spec)
+    source = open_source(spec, b"")
     tables = {table.name: source.read(table) for table in spec.schema.tables}
     synthesizers = {f"keeps {share:.0%} of the rows": _keeping(share) for share in _KEPT}
     synthesizers |= {f"privbench, ε = {epsilon:g}": _privbench(spec, epsilon) for epsilon in _EPSILONS}

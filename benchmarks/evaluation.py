@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import stats
@@ -36,24 +37,28 @@ def run(data: Path | None = None, *, progress: Callable[[str], None] = print) ->
 def adult_seconds(data: str) -> list[float]:
     """Seconds, and CPU seconds, to evaluate a bundle of Adult with the 1,000 queries of the SAM workload."""
     with TemporaryDirectory() as place:
-        here, source = Path(place), Path(place) / "source"
-        source.mkdir()
-        rows = read_table(Path(data) / "adult", "adult_clean")
-        numbered = rows.append_column("id", [np.arange(rows.num_rows)])  # last: the workload names columns by position
-        pq.write_table(numbered, source / "adult.parquet")
-        columns = (*map(_column, ADULT), Column("id", ColumnType.INTEGER))
-        schema = Schema("adult", (Table("adult", columns, ("id",)),), "adult")
-        spec = Spec(
-            schema=schema,
-            source=str(source),
-            path=here / "spec.yaml",
-            epsilons=(_EPSILON,),
-            delta=1e-9,
-            lifetime_epsilon=100,
-            lifetime_delta=1e-6,
-            state=here / "state",
-        )
-        return _seconds(spec, here, Path(data) / "adult" / "sam_census_test.json")
+        spec = adult_spec(read_table(Path(data) / "adult", "adult_clean"), Path(place))
+        return _seconds(spec, Path(place), Path(data) / "adult" / "sam_census_test.json")
+
+
+def adult_spec(rows: pa.Table, here: Path) -> Spec:
+    """Write rows of Adult below ``here``, each a unit; returns the spec."""
+    source = here / "source"
+    source.mkdir()
+    numbered = rows.append_column("id", [np.arange(rows.num_rows)])  # last: the workload names columns by position
+    pq.write_table(numbered, source / "adult.parquet")
+    columns = (*map(_column, ADULT), Column("id", ColumnType.INTEGER))
+    schema = Schema("adult", (Table("adult", columns, ("id",)),), "adult")
+    return Spec(
+        schema=schema,
+        source=str(source),
+        path=here / "spec.yaml",
+        epsilons=(_EPSILON,),
+        delta=1e-9,
+        lifetime_epsilon=100,
+        lifetime_delta=1e-6,
+        state=here / "state",
+    )
 
 
 def stats_seconds(data: str) -> list[float]:

@@ -111,7 +111,7 @@ class Pair:
     @classmethod
     def of(cls, spec: Spec) -> Pair:
         """Read the source, and draw counting queries."""
-        source = open_source(spec)
+        source = open_source(spec, b"")
         tables = {table.name: source.read(table) for table in spec.schema.tables}
         coded = encode_tables(spec.schema, tables)
         key = next(key for table in spec.schema.tables for key in table.foreign_keys if key.owner)

@@ -42,36 +42,40 @@ class RowSource:
 def row_sources(data: Path | None, progress: Callable[[str], None]) -> Iterator[RowSource]:
     """All databases that can be made here; those whose data or generator is missing are named to ``progress``."""
     for name, make in {**CONVERGING, **CASES}.items():
-        yield RowSource(name, partial(_generated, make), _FIGURES.get(name))
-    yield RowSource(f"chain, {_MANY:,} users", partial(_generated, partial(chain, _MANY)))
-    yield RowSource("San Diego", _san_diego)
-    yield RowSource(f"TPC-H {TPCH_SCALE:g}, Zipf keys", _skewed_tpch)
+        yield RowSource(name, partial(generated, make), _FIGURES.get(name))
+    yield RowSource(f"chain, {_MANY:,} users", partial(generated, partial(chain, _MANY)))
+    yield RowSource("San Diego", san_diego)
+    yield RowSource(f"TPC-H {TPCH_SCALE:g}, Zipf keys", skewed_tpch)
     try:
         place = data_folder(data) / "stats"
     except SourceError as missing:
         progress(f"rows: stats is left out: {missing}")
         return
-    yield RowSource("stats", partial(_stats, stats.spec, place))
-    yield RowSource("stats, every key", partial(_stats, stats.every_key, place))
+    yield RowSource("stats", partial(stats_spec, stats.spec, place))
+    yield RowSource("stats, every key", partial(stats_spec, stats.every_key, place))
 
 
-def _generated(make: Callable[[], Database], folder: Path) -> Spec:
+def generated(make: Callable[[], Database], folder: Path) -> Spec:
+    """Write a database that is made in memory."""
     schema, tables = make()
     return place_of(folder / "place", schema, tables).spec
 
 
-def _san_diego(folder: Path) -> Spec:
+def san_diego(folder: Path) -> Spec:
+    """The example's households, with the spec and the state in ``folder``."""
     return replace(load_spec(sandag.SPEC), path=folder / "households.yaml", state=folder / "state")
 
 
-def _skewed_tpch(folder: Path) -> Spec:
+def skewed_tpch(folder: Path) -> Spec:
+    """TPC-H with references by Zipf's law; SourceError without its generator."""
     source = folder / "source"
     source.mkdir()
     tpch.generate_skewed(source, TPCH_SCALE)
     return Spec(TPCH, str(source), folder / "tpch.yaml", (3.2,), 1e-9, 20.0, 1e-7, state=folder / "state")
 
 
-def _stats(spec: Callable[[Path, Path], Spec], data: Path, folder: Path) -> Spec:
+def stats_spec(spec: Callable[[Path, Path], Spec], data: Path, folder: Path) -> Spec:
+    """Stats by one of its specs, from the folder of its tables; SourceError if one is missing."""
     source = folder / "source"
     source.mkdir()
     stats.prepare(data, source)

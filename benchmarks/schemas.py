@@ -202,7 +202,7 @@ def measure_keys(spec: Spec, epsilons: Sequence[float], progress: Callable[[str]
     spec.path.write_text(dump_spec(spec), encoding="utf-8")
     loaded = load_spec(spec.path)
     schema = loaded.schema
-    source = open_source(loaded)
+    source = open_source(loaded, b"")
     kept = check_rows(schema, {table.name: source.read(table) for table in schema.tables}, loaded.orphans)
     private = [table.name for table in schema.private_tables]
     rows: list[Row] = []

@@ -21,7 +21,7 @@ from benchmarks.report import Row
 from benchmarks.tpch import generate_plain
 from benchmarks.tpch_schema import SCHEMA
 from privbench_core.backends.postgres.temporary import temporary_postgres
-from privbench_core.backends.registry import open_source
+from privbench_core.backends.registry import open_stored
 from privbench_core.draft.draft import reflect
 from privbench_core.pipeline.run import run_spec
 from privbench_core.publishing.bundle import read_bundle, write_bundle
@@ -77,7 +77,7 @@ def _row(step: str, found: tuple[int, float, float], peak: float) -> Row:
 def bundle_of_the_source(spec: str) -> None:
     """The source's own rows as a bundle, to be loaded into PostgreSQL."""
     given = load_spec(spec)
-    files = open_source(given)
+    files = open_stored(given)
     rows = {table.name: files.read(table) for table in given.schema.tables}
     write_bundle(given.path.parent / "original", given.schema, rows, {})
 
@@ -101,7 +101,7 @@ def draft(spec: str, url: str) -> tuple[int, float, float]:
 def read(spec: str, url: str) -> tuple[int, float, float]:
     """Rows and seconds of reading all tables, one after the other."""
     given = replace(load_spec(spec), source=url)
-    opened = open_source(given)
+    opened = open_stored(given)
     return _timed(lambda: sum(opened.read(table).num_rows for table in given.schema.tables))
 
 

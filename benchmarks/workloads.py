@@ -122,7 +122,7 @@ def _loaded(spec: str, out: str) -> Spec:
 
 def source_rows(spec: Spec) -> dict[str, pa.Table]:
     """The rows of a source, as a run reads them."""
-    source = open_source(spec)
+    source = open_source(spec, b"")
     return check_rows(spec.schema, {table.name: source.read(table) for table in spec.schema.tables}, spec.orphans)
 
 

@@ -83,7 +83,7 @@ def step_asset(
                 report_up_to_date(context, session, status, others)
                 for line in content.data.get("warnings", ()):
                     context.log.warning(line)
-                for line in status.account.in_words():
+                for line in (*status.account.in_words(), *status.account.raises_in_words()):
                     (context.log.warning if line.startswith(WARNING) else context.log.info)(line)
             return dg.MaterializeResult(
                 asset_key=key,

@@ -103,8 +103,9 @@ class Session:
         return self.balance() if "workspace" in self.__dict__ else {}
 
     def close(self) -> None:
-        """Let go of private rows, and close the ledger, if it was opened."""
+        """Give back what runs hold, let go of private rows, and close the ledger, if it was opened."""
         for executor in self._executors.values():
+            executor.close()
             executor.runner.snapshot.forget()
         if "workspace" in self.__dict__:
             self.workspace.close()

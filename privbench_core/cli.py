@@ -73,7 +73,13 @@ def init(
     ] = None,
     public: Annotated[
         str | None,
-        typer.Option(metavar="TABLE,..", help="Tables that everybody may see; '' for none.", show_default=False),
+        typer.Option(metavar="TABLE,..", help="Tables that anyone may see, row by row.", show_default=False),
+    ] = None,
+    leave_out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE,..", help="Tables to do without, with the keys that refer to them.", show_default=False
+        ),
     ] = None,
     interactive: Annotated[
         bool, typer.Option("--interactive", help="Ask what only you can decide, then plan, and offer to run.")
@@ -87,8 +93,8 @@ def init(
         from privbench_core.commands.interview import interview
         from privbench_core.draft.draft import Decisions
 
-        listed = None if public is None else tuple(filter(None, map(str.strip, public.split(","))))
-        decisions = Decisions(unit, listed)
+        listed, gone = (tuple(filter(None, map(str.strip, (given or "").split(",")))) for given in (public, leave_out))
+        decisions = Decisions(unit, listed, gone)
         if interactive:
             interview(source, out, sample_dir, decisions)
         elif out is not None:

@@ -20,6 +20,19 @@ create index charge_by_reservation on charge(reservation);
 create table result(
     reservation bigint primary key references reservation, digest text not null, at text not null);
 create table state_folder(id bigint generated always as identity primary key, database text not null, mark text not null, at text not null);
+create table neighbour_relation(
+    id bigint generated always as identity primary key, database text not null, account text not null, name text not null, facts text not null, at text not null,
+    unique (database, account, name));
+create table hold(
+    id bigint generated always as identity primary key, database text not null, account text not null, purpose text not null, mark text not null,
+    measure text not null check (measure in ('pure', 'zcdp')), amount double precision not null check (amount >= 0),
+    delta double precision not null check (delta >= 0), at text not null);
+create index hold_by_account on hold(database, account);
+create table hold_draw(
+    id bigint generated always as identity primary key, hold bigint not null references hold, reservation bigint not null references reservation,
+    at text not null);
+create index hold_draw_by_hold on hold_draw(hold);
+create table hold_end(hold bigint primary key references hold, at text not null);
 create function refuse_change() returns trigger language plpgsql as
     $$ begin raise exception 'append only'; end $$;
 create trigger ledger_layout_stays before update or delete or truncate on ledger_layout
@@ -34,6 +47,14 @@ create trigger result_stays before update or delete or truncate on result
     for each statement execute function refuse_change();
 create trigger state_folder_stays before update or delete or truncate on state_folder
     for each statement execute function refuse_change();
-insert into ledger_layout(version, at) values (2, now());
-grant select, insert on ledger_layout, lifetime, reservation, charge, result, state_folder to privbench;
+create trigger neighbour_relation_stays before update or delete or truncate on neighbour_relation
+    for each statement execute function refuse_change();
+create trigger hold_stays before update or delete or truncate on hold
+    for each statement execute function refuse_change();
+create trigger hold_draw_stays before update or delete or truncate on hold_draw
+    for each statement execute function refuse_change();
+create trigger hold_end_stays before update or delete or truncate on hold_end
+    for each statement execute function refuse_change();
+insert into ledger_layout(version, at) values (3, now());
+grant select, insert on ledger_layout, lifetime, reservation, charge, result, state_folder, neighbour_relation, hold, hold_draw, hold_end to privbench;
 commit;

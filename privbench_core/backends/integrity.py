@@ -110,7 +110,7 @@ def _cascade(schema: Schema, kept: dict[str, pa.Table], thinned: set[str]) -> No
                     continue
                 stays = np.ones(kept[table.name].num_rows, dtype=bool)
                 stays[lost] = False
-                emptied = () if key.cascades else table.emptied_columns(key)
+                emptied = table.columns_set_null(key)
                 if emptied:
                     kept[table.name] = _emptied(kept[table.name], emptied, stays)
                 else:

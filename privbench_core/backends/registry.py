@@ -66,23 +66,30 @@ def _check_file(path: Path) -> None:
             )
 
 
-def open_source(spec: Spec) -> Source:
-    """Return the source of a spec: a folder, a DuckDB file, a database or a cluster. Nothing is read yet.
+def open_source(spec: Spec, secret: bytes) -> Source:
+    """Return the source of a spec; its tables without a key get row numbers, see `row_ids`. Nothing is read yet.
 
-    Tables without a key get their row numbers, see `row_ids`.
+    Args:
+        spec: The spec.
+        secret: Keys the numbers: that of the workspace, wherever rows are measured.
 
     Raises:
         SourceError: A variable is not set, or there is nothing at the path.
     """
-    source = _open(spec)
+    source = open_stored(spec)
     if not any(table.row_id for table in spec.schema.tables):
         return source
     from privbench_core.backends.row_ids import NumberedSource
 
-    return NumberedSource(source)
+    return NumberedSource(source, secret)
 
 
-def _open(spec: Spec) -> Source:
+def open_stored(spec: Spec) -> Source:
+    """Return the source of a spec as it is: a folder, a DuckDB file, a database or a cluster. Nothing is read yet.
+
+    Raises:
+        SourceError: A variable is not set, or there is nothing at the path.
+    """
     place = expand(spec.source)
     # Only the kind of source in use is imported: a folder needs neither DuckDB nor SQLAlchemy.
     if is_spark_url(place):

@@ -3,13 +3,18 @@
 The number is a digest of the row's own values and of how many equal rows stand before it, not of its place: no other
 row can change it, except rows that equal it in every column. Such rows are interchangeable, and those of an owned table
 refer to the same owner. So the numbers of a unit's rows are the same with another unit and without it, which the order
-of truncation rests on (``docs/privacy.md``, section 4); and the order in which a source returns rows has no say.
+of truncation rests on (``docs/privacy.md``, section 3); and the order in which a source returns rows has no say.
+
+The digest is keyed with the workspace's secret: whoever can insert rows cannot search for two that get one number,
+which would stop every run.
 """
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +28,15 @@ from privbench_core.schema.tables import Table
 
 @dataclass(frozen=True)
 class NumberedSource:
-    """A source whose tables without a key get a column of row numbers; all other tables are as in the source."""
+    """A source whose tables without a key get a column of row numbers; all other tables are as in the source.
+
+    Attributes:
+        source: What it reads.
+        secret: Keys the numbers.
+    """
 
     source: Source
+    secret: bytes = field(repr=False)
 
     def tables(self) -> list[str]:
         """See `Source.tables`."""
@@ -36,7 +47,7 @@ class NumberedSource:
         if table.row_id is None:
             return self.source.read(table)
         rows = self.source.read(_stored(table))
-        return rows.append_column(table.row_id, number_rows(rows))
+        return rows.append_column(table.row_id, number_rows(rows, self.secret))
 
     def batches(self, table: Table) -> Iterator[pa.Table]:
         """See `Source.batches`: rows are numbered together."""
@@ -59,19 +70,23 @@ class NumberedSource:
         return self.source.stored([_stored(table) for table in tables])
 
 
-def number_rows(rows: pa.Table) -> pa.Array:
+def number_rows(rows: pa.Table, secret: bytes) -> pa.Array:
     """Return a 63-bit number per row that is distinct but for accidents of the hash, which the key check refuses.
 
+    SipHash-2-4 of the row's values and of the number of equal rows before it, under a key that follows from ``secret``.
+
     >>> rows = pa.table({"a": ["x", "y", "x"], "b": [1, None, 1]})
-    >>> numbers = number_rows(rows)
-    >>> len(numbers.unique()), numbers == number_rows(rows.slice(0, 3))
-    (3, True)
+    >>> numbers = number_rows(rows, b"secret")
+    >>> len(numbers.unique()), numbers == number_rows(rows, b"secret"), numbers == number_rows(rows, b"another")
+    (3, True, False)
     """
     import pandas as pd
 
+    key = urlsafe_b64encode(blake2b(b"numbers of rows without a key", key=secret, digest_size=12).digest()).decode()
+
     texts = pd.Series(_texts(rows).to_numpy(zero_copy_only=False), dtype=object)
     seen = texts.groupby(texts, sort=False).cumcount().astype(str)
-    hashed = pd.util.hash_array((seen + "\x1f" + texts).to_numpy(dtype=object), categorize=False)
+    hashed = pd.util.hash_array((seen + "\x1f" + texts).to_numpy(dtype=object), hash_key=key, categorize=False)
     return pa.array((hashed >> np.uint64(1)).astype(np.int64))
 
 

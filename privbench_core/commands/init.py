@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from privbench_core.commands.terminal import say
-from privbench_core.draft.draft import Decisions, reflect
+from privbench_core.draft.draft import ROWS_PER_PERSON, Decisions, reflect
 from privbench_core.errors import SpecError
 from privbench_core.spec.location import PASSWORD, is_spark_url
 
@@ -52,6 +52,7 @@ def _summary(source: str, text: str) -> Iterator[str]:
     if PASSWORD in text and PASSWORD not in source:
         secret = "token" if is_spark_url(source) else "password"
         yield f"The {secret} is not in it: set {PASSWORD} in the environment before the next command."
+    yield from (line.strip(" #") for line in text.splitlines() if line.startswith("  # ") and ROWS_PER_PERSON in line)
     counts = {
         "parts of the source are left out, each with its reason": "# left out: ",
         "checks are kept in the DDL but not enforced while sampling": "not enforced while sampling",

@@ -35,21 +35,24 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
         SpecError: The file exists.
         SourceError: The source cannot be read.
     """
-    found = survey(source)
+    whole = survey(source)
+    found = whole.without(decisions.left_out)
     path = out or Path(f"{found.catalogue.name}.yaml")
     refuse_existing(path)
-    say(f"{found.catalogue.name}: {len(found.catalogue.tables)} tables. Enter takes the answer in brackets.")
-    unit = decisions.unit or _table("1. Whose rows are protected? A table", found, found.unit)
-    public = decisions.public
-    outside = found.outside(unit)
-    if public is None and outside:
-        public = _public(found, unit)
+    number = len(found.catalogue.tables)
+    counted = "1 table" if number == 1 else f"{number} tables"
+    say(f"{found.catalogue.name}: {counted}. Enter takes the answer in brackets.")
+    unit = decisions.unit or _unit(found)
+    public, left_out = _outside(found, unit, decisions)
+    found = whole.without(left_out)
     bounds = {place: _bound(place, role) for place, role in found.promises(unit).items()}
     epsilons = _ask("3. How much may a release reveal? ε, less is more private", _listed(decisions.epsilons), _numbers)
     least = max(decisions.lifetime, sum(epsilons))
     (lifetime,) = _ask("4. How much may all releases together, ever? ε", f"{least:g}", _at_least(min(epsilons)))
     bundle = Path(typer.prompt("5. Where to put the benchmark? A folder", default=f"{found.catalogue.name}-benchmark"))
-    decided = replace(decisions, unit=unit, public=public, epsilons=epsilons, lifetime=lifetime, bounds=bounds)
+    decided = replace(
+        decisions, unit=unit, public=public, left_out=left_out, epsilons=epsilons, lifetime=lifetime, bounds=bounds
+    )
     write_spec(source, path, sample_dir, decided)
     lines = path.read_text(encoding="utf-8").splitlines()
     if any(UNDECIDED in line.partition(" # ")[0] for line in lines if not line.startswith("#")):
@@ -62,27 +65,50 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
         say(f"Later: {run}")
 
 
-def _table(question: str, found: Survey, guess: str | None) -> str:
+def _unit(found: Survey) -> str:
+    """Ask for the privacy unit; a table is preset only where its name or its key says that its rows are persons."""
     names = [table.name for table in found.catalogue.tables if not table.unreadable]
+    likely = found.unit or found.only
+    if likely and (warning := found.warning(likely)):
+        say(f"   {warning}")
+    question = "1. Whose rows are protected? A table"
+    question += "" if found.unit else f" of these: {', '.join(names)}"
     while True:
-        answer = str(typer.prompt(f"{question} of {', '.join(names)}" if guess is None else question, default=guess))
+        answer = str(typer.prompt(question, default=found.unit))
         if answer in names:
             return answer
         say(f"There is no table {answer}: {', '.join(names)}")
 
 
-def _public(found: Survey, unit: str) -> tuple[str, ...]:
-    """Ask which of the tables without a key to the unit everybody may see; none that is in doubt is preset."""
-    outside, doubtful = found.outside(unit), set[str]()
-    for tables, sentence in found.doubts(unit):
-        say(f"   {sentence}")
-        doubtful |= tables
-    preset = [name for name in outside if name not in doubtful]
-    question = f"2. Which of {', '.join(outside)} may everybody see? They are published as they are (none: -)"
+def _outside(found: Survey, unit: str, decisions: Decisions) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Ask which of the tables without a key to the unit are published, and whether the others are left out.
+
+    Enter publishes nothing and leaves nothing out: the spec keeps the decision open, and no run accepts it.
+
+    Returns:
+        The public tables, and those that the benchmark does without.
+    """
+    waiting = [each for each in found.candidates(unit) if each.table not in decisions.public]
+    if not waiting:
+        return decisions.public, decisions.left_out
+    say(f"2. No foreign key leads from these tables to {unit}, so their rows belong to no unit:")
+    for each in waiting:
+        say(f"   {each.table}: {each.sentence}")
+    outside = [each.table for each in waiting]
+    public = _names("   Which of them may anyone see, row by row? Names with commas, or Enter for none", outside)
+    rest = [name for name in outside if name not in public]
+    left_out = decisions.left_out
+    question = f"   Leave {', '.join(rest)} out, with the columns that refer to them? If not, the spec keeps this open"
+    if rest and typer.confirm(question, default=False):
+        left_out = (*left_out, *rest)
+    return (*decisions.public, *public), left_out
+
+
+def _names(question: str, known: Sequence[str]) -> tuple[str, ...]:
     while True:
-        answer = str(typer.prompt(question, default=", ".join(preset) or "-"))
-        names = tuple(name.strip() for name in answer.split(",") if name.strip() not in {"", "-"})
-        unknown = [name for name in names if name not in outside]
+        answer = str(typer.prompt(question, default="", show_default=False))
+        names = tuple(dict.fromkeys(name.strip() for name in answer.split(",") if name.strip()))
+        unknown = [name for name in names if name not in known]
         if not unknown:
             return names
         say(f"Not among them: {', '.join(unknown)}")

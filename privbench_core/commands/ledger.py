@@ -9,9 +9,10 @@ from itertools import groupby
 from operator import add
 from pathlib import Path
 
-from privbench_core.commands.lifetime import cohort_as_data, refreshes_as_data, standing_of
+from privbench_core.commands.lifetime import cohort_as_data, lifetime_as_data, refreshes_as_data, standing_of
 from privbench_core.commands.plan import budget_in_words, tell_neighbours, tell_refreshes, unit_in_words
 from privbench_core.commands.terminal import finite, print_json, say, show
+from privbench_core.pipeline.account_status import AccountStatus
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.ledger.ledger import Entry
@@ -52,6 +53,11 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
             "cohort": cohort_as_data(spec, account),
             "other_databases": [asdict(other) for other in account.neighbours],
             "lifetime": {"epsilon": life.epsilon, "delta": life.delta},
+            "lifetimes_declared": [lifetime_as_data(declared) for declared in account.declared],
+            "held": [
+                {"measure": str(hold.left.measure), "amount": hold.left.amount, "delta": hold.left.delta, "at": hold.at}
+                for hold in account.held
+            ],
             "spent": finite(balance.spent),
             "spent_at_delta": balance.delta,
             "left": balance.left,
@@ -74,6 +80,7 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
         return
     if not account.entries:
         say(f"{_title(spec)}: nothing is spent; the lifetime budget is {budget_in_words(life)}.")
+        _tell_declared(account)
         tell_refreshes(spec, account)
         tell_neighbours(spec, account)
         return
@@ -91,6 +98,7 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
     headers = ["run", "step", ">price", ">times", "state", "last"]
     show(f"{_title(spec)}: paid for {unit_in_words(spec)}", headers, rows)
     say(f"Lifetime: {budget_in_words(life)}")
+    _tell_declared(account)
     say(f"Spent:    ε={balance.spent:.4g} at δ={balance.delta:.2g} ({_sums(account.entries)})")
     reserved = _totals(account.entries, state=_RESERVED)
     if reserved:
@@ -101,6 +109,13 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
     say(f"Left:     {part:.1%} of the lifetime: ε={balance.left:.4g}{rho}")
     tell_refreshes(spec, account)
     tell_neighbours(spec, account)
+
+
+def _tell_declared(account: AccountStatus) -> None:
+    """Print each lifetime budget that was declared, where there were several."""
+    if len(account.declared) > 1:
+        each = ", ".join(f"{budget_in_words(one.budget)} on {one.at.partition('T')[0]}" for one in account.declared)
+        say(f"Declared: {each}")
 
 
 def _title(spec: Spec) -> str:

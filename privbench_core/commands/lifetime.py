@@ -12,7 +12,9 @@ from privbench_core.pipeline.account_status import AccountStatus, standing
 from privbench_core.pipeline.plans import plans_for, run_name
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger
+from privbench_core.privacy.ledger.balance import Balance
+from privbench_core.privacy.ledger.declarations import DeclaredLifetime
+from privbench_core.privacy.ledger.ledger import Entry, Ledger
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 
@@ -79,6 +81,16 @@ def refreshes_as_data(spec: Spec, standing: AccountStatus) -> dict[str, Any]:
         },
         "refusal": standing.refusal,
     }
+
+
+def raises_as_data(standing: AccountStatus) -> list[dict[str, Any]]:
+    """The lifetime budgets that allow more than the one declared before, for scripts."""
+    return [{**lifetime_as_data(after), "before": lifetime_as_data(before)} for before, after in standing.raises]
+
+
+def lifetime_as_data(declared: DeclaredLifetime) -> dict[str, Any]:
+    """A declared lifetime budget, for scripts."""
+    return {"epsilon": declared.budget.epsilon, "delta": declared.budget.delta, "at": declared.at}
 
 
 def cohort_as_data(spec: Spec, standing: AccountStatus) -> dict[str, Any]:

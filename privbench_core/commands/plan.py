@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from privbench_core.commands.lifetime import balance_after, cohort_as_data, refreshes_as_data, standing_of
+from privbench_core.commands.lifetime import (
+    balance_after,
+    cohort_as_data,
+    raises_as_data,
+    refreshes_as_data,
+    standing_of,
+)
 from privbench_core.commands.released import released_rows
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.commands.time_and_memory import in_words
@@ -184,11 +190,13 @@ def _uncertain(rows: float, most: int, released: RowCount | None) -> str:
 
 
 def tell_refreshes(spec: Spec, account: AccountStatus) -> None:
-    """Print the refresh policy, what a refresh costs, how many more there can be, and what other cohorts spent."""
+    """Print the refresh policy, what a refresh costs, how many more there can be, and what bears on the account."""
     if spec.refresh is not None:
         say(f"Refresh policy: {spec.refresh.in_words()}")
-    for line in (*account.in_words(), *account.others_in_words()):
+    for line in (*account.in_words(), *account.held_in_words(), *account.others_in_words()):
         say(line)
+    for line in account.raises_in_words():
+        say(line, style="bold")
 
 
 def tell_neighbours(spec: Spec, account: AccountStatus) -> None:
@@ -254,6 +262,7 @@ def _as_data(spec: Spec, account: AccountStatus, plan: Plan) -> dict[str, Any]:
             "delta": account.balance.lifetime.delta,
             "spent": finite(account.balance.spent),
             "spent_at_delta": account.balance.delta,
+            "raised": raises_as_data(account),
             "affordable": after is not None,
             "spent_after": finite(after.spent) if after else None,
         },

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from privbench_core.commands.interrupted import telling_the_cost
-from privbench_core.commands.lifetime import cohort_as_data, refreshes_as_data
+from privbench_core.commands.lifetime import cohort_as_data, raises_as_data, refreshes_as_data
 from privbench_core.commands.plan import budget_in_words, unit_in_words
 from privbench_core.commands.progress import progress_bar
 from privbench_core.commands.terminal import finite, print_json, say, show
@@ -152,7 +152,7 @@ def tell(spec: Spec, outcome: Outcome) -> None:
     at = f" (at δ={balance.delta:.2g})" if balance.delta else ""
     say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
     tell_warnings(result.warnings)
-    for line in outcome.account.in_words():
+    for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):
         say(line, style="bold" if line.startswith(WARNING) else None)
 
 
@@ -189,6 +189,7 @@ def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
             "spent": finite(balance.spent),
             "spent_at_delta": balance.delta,
             "left": balance.left,
+            "raised": raises_as_data(outcome.account),
         },
         "cohort": cohort_as_data(spec, outcome.account),
         "refreshes": refreshes_as_data(spec, outcome.account),

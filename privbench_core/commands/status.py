@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from privbench_core.commands.lifetime import reading_ledger, refreshes_as_data
+from privbench_core.commands.lifetime import raises_as_data, reading_ledger, refreshes_as_data
 from privbench_core.commands.plan import tell_refreshes
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.errors import SourceError
@@ -99,6 +99,7 @@ def _as_data(spec: Spec, status: Status, broken: Mapping[str, SourceError]) -> d
             "delta": balance.lifetime.delta,
             "spent": finite(balance.spent),
             "left": balance.left,
+            "raised": raises_as_data(status.account),
         },
         "refreshes": refreshes_as_data(spec, status.account),
     }

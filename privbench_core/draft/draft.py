@@ -2,30 +2,33 @@
 
 The catalogue lists names, types and keys; it does not say what is private, how many children a parent may have or which
 values are public. What follows from names is proposed; what only the owner can know is ``CHOOSE``, which `load_spec`
-refuses, and is listed at the top of the draft.
+refuses, and is listed at the top of the draft. No default publishes: a table is public where its owner has listed it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 
-from privbench_core.backends.catalogue import Catalogue, FoundTable
+from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.registry import read_catalogue
 from privbench_core.draft.columns import one_line
-from privbench_core.draft.identifying import describes_persons
-from privbench_core.draft.keys import propose_keys, undeclared_references, with_required
+from privbench_core.draft.keys import propose_keys, with_required
+from privbench_core.draft.left_out import without_tables
 from privbench_core.draft.owners import Role, Roles, propose_roles
+from privbench_core.draft.publishing import Candidate, candidates
 from privbench_core.draft.samples import Samples, read_samples
 from privbench_core.draft.tables import draft_table, usable_keys
-from privbench_core.draft.unit import dependants, guess_unit, may_be_shared, repeated_persons
+from privbench_core.draft.unit import guess_unit, repeated_persons
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.location import PASSWORD, absolute, expand, is_spark_url, is_url, without_password
 from privbench_core.spec.yaml_io import flow_yaml
 
 EPSILONS = (0.8, 3.2)  # of the example: at 0.8 large groups are right, at 3.2 details
+ROWS_PER_PERSON = "one person may have several rows"
 LIFETIME = 20.0  # as in the example; with the drafted δ = 1e-7 of it, hundreds of releases of δ = 1e-9 are admitted
 _INTRODUCTION = """\
 # Drafted from the catalogue of the source; no row {looked}.
@@ -46,7 +49,9 @@ class Decisions:
 
     Attributes:
         unit: The table whose rows are protected.
-        public: The tables that everybody may see.
+        public: The tables that anyone may see, row by row. Any other table that no key connects with the unit stays to
+            be decided.
+        left_out: Tables that the benchmark does without, with the keys that refer to them.
         epsilons: One release for each.
         lifetime: The most that all releases together may ever spend.
         bounds: The most rows per parent row or unit along keys where that is the owner's promise alone, see
@@ -54,7 +59,8 @@ class Decisions:
     """
 
     unit: str | None = None
-    public: tuple[str, ...] | None = None
+    public: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     epsilons: Sequence[float] = EPSILONS
     lifetime: float = LIFETIME
     bounds: Mapping[KeyPlace, int] = field(default_factory=dict)
@@ -72,53 +78,31 @@ class Survey:
     catalogue: Catalogue
     unit: str | None
 
-    def outside(self, unit: str) -> tuple[str, ...]:
-        """Return the tables that no key connects with the unit: they can only be public."""
-        inside = dependants(self.catalogue, unit) | {unit}
-        return tuple(t.name for t in self.catalogue.tables if not t.unreadable and t.name not in inside)
+    @property
+    def only(self) -> str | None:
+        """Return the only table that can be read, None if there are several."""
+        readable = [table.name for table in self.catalogue.tables if not table.unreadable]
+        return readable[0] if len(readable) == 1 else None
 
-    def doubts(self, unit: str) -> Iterator[tuple[set[str], str]]:
-        """Yield what speaks against publishing tables outside: which ones, and a sentence for their owner."""
-        outside = set(self.outside(unit))
-        personal = [t.name for t in self.catalogue.tables if t.name in outside and describes_persons(t)]
-        if personal:
-            whose = "its" if len(personal) == 1 else "their"
-            yield {*personal}, f"Look at {', '.join(personal)}: {whose} columns look like those of persons."
-        for name in self.outside(unit):  # an account, with its orders
-            referring = [t.name for t in self.catalogue.tables if t.name != name and name in _parents_of(t)]
-            inside = [other for other in referring if other not in {unit, *outside}]
-            beside = [other for other in referring if other in outside]
-            linked = f"{', '.join(inside)} refers to it from {unit}"
-            if unit in referring and may_be_shared(name):  # else it is where a unit lives, or shops
-                inside, linked = [unit], f"{unit} refers to it"
-            if inside and beside:
-                linked += f", and {', '.join(beside)} from outside"
-                todo = f"if these rows are about the same persons, draft again with --unit {name}, which protects them"
-                yield {name, *dependants(self.catalogue, name)} & outside, f"Look at {name}: {linked}; {todo}."
-        looked_up = self._looked_up(unit)
-        if alone := [name for name in self.outside(unit) if name not in looked_up]:
-            where = f"no key leads to {'it' if len(alone) == 1 else 'them'} from {unit} or what depends on it"
-            yield {*alone}, f"Look at {', '.join(alone)}: {where}; whose rows these are, no key says."
-        readable = {table.name for table in self.catalogue.tables if not table.unreadable}
-        for name in self.outside(unit):
-            if unread := sorted(_parents_of(self.catalogue.table(name)) - readable):
-                where = f"it refers to {', '.join(unread)}, which cannot be read here"
-                todo = f"if those are rows of persons, {name} is not for everybody"
-                yield {name, *dependants(self.catalogue, name)} & outside, f"Look at {name}: {where}; {todo}."
-        todo = "if it refers to it, these rows belong to units: add the key to foreign_keys, instead of publishing them"
-        for name in self.outside(unit):
-            known = [table for table in self.catalogue.tables if table.name not in outside]
-            for column, parent in undeclared_references(self.catalogue.table(name), known):
-                yield {name}, f"Look at {name}: {column} is called after the key of {parent}; {todo}."
+    def without(self, names: Sequence[str]) -> Survey:
+        """Return the survey of the source without some tables."""
+        return replace(self, catalogue=without_tables(self.catalogue, names))
 
-    def _looked_up(self, unit: str) -> set[str]:
-        """Return the tables that keys lead to from the unit and what depends on it, directly or not."""
-        parents = {table.name: _parents_of(table) for table in self.catalogue.tables}
-        found, more = set[str](), dependants(self.catalogue, unit) | {unit}
-        while more:
-            found |= more
-            more = {above for name in more for above in parents.get(name, ())} - found
-        return found
+    def candidates(self, unit: str) -> tuple[Candidate, ...]:
+        """Return the tables that no key connects with the unit, with what their owner should know of them."""
+        return candidates(self.catalogue, unit)
+
+    def warning(self, unit: str) -> str | None:
+        """Return in what a row of the unit's table may not be a person, None where nothing says it."""
+        columns = repeated_persons(self.catalogue.table(unit))
+        if not columns:
+            return None
+        listed = f"{', '.join(columns)} {'seems' if len(columns) == 1 else 'seem'} to identify a person"
+        return (
+            f"{listed} and may recur in {unit}: {ROWS_PER_PERSON}. Each row would be protected alone, and "
+            f"the person would not. In that case give the source a table of persons that {unit} refers to, and make "
+            "that table the unit."
+        )
 
     def promises(self, unit: str) -> dict[KeyPlace, Role]:
         """Return the keys whose bound nothing enforces, so that the owner has to promise it."""
@@ -130,10 +114,6 @@ class Survey:
             for key in usable_keys(table, self.catalogue)[0]
         }
         return {place: role for place, role in roles.items() if role.undecided and place in usable}
-
-
-def _parents_of(table: FoundTable) -> set[str]:
-    return {key.parent for key in table.foreign_keys}
 
 
 def survey(source: str) -> Survey:
@@ -168,13 +148,12 @@ def reflect(
     """
     decided = decisions or Decisions()
     samples: Samples = read_samples(sample_dir) if sample_dir else {}
-    found = survey(source)
+    whole = survey(source)
+    _check_decisions(whole, decided)
+    found = whole.without(decided.left_out)
     catalogue = found.catalogue
-    readable = [table.name for table in catalogue.tables if not table.unreadable]
-    for named in (decided.unit, *(decided.public or ())):
-        if named is not None and named not in readable:
-            raise SpecError(f"{named}: the source has no such table; {did_you_mean(named, readable)}")
     unit = decided.unit or found.unit
+    assumed = unit or found.only
     written = _written(source)
     secret = (
         f" # the {'token' if is_spark_url(source) else 'password'} is left out: set {PASSWORD} in the environment"
@@ -192,21 +171,34 @@ def reflect(
     if catalogue.enums:
         lines += ["enums:", *(f"  {flow_yaml(e.name)}: {flow_yaml(list(e.values))}" for e in catalogue.enums), ""]
     lines.append("tables:")
-    roles = _with_bounds(propose_roles(catalogue, unit), decided.bounds) if unit else None
+    roles = _with_bounds(propose_roles(catalogue, assumed), decided.bounds) if assumed else None
     catalogue = with_required(catalogue, {place for place, role in (roles or {}).items() if role.owner})
-    public = set(found.outside(unit)) if unit else set[str]()
+    outside = {candidate.table for candidate in found.candidates(unit)} if unit else set[str]()
     for table in catalogue.tables:
         if table.unreadable:
             lines += [f"  # left out: {flow_yaml(table.name)} may not be read by this login; grant SELECT on it", ""]
         else:
             lines += [
-                *draft_table(table, catalogue, roles, samples.get(table.name, {}), public=table.name in public),
+                *draft_table(table, catalogue, roles, samples.get(table.name, {}), public=table.name in outside),
                 "",
             ]
     lines += [one_line(f"  # left out: {note}") for note in catalogue.notes]
     lines = lines if lines[-1] else lines[:-1]
     looked = "was read but those of the public example data" if sample_dir else "was read"
     return _with_list(_INTRODUCTION.format(looked=looked).splitlines(), lines)
+
+
+def _check_decisions(found: Survey, decided: Decisions) -> None:
+    """Raise SpecError where a decision names no table, or decisions contradict each other."""
+    readable = [table.name for table in found.catalogue.tables if not table.unreadable]
+    for named in (decided.unit, *decided.public, *decided.left_out):
+        if named is not None and named not in readable:
+            raise SpecError(f"{named}: the source has no such table; {did_you_mean(named, readable)}")
+    for name in decided.left_out:
+        if name in decided.public:
+            raise SpecError(f"{name}: is to be public and to be left out; decide for one of them")
+        if name == (decided.unit or found.unit):
+            raise SpecError(f"{name}: its rows are the privacy units, so it cannot be left out; name another --unit")
 
 
 def _with_bounds(roles: Roles, bounds: Mapping[KeyPlace, int]) -> Roles:
@@ -223,41 +215,45 @@ def _written(source: str) -> str:
 
 
 def _privacy(found: Survey, unit: str | None, decided: Decisions) -> Iterator[str]:
-    if unit is None:
-        todo = "decide: the table whose rows, with all that depends on them, are protected; then draft again, with"
-        yield f"  unit: {UNDECIDED} # {todo} --unit TABLE: it decides about keys and public tables"
-    else:
+    assumed = unit or found.only
+    if assumed and (warning := found.warning(assumed)):
+        yield one_line(f"  # {warning}")
+    if unit is not None:
         guessed = "" if decided.unit else " (guessed from the names)"
         yield f"  unit: {flow_yaml(unit)} # one row of it, with all rows that depend on it, is protected{guessed}"
-        table = found.catalogue.table(unit)
-        for column in repeated_persons(table):
-            note = f"{unit}.{column} looks like a person's number and may recur: then the row is not the person, and"
-            yield one_line(f"  # {note} a person is protected only row by row. Give the source a table of persons.")
-        yield from _public(found, unit, decided.public)
+        yield from _public(found.candidates(unit), unit, decided.public)
+    elif assumed:
+        name = flow_yaml(assumed)
+        todo = f"decide: write {name} if each person has at most one row in it, for each row is protected alone"
+        yield one_line(f"  unit: {UNDECIDED} # {todo}; otherwise the source needs a table of persons that it refers to")
+    else:
+        todo = "decide: the table whose rows, with all that depends on them, are protected; then draft again, with"
+        yield f"  unit: {UNDECIDED} # {todo} --unit TABLE: it decides about keys and public tables"
     yield "  delta: 1.0e-9 # 0 = pure differential privacy; else far below 1 / (number of units)"
     yield f"  epsilons: {flow_yaml(list(decided.epsilons))} # one release for each; smaller is more private"
     yield f"  lifetime: {{epsilon: {decided.lifetime:g}, delta: 1.0e-7}} # the most that all releases may ever spend"
 
 
-def _public(found: Survey, unit: str, decided: Sequence[str] | None) -> Iterator[str]:
-    """Yield the decision about the tables that no key connects with the unit."""
-    outside = found.outside(unit)
-    if not outside:
+def _public(outside: Sequence[Candidate], unit: str, decided: Sequence[str]) -> Iterator[str]:
+    """Yield the tables that the owner publishes, and the open decision about the others outside: none is published."""
+    waiting = [candidate for candidate in outside if candidate.table not in decided]
+    if not waiting:
+        if decided:
+            yield f"  public: {flow_yaml(list(decided))} # published as they are"
         return
-    unconnected = [name for name in outside if name not in (decided or ())]
-    if decided is not None and unconnected:
-        todo = f"decide: no key leads from {', '.join(unconnected)} to the unit; declare one there, remove the table"
-        yield one_line(f"  public: {UNDECIDED} # {todo}, or write it here, beside {flow_yaml(list(decided))}")
-        return
-    if decided is not None:
-        yield f"  public: {flow_yaml(list(decided))} # published as they are"
-        return
-    listed = flow_yaml(list(outside))
-    yield one_line(f"  # No key leads from these to the unit. Those that everybody may see are public: {listed}")
-    for _, sentence in found.doubts(unit):
-        yield one_line(f"  # {sentence}")
-    todo = "decide: copy of the list what everybody may see; any other table needs a key that leads to the unit"
-    yield f"  public: {UNDECIDED} # {todo}"
+    yield one_line(
+        f"  # No foreign key leads from the tables below to {unit}, so their rows belong to no unit. Decide for each:"
+    )
+    yield "  # - Anyone may see its rows as they are: remove the # before its name."
+    todo = "delete its block under tables, and the foreign keys to it with their columns, or draft"
+    yield f"  # - The benchmark can do without it: {todo} again with --leave-out TABLE,.."
+    todo = "add a foreign key that leads there to its block, and domains for its columns"
+    yield one_line(f"  # - Its rows are about {unit}: {todo}.")
+    yield "  public:"
+    yield from (f"    - {flow_yaml(name)} # published as it is" for name in decided)
+    todo = f"no table{' below' if decided else ''} is public yet"
+    yield f"    - {UNDECIDED} # decide: delete this line when you have decided about every table below; {todo}"
+    yield from (one_line(f"    # - {flow_yaml(each.table)} # {each.sentence}") for each in waiting)
 
 
 def _with_list(head: list[str], lines: list[str]) -> str:
@@ -277,9 +273,19 @@ def _with_list(head: list[str], lines: list[str]) -> str:
 def _place(lines: Sequence[str], number: int) -> str:
     """Return what a line declares: its key, or the table and columns of a foreign key."""
     line = lines[number].strip()
+    if line.startswith(f"- {UNDECIDED}"):
+        names = [
+            below.partition("# - ")[2].partition(" # ")[0] for below in takewhile(_is_waiting, lines[number + 1 :])
+        ]
+        return f"privacy.public: {', '.join(names)}"
     if not line.startswith("- "):
         return f"privacy.{line.partition(':')[0]}"
     table = next(above for above in reversed(lines[:number]) if above.startswith("  ") and above[2] not in " #")
     columns = line.removeprefix("- {columns: ").partition(", references")[0]
     bound = "max_children_per_unit" if "max_children_per_unit" in line else "max_children"
     return f"{bound} of {table.strip().removesuffix(':')}.{columns}"
+
+
+def _is_waiting(line: str) -> bool:
+    """Return whether a line of a draft names a table that may be public, and is not."""
+    return line.startswith("    # - ")

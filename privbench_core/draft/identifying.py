@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from privbench_core.backends.catalogue import FoundColumn, FoundTable
+from privbench_core.backends.catalogue import FoundColumn
 from privbench_core.draft.words import PERSONS, words_of
 from privbench_core.schema.columns import Domain, Pattern
 
+NAMES, ADDRESSES, POSTAL_CODES = "names of persons", "addresses", "postal codes"
+NETWORK_ADDRESSES, FREE_TEXT = "network addresses", "free text"
 _LONG = 100  # characters from which a text column is probably free text; chosen by hand
 
 
@@ -54,19 +56,19 @@ _NAMES = (
     (r"iban|bank account( (number|no))?", _fake("bank accounts", "iban")),
     (r"credit card|(card|cc) ?(number|no|nr)", _fake("card numbers", "credit_card_number")),
     (r"(passport|tax ?id|national ?id|licen[cs]e|vat)( ?(number|no))?|mrn", Guess("numbers of persons", None)),
-    (r"ip( ?addr(ess)?)?|ipv4", _fake("network addresses", "ipv4")),
-    (r"mac( address)?", _fake("network addresses", "mac_address")),
+    (r"ip( ?addr(ess)?)?|ipv4", _fake(NETWORK_ADDRESSES, "ipv4")),
+    (r"mac( address)?", _fake(NETWORK_ADDRESSES, "mac_address")),
     (r"user ?name|login|nick ?name|screen name|display name", _fake("user names", "user_name")),
-    (r"(first|given|fore|middle) ?name|fname|name (first|given|middle)", _fake("names of persons", "first_name")),
-    (r"(last|family|sur|maiden) ?name|lname|name last", _fake("names of persons", "last_name")),
-    (r"(full|contact|person|customer|patient|employee) ?name", _fake("names of persons", "name")),
-    (r"(address|street|addr)( ?line)?", _fake("addresses", "street_address")),
-    (r"zip|zip ?code|post ?code|postal ?code", _fake("postal codes", "postcode")),
+    (r"(first|given|fore|middle) ?name|fname|name (first|given|middle)", _fake(NAMES, "first_name")),
+    (r"(last|family|sur|maiden) ?name|lname|name last", _fake(NAMES, "last_name")),
+    (r"(full|contact|person|customer|patient|employee) ?name", _fake(NAMES, "name")),
+    (r"(address|street|addr)( ?line)?", _fake(ADDRESSES, "street_address")),
+    (r"zip|zip ?code|post ?code|postal ?code", _fake(POSTAL_CODES, "postcode")),
     (r"url|website|homepage|link", Guess("addresses of pages", Pattern(provider="url"), of_persons=False)),
     (r"password|passwd|pwd|hash|token|secret|(api|session) key|session data|salt", Guess("secrets", None)),
     (
         r"comments?|notes?|remarks?|description|body|message|text|bio|about|about me|review|content|memo",
-        Guess("free text", None, of_persons=False),
+        Guess(FREE_TEXT, None, of_persons=False),
     ),
     (_NEARLY_UNIQUE, Guess("values that few rows share", None, of_persons=False)),
 )
@@ -96,7 +98,7 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
     if column.type is None or not column.type.logical.textual or column.values:
         return None
     if column.sql_type in _TYPES:
-        return _fake("network addresses", _TYPES[column.sql_type])
+        return _fake(NETWORK_ADDRESSES, _TYPES[column.sql_type])
     if column.sql_type == "cidr":
         return Guess("networks", Pattern(regex=r"10\.[1-9][0-9]?\.0\.0/16"))
     if length is not None and length <= _SHORT:
@@ -104,17 +106,23 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
     words = words_of(column.name)
     if length in _UUIDS and re.search(r"(^| )(uuid|guid)$", words):
         return Guess("universal identifiers", Pattern(regex=_UUIDS[length]), of_persons=False)
+    guess = guess_by_name(words, table)
+    if guess is None and length is not None and length >= _LONG:
+        return Guess(FREE_TEXT, None, of_persons=False)
+    return guess
+
+
+def guess_by_name(words: str, table: str) -> Guess | None:
+    """Return the identifying content that a column of some type has by its name, None if its name says none.
+
+    Args:
+        words: The words of its name.
+        table: Name of its table.
+
+    >>> guess = guess_by_name("home phone", "client")
+    >>> guess.what if guess else None
+    'phone numbers'
+    """
     if words in _NAMES_OF_PERSONS and PERSONS.search(words_of(table)):
-        return _fake("names of persons", _NAMES_OF_PERSONS[words])
-    for pattern, guess in _NAMES:
-        if re.search(rf"(^| )({pattern})( \d+)?$", words):
-            return guess
-    return Guess("free text", None, of_persons=False) if length is not None and length >= _LONG else None
-
-
-def describes_persons(table: FoundTable) -> bool:
-    """Return whether a table is called after persons, or has names, addresses, numbers or secrets of them."""
-    if PERSONS.search(words_of(table.name)):
-        return True
-    guesses = (guess_identifying(column, table.name, None) for column in table.columns)
-    return any(guess is not None and guess.of_persons for guess in guesses)
+        return _fake(NAMES, _NAMES_OF_PERSONS[words])
+    return next((guess for pattern, guess in _NAMES if re.search(rf"(^| )({pattern})( \d+)?$", words)), None)

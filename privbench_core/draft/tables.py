@@ -55,9 +55,9 @@ def draft_table(
     if keys:
         yield f"    foreign_keys:{' # guessed from the names' if catalogue.proposed else ''}"
         for key in keys:
-            yield from _foreign_key(
-                table, key, None if roles is None else roles.get((table.name, key.columns, key.parent), Role())
-            )
+            place = (table.name, key.columns, key.parent)
+            role = None if roles is None else roles.get(place, Role())
+            yield from _foreign_key(table, key, role, numbered=not guess and place in (roles or {}))
         yield from (f"      - {_key_fields(table, key)} # follows from another key on these columns" for key in implied)
     yield from _unique(table, primary, kept)
     yield from _checks(table, kept)
@@ -169,8 +169,16 @@ def _generated(table: FoundTable, kept: set[str]) -> tuple[list[Generated], list
     return generated, notes
 
 
-def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None) -> Iterator[str]:
-    """Yield the line of a key, and what to think of before one whose bound is not enforced."""
+def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbered: bool) -> Iterator[str]:
+    """Yield the line of a key, and what to think of before one whose bound is not enforced.
+
+    Args:
+        table: The key's table.
+        key: The key.
+        role: What it is for units; None where no unit is known, or the parent is public.
+        numbered: Whether rows are identified by their values (``row_id``), so that none of these may become NULL where
+            a row of a private parent goes.
+    """
     if role is None:
         yield f"      - {_key_fields(table, key)}"
         return
@@ -181,12 +189,12 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None) -> Iterato
         if hint and not is_optional(table, key):
             hint += f"; on_unit_removed: set null beside it costs less noise, if rows outlive theirs in {key.parent}"
         rests = "It is not enforced, the promise rests on it"
-        if is_optional(table, key) and "ON DELETE CASCADE" not in (key.actions or ""):
+        if is_optional(table, key) and not _cascades(key) and not numbered:
             rests = "A generous one costs little; synthesizer relational alone rests its promise on it"
         todo = f"decide: the most {own}, about {role.bound}? {rests}{hint}"
         yield one_line(f"      # {todo}")
-    cascades = is_optional(table, key) and "ON DELETE CASCADE" in (key.actions or "") and not role.owner
-    if cascades and (role.undecided or role.same_unit) and key.parent != table.name:
+    cascades = is_optional(table, key) and _cascades(key) and not role.owner
+    if cascades and (role.undecided or role.same_unit) and key.parent != table.name and not numbered:
         todo = "on_unit_removed: set null costs less noise, unless rows must not outlive theirs in"
         yield one_line(f"      # {todo} {key.parent} (ON DELETE CASCADE)")
     fields: dict[str, Any] = {}
@@ -194,11 +202,19 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None) -> Iterato
         bounded = "max_children_per_unit" if role.per_unit else "max_children"
         fields = {bounded: UNDECIDED if role.undecided else role.bound}
     fields |= {name: True for name in ("owner", "same_unit") if getattr(role, name)}
+    if numbered and not role.owner and is_optional(table, key) and not _cascades(key):
+        yield one_line(f"      # rows without a key of their own are removed together with their row of {key.parent}")
+        fields["on_unit_removed"] = "cascade"
     remark = " # enforced: rows beyond it are ignored" if role.owner and role.bound is not None else ""
     remark = " # enforced: rows that leave the unit are ignored" if role.same_unit else remark
     if not (role.undecided or role.owner) and role.bound is not None:
         remark = " # promised: nothing enforces it"
     yield f"      - {_key_fields(table, key, fields)}{remark}"
+
+
+def _cascades(key: FoundKey) -> bool:
+    """Return whether the source removes rows together with the row that they refer to along the key."""
+    return "ON DELETE CASCADE" in (key.actions or "")
 
 
 def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None = None) -> str:

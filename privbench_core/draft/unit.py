@@ -1,7 +1,7 @@
 """Guess whose rows are protected, from names and the graph of keys; no guess where a wrong one is likely.
 
 A wrong unit is a wrong promise, so tables of artists, hospitals or countries are never proposed, however many other
-tables refer to them.
+tables refer to them; nor is the only table of a source, unless it is called after persons or keyed like them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from privbench_core.backends.catalogue import Catalogue, FoundTable
+from privbench_core.draft.personal import identifying_columns, is_called_after_persons, numbers_of_persons
 from privbench_core.draft.words import words_of
 
 # Whose data a database most often holds, in order of preference; the last word of a table's name, without its plural.
@@ -23,15 +24,9 @@ _UNITS = (
     _EMPLOYED,
 )
 _SHARED = r"(account|contract|policy|policies|household|family|families|company|companies|tenant)s?"
-_OF_PERSONS = r"(person|patient|customer|client|user|member|subject|student|household|employee)"
 # The primary key of such a table where the table is called otherwise (``hhpub``).
 _KEY_OF_UNITS = re.compile(
     r"(hh|house|household|patient|customer|cust|client|user|member|person|respondent)_?(id|key|no)"
-)
-# Columns that name a person rather than a row.
-_PERSON_ID = re.compile(
-    rf"(unique ?)?p ?id|unique ?pid|mrn|ssn|(unique ?)?{_OF_PERSONS} ?(unique ?)?(id|key|no|nr|num|number|uid)|"
-    r"(national|tax|social security) ?(id|no|number)"
 )
 
 
@@ -52,8 +47,6 @@ def guess_unit(catalogue: Catalogue) -> str | None:
     least half of the tables depend on them: a database of orders has staff as well.
     """
     readable = [table for table in catalogue.tables if not table.unreadable]
-    if len(readable) == 1:
-        return readable[0].name
     for names in _UNITS:
         found = [table.name for table in readable if _is_called(table.name, names)]
         tops = [name for name in found if all(other in dependants(catalogue, name) for other in found if other != name)]
@@ -71,15 +64,18 @@ def guess_unit(catalogue: Catalogue) -> str | None:
 
 
 def repeated_persons(table: FoundTable) -> tuple[str, ...]:
-    """Return the columns of the unit's table that seem to name a person although several rows may share a value."""
+    """Return the columns of the unit's table that identify a person although several rows may share a value.
+
+    In a table that is called after persons these are numbers of persons: several persons have one name or address, and
+    a key to another person, as to a patient's doctor, says nothing of the row's own. In any other table a name will do.
+    """
+    persons = is_called_after_persons(table)
     distinct: Iterable[tuple[str, ...]] = (table.primary_key, *table.unique)
     fixed = {name for group in distinct if len(group) == 1 for name in group}
-    fixed |= {name for key in table.foreign_keys for name in key.columns}
-    return tuple(
-        column.name
-        for column in table.columns
-        if column.name not in fixed and _PERSON_ID.fullmatch(words_of(column.name))
-    )
+    fixed |= {name for key in table.foreign_keys for name in key.columns} if persons else set()
+    found = numbers_of_persons(table) if persons else identifying_columns(table)
+    names = [] if persons else [column.name for column in table.columns if words_of(column.name) == "name"]
+    return tuple(column.name for column in table.columns if column.name in {*found, *names} - fixed)
 
 
 def may_be_shared(table: str) -> bool:

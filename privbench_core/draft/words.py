@@ -8,7 +8,14 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 PERSONS = re.compile(
     r"\b(person|people|customer|client|user|employee|staff|patient|student|pupil|member|contact|author|actor|artist|"
-    r"owner|guest|driver|tenant|voter|resident|subscriber|passenger|donor|teacher|doctor|nurse|household|family)s?\b"
+    r"owner|guest|driver|tenant|voter|resident|subscriber|passenger|donor|teacher|doctor|nurse|household|family|"
+    r"families|individual|citizen|inhabitant|participant|respondent|applicant|claimant|beneficiary|beneficiaries|"
+    r"policy ?holder|account ?holder|borrower|debtor|heir|victim|witness|witnesses|suspect|offender|convict|"
+    r"prisoner|inmate|detainee|defendant|plaintiff|refugee|migrant|immigrant|soldier|veteran|survivor|casualty|"
+    r"casualties|worker|colleague|trainee|intern|apprentice|graduate|alumni|lecturer|professor|coach|coaches|"
+    r"athlete|player|children|spouse|relative|guardian|carer|caregiver|friend|neighbou?r|infant|adult|physician|"
+    r"surgeon|dentist|therapist|midwife|midwives|visitor|travell?er|tourist|buyer|shopper|recipient|volunteer|"
+    r"speaker|candidate|lawyer|officer)s?\b"
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privbench_core.backends.base import Source
-from privbench_core.backends.registry import open_source
+from privbench_core.backends.registry import open_stored
 from privbench_core.backends.row_ids import NumberedSource
 from privbench_core.backends.spark import pyspark_needed
 from privbench_core.errors import SourceError
@@ -34,7 +34,7 @@ def engine_of(spec: Spec) -> str:
         place = expand(spec.source)
         if is_spark_url(place):  # which numbers no rows
             return "duckdb" if any(table.row_id for table in spec.schema.private_tables) else "spark"
-        folder = None if is_url(place) else _plain(open_source(spec))
+        folder = None if is_url(place) else open_stored(spec)
         if isinstance(folder, FolderSource):
             rows = sum(folder.known_rows(table) or 0 for table in spec.schema.private_tables)
             return "duckdb" if rows >= _MANY else "memory"

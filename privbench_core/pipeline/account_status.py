@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.plans import run_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
-from privbench_core.privacy.ledger.ledger import Balance, Entry, Ledger, OtherDatabase
+from privbench_core.privacy.ledger.balance import Balance, share_of
+from privbench_core.privacy.ledger.declarations import DeclaredLifetime
+from privbench_core.privacy.ledger.holds import Hold
+from privbench_core.privacy.ledger.ledger import Entry, Ledger, OtherDatabase
 from privbench_core.privacy.ledger.refresh_limits import Purchase, RefreshLimits
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
@@ -31,6 +35,8 @@ class AccountStatus:
         left: How many more refreshes of all ε can be paid for, one after the other.
         refusal: Why the next one cannot, with the exact shortfall; None if it can.
         neighbours: Other databases with accounts of their own in the same ledger.
+        declared: All lifetime budgets that were declared, oldest first.
+        held: What runs that are at work hold of the account.
     """
 
     entries: tuple[Entry, ...]
@@ -43,6 +49,29 @@ class AccountStatus:
     left: int
     refusal: str | None
     neighbours: tuple[OtherDatabase, ...]
+    declared: tuple[DeclaredLifetime, ...]
+    held: tuple[Hold, ...]
+
+    @property
+    def raises(self) -> tuple[tuple[DeclaredLifetime, DeclaredLifetime], ...]:
+        """Declared lifetime budgets that allow more than the one before, each after that one."""
+        return tuple((before, after) for before, after in pairwise(self.declared) if after.raises(before))
+
+    def raises_in_words(self) -> list[str]:
+        """That the lifetime budget was raised, when, and from what; nothing if it never was."""
+        return [
+            f"{WARNING} privacy.lifetime was raised on {_day(after)}, from {_in_words(before)} (declared on"
+            f" {_day(before)}) to {_in_words(after)}: what people were promised before no longer holds."
+            for before, after in self.raises
+        ]
+
+    def held_in_words(self) -> list[str]:
+        """What runs at work hold; nothing if there are none."""
+        return [
+            f"A run at work since {hold.at} holds {share_of(self.balance.lifetime, hold.left)} of the lifetime budget"
+            f" ({hold.left}) for what it has still to buy; other runs can use only the rest."
+            for hold in self.held
+        ]
 
     def in_words(self) -> list[str]:
         """What a refresh costs, and how many more there can be: a warning where that is the last one, or none."""
@@ -111,6 +140,8 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus
         left=left,
         refusal=refusal,
         neighbours=tuple(ledger.others()),
+        declared=ledger.lifetimes(),
+        held=tuple(ledger.held(spec.cohort)),
     )
 
 
@@ -143,6 +174,14 @@ def lifetime_share(lifetime: Budget, prices: Iterable[Price]) -> float:
     if lifetime.measure is Measure.PURE:
         return sum(price.amount for price in prices) / lifetime.epsilon
     return sum(price.rho for price in prices) / lifetime.total().amount
+
+
+def _day(declared: DeclaredLifetime) -> str:
+    return declared.at.partition("T")[0]
+
+
+def _in_words(declared: DeclaredLifetime) -> str:
+    return f"ε={declared.budget.epsilon:g}, δ={declared.budget.delta:g}"
 
 
 def _epsilon(lifetime: Budget, price: Price) -> float:

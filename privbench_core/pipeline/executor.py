@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
 from privbench_core.errors import OutOfMemoryError, SourceChangedError, ValidationError
 from privbench_core.models.profile import Profile
+from privbench_core.pipeline.forgotten import refuse_forgotten
+from privbench_core.pipeline.holding import held
 from privbench_core.pipeline.manifest import Made, Manifest, definition_of, step_name
 from privbench_core.pipeline.outlook import refuse_noise
 from privbench_core.pipeline.receipt import receipt_for
@@ -26,8 +29,9 @@ _SHOWN = 100  # expectations listed in a message; chosen by hand
 class Executor:
     """Runs steps of one plan.
 
-    What is still to be paid for must be affordable as a whole before the first step pays. Private rows are released
-    from memory after the last step that may look at them.
+    What is still to be paid for must be affordable as a whole before the first step pays, and is held from then on, so
+    that no other run takes it. After the last step that may look at private rows these are released from memory, and
+    what is left of the hold is given back; `close` does that where a run ends before.
 
     Args:
         runner: Of the plan.
@@ -47,7 +51,9 @@ class Executor:
         self.steps = tuple(step for step in runner.plan.steps if steps is None or step.key in steps)
         self._made = dict(made or {})
         self._what = what or f"the run at ε={runner.plan.budget.epsilon:g}"
-        self._affordable = False
+        self._hold = ExitStack()
+        self._held = False
+        self._known = False
         self._readers = {step.key for step in self.steps if step.reads}
         self._profiles: dict[str, Profile] = {}
         self._prepares = False
@@ -66,6 +72,16 @@ class Executor:
             keep: Is called with what each step made.
             progress: Is called before each step with its number, the number of steps and the step.
         """
+        with self._hold:
+            return self._run_all(load, keep, progress)
+
+    def close(self) -> None:
+        """Give back what is held and was not spent. Those who call `step` by themselves call this at the end."""
+        self._hold.close()
+
+    def _run_all(
+        self, load: Load | None, keep: Callable[[Key, Made], None] | None, progress: Progress | None
+    ) -> dict[Key, Made]:
         made: dict[Key, Made] = {}
         self._prepares = any(step.kind is StepKind.VALIDATE for step in self.steps)
         for number, step in enumerate(self.steps, start=1):
@@ -96,13 +112,16 @@ class Executor:
         """Run one step on what was made before it.
 
         Raises:
-            BudgetExhaustedError: The steps that are still to be paid for cost more than is left.
+            BudgetExhaustedError: The steps that are still to be paid for cost more than is left, or than other runs
+                leave of it.
+            LedgerError: The bundle that would be replaced records more spending than the ledger knows of.
             NoiseOnlyError: Most of them would be noise, by what was released before, and nobody accepted that.
             SourceChangedError: The inputs were made from another state of the source than there is now.
             ValidationError: It would publish what failed its validation.
         """
         runner = self.runner
         step = runner.plan.step(key)
+        self._refuse_forgotten()
         releases = {before: made.release for before, made in inputs.items()}
         sources = self._sources(step, inputs)
         receipt = None
@@ -111,9 +130,9 @@ class Executor:
             self._refuse_failures(inputs)
             receipt = receipt_for(runner.workspace.spec, runner.plan, runner.workspace.ledger, runner.run)
         if step.reads and not runner.released(step, releases):
-            if not self._affordable:
-                runner.require(self._what, {step.key for step in self.steps}, self._made)
-                self._affordable = True
+            if not self._held:
+                self._hold.enter_context(held(runner, self._what, {step.key for step in self.steps}, self._made))
+                self._held = True
             if not runner.workspace.spec.fidelity.accept_noise:
                 left = [other for other in self.steps if other.key in self._readers]
                 refuse_noise(runner.workspace.spec.schema, runner.plan, left, self._profiles)
@@ -125,7 +144,15 @@ class Executor:
         self._readers.discard(key)
         if not self._readers:
             runner.snapshot.forget()
+            self.close()
         return Made(release, self._manifest(step, release, sources, inputs))
+
+    def _refuse_forgotten(self) -> None:
+        """Before the first step: refuse to go on if the bundle that is to be replaced knows of forgotten spending."""
+        workspace, out = self.runner.workspace, self.runner.run.out
+        if out is not None and not self._known:
+            refuse_forgotten(workspace.spec, workspace.ledger, out)
+        self._known = True
 
     def _prepare_validation(self) -> None:
         """Let what validation needs be imported now, if it follows in this process."""

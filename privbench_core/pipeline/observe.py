@@ -111,7 +111,7 @@ def observe(workspace: Workspace, names: Sequence[str]) -> dict[str, str]:
         SourceError: A table cannot be read.
     """
     spec = workspace.spec
-    source = open_source(spec)
+    source = open_source(spec, workspace.secret)
     tables = [spec.schema.table(name) for name in names]
     compared = [table for table in tables if table.name not in spec.changes]
     before = _stored(workspace, source, compared)

@@ -1,8 +1,11 @@
 """Where everything that belongs to one database lies. Every path names the database, so specs may share a folder.
 
 <state>/ledger.sqlite, secret.key           shared: the ledger keeps an account per database
+<state>/spending/                           how many reservations the ledger had, per database
 <state>/<database>/DATABASE                 whose folder it is
+<state>/<database>/RESERVATIONS             how many reservations the ledger had, once more
 <state>/<database>/releases/                what the steps released
+<state>/<database>/locks/                   of steps that are being made, and of runs that hold what they have to buy
 <state>/<database>/manifests/               what each step was made from, per ε
 <state>/<database>/observed/                what the source looked like when it was last looked at
 <state>/<database>/bundles/, reports/       per ε; a cohort has its own
@@ -50,6 +53,11 @@ def report_folder(spec: Spec, epsilon: str) -> Path:
 def errors_folder(spec: Spec) -> Path:
     """The folder of error details that only the owner may read."""
     return database_folder(spec) / "errors"
+
+
+def lock_file(spec: Spec, key: str) -> Path:
+    """The lock of who is at work on ``key``."""
+    return database_folder(spec) / "locks" / key
 
 
 def record_file(spec: Spec) -> Path:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from privbench_core.errors import BudgetExhaustedError, ReleaseError
+from privbench_core.errors import ReleaseError
 from privbench_core.pipeline.snapshot import Snapshot
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.privacy.budget import Price, zero
+from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import NoiseSource, OpenDPNoise
 from privbench_core.privacy.session import open_session
 from privbench_core.schema.identity import canonical_json
@@ -146,6 +147,23 @@ class Runner:
             identity["workload"] = {name: queries.to_sql() for name, queries in self.run.workload.items()}
         return self.workspace.keyed(canonical_json(identity))
 
+    @cached_property
+    def purpose(self) -> str:
+        """A pseudonym of what a run of this plan buys: the same for runs that find each other's releases.
+
+        It follows from the paid steps of the plan and from the rows that they read.
+        """
+        schema, steps = self.workspace.spec.schema, [step for step in self.plan.steps if step.reads]
+        tables = {table for step in steps for table in step.reads} | {t.name for t in schema.tables if t.public}
+        identity = {
+            "database": schema.name,
+            "cohort": self.workspace.spec.cohort,
+            "synthesizer": self.plan.synthesizer,
+            "steps": [[step.key, step.version, dict(step.parameters), step.price.amount] for step in steps],
+            "sources": {name: self.snapshot.fingerprint(name) for name in sorted(tables)},
+        }
+        return self.workspace.keyed(f"purpose {canonical_json(identity)}")
+
     def unpaid(self, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> tuple[Step, ...]:
         """What a run has still to pay for: steps that look at private rows, and that no earlier run has released.
 
@@ -168,31 +186,6 @@ class Runner:
             elif step.reads and not (ready and self.workspace.is_locked(self._release_key(step, known))):
                 unpaid.append(step)
         return tuple(unpaid)
-
-    def require(self, what: str, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> None:
-        """Check that all that is unpaid can be paid for, before the first step spends anything.
-
-        Args:
-            what: What is about to run, as the refusal calls it.
-            steps: As in `unpaid`.
-            made: As in `unpaid`.
-
-        Raises:
-            BudgetExhaustedError: It cannot: the lifetime budget or the refresh policy has too little left.
-        """
-        while unpaid := self.unpaid(steps, made):  # what is bought stays usable, even if the budget was lowered since
-            try:
-                self._require(what, unpaid)
-            except BudgetExhaustedError:
-                if self.unpaid(steps, made) == unpaid:
-                    raise  # else another process has bought something in between
-            else:
-                break
-
-    def _require(self, what: str, unpaid: Collection[Step]) -> None:
-        cost = sum((step.price for step in unpaid), start=zero(self.plan.budget.measure))
-        purchases = [(self.run.name, "/".join(step.key)) for step in unpaid]
-        self.workspace.ledger.require(what, cost, self.workspace.spec.cohort, purchases)
 
     def released(self, step: Step, inputs: Mapping[Key, Release]) -> bool:
         """Whether the step's result would be taken from the store."""
@@ -226,6 +219,7 @@ class Runner:
                 run=self.run.name,
                 price=step.price,
                 account=self.workspace.spec.cohort,
+                purpose=self.purpose,
             )
             self.workspace.remember_spending()
         run = self.run

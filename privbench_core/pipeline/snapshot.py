@@ -35,7 +35,7 @@ class Snapshot:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._schema = workspace.spec.schema
-        self._source = open_source(workspace.spec)
+        self._source = open_source(workspace.spec, workspace.secret)
         self._rows: dict[str, pa.Table] = {}
         self._engine = engine_of(workspace.spec)
         self._folder = workspace.folder / "rows"

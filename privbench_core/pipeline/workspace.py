@@ -6,9 +6,7 @@ ledger makes sure of that.
 
 from __future__ import annotations
 
-import os
 import secrets
-import tempfile
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
 from hashlib import blake2b
@@ -18,12 +16,15 @@ from typing import Protocol
 from privbench_core.errors import LedgerError, ReleaseError
 from privbench_core.files import write_durably
 from privbench_core.locks import exclusive, is_locked
-from privbench_core.pipeline.places import claim_folder, write_once
+from privbench_core.pipeline.places import claim_folder, lock_file, replace_file, write_once
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
+from privbench_core.privacy.neighbour_relation import neighbour_relation
 from privbench_core.spec.location import expand
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import PartFiles, digest_of
+
+_SEEN = "RESERVATIONS"  # of the ledger, as far as this folder has seen them
 
 
 class Workspace:
@@ -63,28 +64,24 @@ class Workspace:
         if not self.ledger.durable:
             return  # a rehearsal: nothing of it is spent
         number = self.ledger.count()
-        with suppress(OSError):  # a full disk: the note is then an older one, which says less and nothing wrong
-            self._note.parent.mkdir(exist_ok=True)
-            handle, beside = tempfile.mkstemp(dir=self._note.parent)
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write(str(number))
-            Path(beside).replace(self._note)
+        for note in self._notes:
+            with suppress(OSError):  # a full disk: the note is then an older one, which says less and nothing wrong
+                replace_file(note, str(number))
 
     @property
-    def _note(self) -> Path:
-        return self.spec.state / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
+    def _notes(self) -> tuple[Path, Path]:
+        """Beside the secret, and beside the releases: whoever deletes one of the two has the other note left."""
+        beside = self.spec.state / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
+        return beside, self.folder / _SEEN
 
     def _require_all_known(self, *, anew: bool) -> None:
         """Refuse a ledger with fewer reservations than this folder has seen: what was spent would be forgotten."""
         if anew:
-            self._note.unlink(missing_ok=True)
-        if not self.ledger.durable:
+            for note in self._notes:
+                note.unlink(missing_ok=True)
+        if anew or not self.ledger.durable:
             return
-        try:
-            seen = int(self._note.read_text(encoding="ascii"))
-        except (OSError, ValueError):  # none, or half of one after a power cut: then nothing is known
-            return
-        found = self.ledger.count()
+        seen, found = max(map(_number_in, self._notes)), self.ledger.count()
         if found < seen:
             message = (
                 f"the ledger of {self.spec.schema.name} holds {found} reservations, and this state folder has seen"
@@ -92,17 +89,25 @@ class Workspace:
                 " is lost, forget what was spent: privbench ledger SPEC --new-state"
             )
             raise LedgerError(message)
+        if not self.ledger.bound() and any((self.folder / "releases").glob("*/*.bin")):
+            message = (
+                f"the ledger of {self.spec.schema.name} is new, and this state folder holds releases that another one"
+                " has paid for: it was deleted or replaced. Put it back, or, if it is lost, forget what was spent:"
+                " privbench ledger SPEC --new-state"
+            )
+            raise LedgerError(message)
+
+    def at_work(self, mark: str, what: str) -> AbstractContextManager[None]:
+        """Be known as at work on the hold with ``mark``, until the process or the block ends."""
+        return self.exclusive(_lock_of_hold(mark), what)
 
     def exclusive(self, key: str, what: str) -> AbstractContextManager[None]:
         """Wait until no other process is at work on ``key``, see `locks.alone`; ``what`` is what messages call it."""
-        return exclusive(self._lock(key), what)
+        return exclusive(lock_file(self.spec, key), what)
 
     def is_locked(self, key: str) -> bool:
         """Whether another process is at work on ``key``."""
-        return is_locked(self._lock(key))
-
-    def _lock(self, key: str) -> Path:
-        return self.folder / "locks" / key
+        return is_locked(lock_file(self.spec, key))
 
     def close(self) -> None:
         """Close the ledger."""
@@ -113,7 +118,16 @@ def open_ledger(spec: Spec) -> Ledger:
     """The ledger of a spec: in the state folder, or where ``privacy.ledger`` says."""
     place = expand(spec.ledger, "privacy.ledger") if spec.ledger else spec.state / "ledger.sqlite"
     lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
-    return Ledger(place, spec.schema.name, spec.schema.unit_in_words, lifetime, spec.refresh)
+    return Ledger(
+        place,
+        spec.schema.name,
+        spec.schema.unit_in_words,
+        lifetime,
+        spec.refresh,
+        relation=neighbour_relation(spec.schema),
+        account=spec.cohort,
+        alive=lambda mark: _is_alive(lock_file(spec, _lock_of_hold(mark))),
+    )
 
 
 class Scratch(Workspace):
@@ -221,6 +235,27 @@ class ReleaseStore:
     def parts(self, key: str) -> PartFiles:
         """A folder beside the artifact's file."""
         return PartFiles(_file(self.folder, key).with_suffix(".parts"))
+
+
+def _lock_of_hold(mark: str) -> str:
+    return f"hold-{mark}"
+
+
+def _is_alive(lock: Path) -> bool:
+    """Whether the process that made a hold is at work; the file that a killed one left is removed."""
+    if is_locked(lock):
+        return True
+    with suppress(OSError):
+        lock.unlink(missing_ok=True)
+    return False
+
+
+def _number_in(note: Path) -> int:
+    """The number in a note; 0 if there is none, or half of one after a power cut: then nothing is known."""
+    try:
+        return int(note.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
 
 
 def _file(folder: Path, key: str) -> Path:

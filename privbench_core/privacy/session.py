@@ -126,8 +126,9 @@ def open_session(
     run: str,
     price: Price,
     account: str = "",
+    purpose: str = "",
 ) -> tuple[PrivateSession, int]:
-    """Reserve ``price`` in an account of the ledger and open the session for one step.
+    """Reserve ``price`` in an account of the ledger, out of its hold for ``purpose``, and open the session for a step.
 
     Returns:
         The session and the reservation's id.
@@ -139,6 +140,6 @@ def open_session(
     if ledger.durable and type(noise) is not OpenDPNoise:
         raise InternalError("only OpenDP noise may be used with a durable ledger")
     admit_price(step, price)
-    reservation = ledger.reserve(release, step, run, price, account)
+    reservation = ledger.reserve(release, step, run, price, account, purpose)
     limit = PrivacyFilter(price, lambda label, cost: ledger.charge(reservation, label, cost))
     return PrivateSession(engine, limit, noise, step), reservation

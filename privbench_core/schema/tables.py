@@ -129,6 +129,12 @@ class Table:
         taken = set(self.primary_key).union(*(other.columns for other in self.foreign_keys if other != key))
         return tuple(name for name in key.columns if name not in taken and self.column(name).nullable)
 
+    def columns_set_null(self, key: ForeignKey) -> tuple[str, ...]:
+        """Return the columns of a key that become NULL when the row it refers to is gone; none if the key cascades."""
+        if key.cascades:
+            return ()
+        return self.emptied_columns(key) if key.optional else key.columns
+
     @property
     def owner_key(self) -> ForeignKey | None:
         """The foreign key on this table's ownership path, None for the unit table and public tables."""
@@ -171,6 +177,14 @@ class Schema:
     def private_tables(self) -> tuple[Table, ...]:
         """All tables that are not public."""
         return tuple(t for t in self.tables if not t.public)
+
+    def changing_columns(self, key: ForeignKey) -> tuple[str, ...]:
+        """Return the columns of ``key`` that become NULL when the row it refers to goes with a privacy unit.
+
+        These are the only values that a row may lose while it stays (``docs/privacy.md``, section 2): rows of public
+        tables never go.
+        """
+        return () if self.table(key.parent).public else self.table(key.child).columns_set_null(key)
 
     def ownership_path(self, table: str) -> tuple[ForeignKey, ...]:
         """The foreign keys from a private table up to the unit; empty for the unit itself."""

@@ -64,8 +64,8 @@ class Node:
     def wrong(self, key: str, todo: str) -> None:
         """Report the value of ``key``, or that it is missing."""
         value = self.fields.get(key)
-        unread = {None: "is missing", UNDECIDED: "is not decided yet"}
-        found = unread.get(value) if isinstance(value, str | None) else None
+        undecided = UNDECIDED in value if isinstance(value, list) else value == UNDECIDED
+        found = "is missing" if value is None else "is not decided yet" if undecided else None
         self.problems.add(self.where, f"{key} {found or f'is {short_repr(value)}'}", todo)
 
     def only(self, *known: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ _WORKLOAD = "{file: queries.sql, public: true}"
 _PUBLIC_TEXT = (
     "the text of the queries is published, so declare that it says nothing about private rows: write public: true, "
     "or leave the workload out"
+)
+_PUBLIC = (
+    "list a table if anyone may see its rows, like public: [country, product]; else delete it with the foreign keys "
+    "that refer to it, or add a foreign key that leads to the unit"
 )
 _CRON_FIELDS = 5
 _CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z?#]+")
@@ -97,6 +102,8 @@ def _spec(node: Node, path: Path) -> Spec | None:
     # A wrong budget is reported already: assume the δ that allows everything.
     delta = budget["delta"] if budget else 1.0
     if public is not None:  # else no rule on keys makes sense yet
+        if privacy and "public" in privacy.fields:
+            schema = _all_decided(schema, node.problems)
         node.problems.lines += find_problems(schema, delta=delta, broken=frozenset(node.problems.broken))
     engine, cluster = parse_engine(node, source, schema)
     if source is None or state is None or budget is None:
@@ -114,13 +121,32 @@ def _public(privacy: Node, tables: Node) -> tuple[str, ...] | None:
     """Return the tables that ``privacy.public`` lists; None if it is wrong, as far as that can be known here."""
     if not privacy.has("public") or privacy.fields["public"] == []:
         return ()
-    names = privacy.names("public", "list the tables that everybody may see, like [country, product], or [] for none")
+    names = privacy.names("public", _PUBLIC)
     for name in names or ():
         if name not in tables.fields:
             privacy.problems.add(
                 "privacy", f"public lists {name!r}, which is no table", did_you_mean(name, tables.fields)
             )
     return names
+
+
+def _all_decided(schema: Schema, problems: Problems) -> Schema:
+    """Report the private tables that no key connects with the unit, where a list of public tables leaves some out.
+
+    Returns:
+        The schema with these as public, so that later rules say what else is wrong; the spec is refused anyway.
+    """
+    reached: set[str] = set()
+    more = {schema.unit} & {*schema.by_name}
+    while more:
+        reached |= more
+        more = {table.name for table in schema.tables if {key.parent for key in table.foreign_keys} & reached} - reached
+    private = [t.name for t in schema.tables if not t.public and f"{t.name}.foreign_keys" not in problems.broken]
+    waiting = [name for name in private if reached and name not in reached]
+    if waiting:
+        found = f"public is not decided for {', '.join(waiting)}: no foreign key leads from there to {schema.unit}"
+        problems.add("privacy", found, _PUBLIC)
+    return replace(schema, tables=tuple(replace(t, public=t.public or t.name in waiting) for t in schema.tables))
 
 
 def _with_public(tables: Mapping[str, Any], public: Sequence[str]) -> dict[str, Any]:

@@ -75,6 +75,7 @@ def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]
         for key in table.foreign_keys:
             problems += [*_reference(table, key, schema, broken), *_bound(table, key, schema)]
             problems += [*_same_unit(key, schema), *_on_unit_removed(key, schema), *_row_ids(table, key, schema)]
+            problems += [*_cannot_be_null(key, schema), *_changing_target(key, schema)]
     return [*problems, *_ownership(schema, broken)]
 
 
@@ -145,11 +146,41 @@ def _forgotten(key: ForeignKey, table: Table, found: str) -> Iterator[str]:
 
 
 def _row_ids(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
-    """Yield keys whose values change with another unit, in tables whose rows are identified by values alone."""
+    """Yield keys whose values change with another unit, in tables whose rows are identified by values alone.
+
+    Those with ``same_unit`` too: a row that breaks it refers to another unit, and loses its reference with that one.
+    """
     private = not table.public and not schema.table(key.parent).public
-    if table.row_id and private and not key.cascades and not key.same_unit:
-        found = f"becomes NULL where a unit goes, but rows of {table.name} are identified by their values (row_id)"
+    if table.row_id and private and not key.cascades:
+        found = f"becomes NULL when a unit is removed, but rows of {table.name} are identified by their values (row_id)"
         yield f"{key.name}: {found}; name a primary key, or write on_unit_removed: cascade"
+
+
+def _cannot_be_null(key: ForeignKey, schema: Schema) -> Iterator[str]:
+    """Yield an optional key that has to become NULL when its parent's row goes, and none of whose columns can."""
+    table, parent = schema.table(key.child), schema.table(key.parent)
+    nullable = any(column.nullable for name in key.columns if (column := find_column(table, name)))
+    if parent.public or key.cascades or not (key.optional and nullable) or table.emptied_columns(key):
+        return
+    found = f"becomes NULL when the {parent.name} row it refers to is removed, but its columns are part of other keys"
+    yield f"{key.name}: {found}; write on_unit_removed: cascade, or leave this key out"
+
+
+def _changing_target(key: ForeignKey, schema: Schema) -> Iterator[str]:
+    """Yield a key to a column that becomes NULL when another unit goes: rows would lose a parent that is still there.
+
+    What a row refers to, and whose it is, would then depend on other units, whatever the key itself does on removal.
+    """
+    parent = schema.table(key.parent)
+    for other in parent.foreign_keys if not parent.public else ():
+        lost = set(key.parent_columns).intersection(schema.changing_columns(other))
+        if lost:
+            target = f"{parent.name}.{min(lost)}"
+            found = f"refers to {target}, which becomes NULL when the {other.parent} row it refers to is removed"
+            todo = (
+                f"refer to another unique column of {parent.name}, or write on_unit_removed: cascade for {other.name}"
+            )
+            yield f"{key.name}: {found}; {todo}"
 
 
 def _reference(table: Table, key: ForeignKey, schema: Schema, broken: Collection[str]) -> Iterator[str]:
@@ -262,7 +293,8 @@ def _path(schema: Schema, table: Table, marked: list[ForeignKey], candidates: li
     """Yield where not exactly one path leads from a private table to the unit."""
     names = ", ".join(key.name for key in candidates)
     if not candidates:
-        todo = f"add a foreign key that leads to {schema.unit}, or declare public: true"
+        out = "leave the table out with the keys that refer to it"
+        todo = f"add a foreign key that leads to {schema.unit}, {out}, or declare it public if anyone may see its rows"
         yield f"{table.name}: a private table with no path to the privacy unit; {todo}"
     elif not marked:
         how = (

@@ -14,7 +14,7 @@ import resource
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
@@ -334,7 +334,54 @@ def test_the_ledger_is_another_one(new_town: NewTown, place: Place, tmp_path: Pa
         assert town.run() == "done paid=0"
         (state / "ledger.sqlite").unlink()
         Workspace(load_spec(town.spec), new_state=True).close()
-        assert town.run().startswith("done paid=0.")
+        assert town.run().startswith(f"LedgerError: {town.out}: this bundle records that ε=0.8")
+        assert not town.looked()
+        elsewhere = Town(town.spec, town.out.with_name("elsewhere"))  # a total of its own, which adds up with that one
+        assert elsewhere.run().startswith("done paid=0.")
+
+
+def test_spending_is_deleted_beside_releases(new_town: NewTown, place: Place) -> None:
+    town = new_town()
+    assert town.run().startswith("done")
+    state = town.spec.parent / ".privbench"
+    if isinstance(place, str):  # the ledger's server was set up anew
+        fresh = f"{place}_anew"
+        raw(place, f"create schema {fresh.rpartition('=')[2]}")
+        text = town.spec.read_text(encoding="utf-8").replace(place, fresh)
+        town.spec.write_text(text, encoding="utf-8")
+    for path in (*state.glob("ledger.sqlite*"), state / "secret.key", state / "town-0" / "RESERVATIONS"):
+        path.unlink()
+    shutil.rmtree(state / "spending")
+    assert town.run().startswith("LedgerError: the ledger of town-0 is new, and this state folder holds releases")
+    assert not town.looked()
+
+
+def test_the_state_folder_is_deleted_beside_a_bundle(new_town: NewTown, place: Place) -> None:
+    town = new_town()
+    assert town.run().startswith("done")
+    shutil.rmtree(town.spec.parent / ".privbench")
+    ended = town.run()
+    if isinstance(place, Path):
+        assert ended.startswith(f"LedgerError: {town.out}: this bundle records that ε=0.8")
+    else:  # the ledger is there, and knows that it belongs to another folder
+        assert ended.startswith("ReleaseError: the ledger of town-0 belongs to another state folder")
+    assert not town.looked()
+
+
+def test_two_runs_at_once_that_do_not_both_fit(new_town: NewTown) -> None:
+    town = new_town(lifetime=1.2)
+    spec = load_spec(town.spec)
+    with closing(Workspace(spec)) as workspace, ExitStack() as at_work:
+        at_work.enter_context(workspace.at_work("mark", "another run"))
+        total = Budget(0.9, 1e-9).total()
+        workspace.ledger.hold("the run at ε=0.9", total, "another purpose", "mark")
+        ended = town.run()
+        assert ended.startswith("BudgetExhaustedError: the run at ε=0.8: costs ")
+        assert "but another run holds " in ended
+        assert not town.looked()
+        assert not town.booked()
+        at_work.close()  # as when the process is killed
+        assert town.run().startswith("done")
 
 
 def test_the_page_lists_exactly_these_tests(request: pytest.FixtureRequest) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.schema.columns import Column, ColumnType, Domain, Learn, Range, Relative, Values
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
+from tests.helpers import neighbours
 
 SECRET = bytes(range(16))
 INTEGER, FLOAT, BOOLEAN = ColumnType.INTEGER, ColumnType.FLOAT, ColumnType.BOOLEAN
@@ -50,30 +49,17 @@ class Database:
         """Keys of the units (which have one column in these databases)."""
         return self.tables[self.schema.unit].column(0).to_pylist()
 
-    def without(self, unit: object) -> Database:
-        """The neighbour: one unit less, with all that goes with it; other references to what is gone become NULL."""
-        gone: dict[str, set[Row]] = {}
-        left = dict(self.tables)
-        for table in self.schema.sampling_order:
-            rows = self.tables[table.name]
-            stays = np.ones(rows.num_rows, dtype=bool)
-            for key in table.foreign_keys:
-                if key.cascades:
-                    stays &= _absent(rows, key.columns, gone[key.parent])
-            if table.name == self.schema.unit:
-                stays &= _absent(rows, table.primary_key, {(unit,)})
-            primary = _keys(rows, table.primary_key)
-            gone[table.name] = {row for row, stay in zip(primary, stays, strict=True) if not stay}
-            left[table.name] = rows.filter(pa.array(stays))
-        for key in (k for table in self.schema.tables for k in table.foreign_keys if not k.cascades):
-            rows = left[key.child]
-            known = pa.array(_absent(rows, key.columns, gone[key.parent]))
-            forgotten = self.schema.table(key.child).emptied_columns(key) if key.optional else key.columns
-            for name in forgotten:
-                place = rows.schema.get_field_index(name)
-                cleared = pc.if_else(known, rows.column(name), pa.scalar(None, rows.schema.field(name).type))
-                left[key.child] = left[key.child].set_column(place, name, cleared)
-        return replace(self, tables=left)
+    def without(self, unit: object, table: str | None = None) -> Database:
+        """The neighbour without the unit of that key: a row of the unit's table, or of ``table``; see `removal`."""
+        name = table or self.schema.unit
+        place = self.tables[name].column(self.schema.table(name).primary_key[0]).to_pylist().index(unit)
+        return replace(self, tables=neighbours.without(self.schema, self.tables, (name, place), SECRET))
+
+    def all_units(self) -> list[tuple[str, object]]:
+        """Table and key of each row that is a unit: those of the unit's table, and those without an owner."""
+        places = neighbours.units(self.schema, neighbours.as_rows(self.schema, self.tables))
+        keys = {t.name: self.tables[t.name].column(t.primary_key[0]).to_pylist() for t in self.schema.private_tables}
+        return [(name, keys[name][place]) for name, place in places]
 
     def differences(self) -> dict[tuple[str, int], object]:
         """What is modelled of columns that are relative to another one, by ``table.column`` and key of the row."""
@@ -94,15 +80,6 @@ class Database:
         order = {name: rng.permutation(rows.num_rows) for name, rows in self.tables.items()}
         moved = {t.name: self.tables[t.name].take(pa.array(order[t.name])) for t in self.schema.private_tables}
         return replace(self, tables={**self.tables, **moved})
-
-
-def _absent(rows: pa.Table, columns: tuple[str, ...], gone: set[Row]) -> NDArray[np.bool_]:
-    """Where the key of a row is not among those that are gone."""
-    return np.array([row not in gone for row in _keys(rows, columns)], dtype=bool)
-
-
-def _keys(rows: pa.Table, columns: tuple[str, ...]) -> list[Row]:
-    return list(zip(*(rows.column(name).to_pylist() for name in columns), strict=True))
 
 
 def _arrow(table: Table, rows: list[Row]) -> pa.Table:

@@ -166,17 +166,17 @@ DATABASES = (
     Database(
         "sakila",
         SAKILA,
-        {"public: CHOOSE": f"public: {FILM}"},
+        {"public:\n    - CHOOSE": f"public: {FILM}"},
         "CREATE TYPE mpaa_rating AS ENUM ('G', 'PG', 'R');",
         """UPDATE store SET manager_staff_id = store_id;
         ALTER TABLE store ADD FOREIGN KEY (manager_staff_id) REFERENCES staff;
         UPDATE payment SET customer_id = rental.customer_id FROM rental WHERE rental.rental_id = payment.rental_id;""",
     ),
-    Database("chinook", CHINOOK, {"public: CHOOSE": f"public: {MUSIC}"}),
+    Database("chinook", CHINOOK, {"public:\n    - CHOOSE": f"public: {MUSIC}"}),
     Database(
         "shop",
         SHOP,
-        {"public: CHOOSE": "public: [product]"},
+        {"public:\n    - CHOOSE": "public: [product]"},
         after="COMMENT ON COLUMN client.street_number IS 'of the house'",
     ),
 )

@@ -54,32 +54,6 @@ def database_of(schema: Schema, rows: dict[str, dict[str, Ids]]) -> Database:
     )
 
 
-def without(database: Database, name: str, gone: int) -> Database:
-    """The neighbour: a row less, what goes with it gone, other references to what is gone NULL."""
-    lost = {t.name: set[int]() for t in database.schema.tables}
-    lost[name].add(gone)
-    tables = dict(database.tables)
-    while True:
-        before = {n: len(ids) for n, ids in lost.items()}
-        for t in database.schema.tables:
-            for k in t.foreign_keys:
-                if k.cascades:
-                    ids, refs = (database.tables[t.name].column(c).to_pylist() for c in ("id", k.columns[0]))
-                    lost[t.name] |= {i for i, r in zip(ids, refs, strict=True) if r in lost[k.parent]}
-        if before == {n: len(ids) for n, ids in lost.items()}:
-            break
-    for t in database.schema.tables:
-        stays = [i not in lost[t.name] for i in tables[t.name].column("id").to_pylist()]
-        rows = tables[t.name].filter(pa.array(stays, pa.bool_()))
-        for k in t.foreign_keys:
-            if not k.cascades:
-                refs = [None if r in lost[k.parent] else r for r in rows.column(k.columns[0]).to_pylist()]
-                where = rows.schema.get_field_index(k.columns[0])
-                rows = rows.set_column(where, k.columns[0], pa.array(refs, pa.int64()))
-        tables[t.name] = rows
-    return replace(database, tables=tables)
-
-
 def cascading(database: Database) -> Database:
     """The same rows, where optional keys cascade as well, except those that open a cycle."""
     deferred = database.schema.deferred_keys

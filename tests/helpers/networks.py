@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from privbench_core.privacy.features import (
     MemberPlace,
     OfParent,
     Own,
+    OwnDifference,
     OwnerDifference,
     OwnerFanout,
     OwnerType,
@@ -32,7 +34,7 @@ from privbench_core.privacy.features import (
 )
 from privbench_core.privacy.relations import lets_go, stability
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
-from privbench_core.schema.columns import Column, ColumnType, Range, Relative
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database
@@ -142,7 +144,8 @@ def random_scale(rng: np.random.Generator, codes: int) -> tuple[int, ...]:
 
 def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
     """A view of any table, with up to four columns of any kind, counting one or several rows per unit."""
-    here = schema.tables[int(rng.integers(len(schema.tables)))]
+    private = schema.private_tables
+    here = private[int(rng.integers(len(private)))]
     possible = [*_features(rng, schema, here)]
     chosen = rng.choice(len(possible), min(len(possible), int(rng.integers(1, 5))), replace=False)
     features = {f"f{number}": possible[number] for number in chosen}
@@ -161,17 +164,30 @@ def random_bound(rng: np.random.Generator, schema: Schema, here: Table) -> Bound
     return BoundedReferences(keys[int(rng.integers(len(keys)))], int(rng.integers(1, 4))) if keys else None
 
 
+def coded(table: Table) -> list[tuple[str, Discretizer]]:
+    """The attributes of a table that have a coder before anything is learned."""
+    learned = (Learn, NoneType)
+    declared = (
+        c for c in table.attributes if c.type is ColumnType.BOOLEAN or not isinstance(c.modelled.domain, learned)
+    )
+    return [(column.name, Discretizer(codec_for(column, table=table.name))) for column in declared]
+
+
 def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tuple[Feature, Any]]:
-    found: list[tuple[Feature, Any]] = [(Own("x"), X), (UnitRows(), SmallNumbers())]
+    own = coded(here)
+    found: list[tuple[Feature, Any]] = [*((Own(name), coder) for name, coder in own), (UnitRows(), SmallNumbers())]
+    found += [(OwnDifference(name, base), APART) for name, base in _apart(here, here) if name != base]
     for k in here.foreign_keys:
-        found += [(OfParent(k, "x"), X), (ParentRow(k), SmallNumbers())]
+        parent = schema.table(k.parent)
+        found += [*((OfParent(k, name), coder) for name, coder in coded(parent)), (ParentRow(k), SmallNumbers())]
         if k.owner:
-            found += [(OwnerFanout(k), SmallNumbers()), (CoMember(k, 1, "x"), X), (CoMember(k, 2, "x"), X)]
-            found.append((MemberPlace(k, "x", X, rng.integers(0, 3, X.size), 3), PLACE))
-            found.append((SiblingAgreement(k, "x", X), AGREEMENT))
+            found.append((OwnerFanout(k), SmallNumbers()))
+            for name, coder in own:
+                found += [(CoMember(k, 1, name), coder), (CoMember(k, 2, name), coder)]
+                found.append((MemberPlace(k, name, coder, rng.integers(0, 3, coder.size), 3), PLACE))
+                found.append((SiblingAgreement(k, name, coder), AGREEMENT))
             found.append((OwnerType(k, random_types(rng, schema, k), 0), TYPE))
-            if not (here.column("x").relative or schema.table(k.parent).column("x").relative):
-                found.append((OwnerDifference(k, "x", "x"), APART))
+            found += [(OwnerDifference(k, name, base), APART) for name, base in _apart(here, parent)]
         found += [
             (ParentFanout(k, of), SmallNumbers())
             for of in (other.owner_key for other in schema.tables)
@@ -184,27 +200,23 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
     return found
 
 
+def _apart(here: Table, there: Table) -> list[tuple[str, str]]:
+    """Attributes of two tables whose difference is a whole number, as they are stored."""
+    kinds = {ColumnType.INTEGER, ColumnType.DATE}
+    of_each = [[c for c in table.attributes if c.type in kinds and c.relative is None] for table in (here, there)]
+    return [(own.name, base.name) for own in of_each[0] for base in of_each[1] if own.type is base.type]
+
+
 def random_types(rng: np.random.Generator, schema: Schema, along: ForeignKey) -> GroupTypes:
     """Parameters of types of the groups along an owner key, from the types of what the children own too."""
 
     def scores(codes: int) -> np.ndarray[Any, Any]:
         return rng.integers(-9, 1, (codes, 4))
 
-    columns: list[Any] = [(Own("x"), X, scores(X.size))]
+    columns: list[Any] = [(Own(name), coder, scores(coder.size)) for name, coder in coded(schema.table(along.child))]
     for other in schema.tables:
         if other.owner_key is not None and other.owner_key.parent == along.child:
             below = OwnType(other.owner_key, random_types(rng, schema, other.owner_key), 0)
             columns.append((below, TYPE, scores(TYPE.size)))
     sizes: Any = SmallNumbers()
     return GroupTypes((3, 3), sizes, scores(sizes.size), tuple(columns))
-
-
-def units_of(database: Database) -> list[tuple[str, int]]:
-    """Table and id of each row that is a unit: those of the unit's table, and those without an owner."""
-    found: list[tuple[str, int]] = []
-    for t in database.schema.tables:
-        ids = database.tables[t.name].column("id").to_pylist()
-        owner = t.owner_key
-        alone = ids if owner is None else database.tables[t.name].column(owner.columns[0]).to_pylist()
-        found += [(t.name, row) for row, above in zip(ids, alone, strict=True) if owner is None or above is None]
-    return found

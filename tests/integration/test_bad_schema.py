@@ -97,7 +97,7 @@ def wide(folder: Path, columns: int, rows: int = 400) -> None:
         connection.execute(f"CREATE TABLE wide (id BIGINT PRIMARY KEY, {declared})")
         connection.execute(f"INSERT INTO wide SELECT r, {made} FROM range({rows}) AS t(r)")
     spec = folder / "spec.yaml"
-    assert call("init", folder / "wide.duckdb", "-o", spec)[0] == 0
+    assert call("init", folder / "wide.duckdb", "-o", spec, "--unit", "wide")[0] == 0
     text = spec.read_text(encoding="utf-8").replace("epsilons: [0.8, 3.2]", "epsilons: [4]")
     spec.write_text(text, encoding="utf-8")
     assert call("plan", spec)[0] == 0

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from privbench_assets.build import build_defs
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.folder.read import FolderSource
-from privbench_core.backends.registry import open_source
+from privbench_core.backends.registry import open_stored
 from privbench_core.cli import app
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.discretizer import Discretizer
@@ -358,7 +358,7 @@ def test_pyspark_is_asked_for(town_spec: Path, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setitem(sys.modules, f"privbench_core.backends.spark.{name}", None)
     said = r"source: PySpark is not installed; run: pip install 'privbench\[spark\]'"
     with pytest.raises(SourceError, match=said):
-        open_source(_counted(town_spec, "sc://host/town"))
+        open_stored(_counted(town_spec, "sc://host/town"))
     with pytest.raises(SourceError, match=said):
         reflect("sc://host/town")
 

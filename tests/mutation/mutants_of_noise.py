@@ -273,7 +273,7 @@ DELTA = [
         "δ",
         "a lowered δ of the lifetime hides zCDP purchases",
         "privacy/ledger/ledger.py",
-        "if not pure and not _covers(delta, total.delta):",
+        "if not pure and not covers(delta, total.delta):",
         "if False:",
         (f"{_LEDGER}::test_what_was_spent_is_never_understated_under_a_smaller_delta",),
     ),

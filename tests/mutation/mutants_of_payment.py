@@ -8,6 +8,10 @@ _CURATOR = "privacy/curator.py"
 _SESSION = "privacy/session.py"
 _FILTER = "privacy/filter.py"
 _LEDGER = "privacy/ledger/ledger.py"
+_DECLARATIONS = "privacy/ledger/declarations.py"
+_HOLDS = "privacy/ledger/holds.py"
+_RELATION = "privacy/neighbour_relation.py"
+_WORKSPACE = "pipeline/workspace.py"
 _TOTALS = "privacy/ledger/totals.py"
 _RUNNER = "pipeline/runner.py"
 _ADMISSION = "privacy/admission.py"
@@ -15,6 +19,12 @@ _OBSERVE = "pipeline/observe.py"
 _T_BUDGET = "tests/unit/test_privacy_budget.py"
 _T_ACCOUNT = "tests/property/test_privacy_account.py"
 _T_LEDGER = "tests/unit/test_privacy_ledger.py"
+_T_RELATIONS = "tests/unit/test_privacy_ledger_relations.py"
+_T_RELATION = "tests/unit/test_neighbour_relation.py"
+_T_HOLDS = "tests/unit/test_privacy_ledger_holds.py"
+_T_AT_ONCE = "tests/unit/test_runs_at_once.py"
+_T_FORGOTTEN = "tests/unit/test_forgotten.py"
+_T_CLI = "tests/unit/test_cli.py"
 _T_RUNNER = "tests/unit/test_runner.py"
 _T_OWNERS = "tests/unit/test_owner_relative_columns.py"
 _T_ADMISSION = "tests/unit/test_privacy_admission.py"
@@ -22,6 +32,9 @@ _T_OBSERVE = "tests/unit/test_observe.py"
 _T_IN_TWO = "tests/unit/test_privacy_in_two.py"
 _T_QUERIES = "tests/unit/test_privacy_queries.py"
 _T_DIALECTS = "tests/unit/test_reflect_dialects.py"
+_T_PUBLIC = "tests/unit/test_draft_public.py"
+_T_UNIT = "tests/unit/test_draft_unit.py"
+_T_ANY_DRAFT = "tests/property/test_drafts.py::test_defaults_alone_never_publish_a_table"
 _T_WORKSPACE = "tests/unit/test_workspace.py"
 
 PAYMENT = [
@@ -138,8 +151,8 @@ PAYMENT = [
         "payment",
         "half of a step's price is reserved",
         _SESSION,
-        "ledger.reserve(release, step, run, price, account)",
-        "ledger.reserve(release, step, run, price.share(0.5).with_delta(price.delta), account)",
+        "ledger.reserve(release, step, run, price, account, purpose)",
+        "ledger.reserve(release, step, run, price.share(0.5).with_delta(price.delta), account, purpose)",
         (f"{_T_BUDGET}::test_the_door_reserves_before_it_opens_and_writes_down_each_verb",),
     ),
     Mutant(
@@ -156,8 +169,8 @@ PAYMENT = [
         "payment",
         "the account that nobody names pays for a cohort",
         _SESSION,
-        "ledger.reserve(release, step, run, price, account)",
-        "ledger.reserve(release, step, run, price)",
+        "ledger.reserve(release, step, run, price, account, purpose)",
+        "ledger.reserve(release, step, run, price, purpose=purpose)",
         (f"{_T_RUNNER}::test_a_cohort_pays_for_itself",),
     ),
     Mutant(
@@ -165,7 +178,7 @@ PAYMENT = [
         "payment",
         "a reservation is entered whatever is left",
         _LEDGER,
-        "            self.require(step, price, account, [(run, step)])\n",
+        "            self.require(step, price, account, purchases)\n",
         "",
         (f"{_T_LEDGER}::test_the_shortfall_is_exact",),
     ),
@@ -218,7 +231,7 @@ PAYMENT = [
         "the-unit-may-change",
         "payment",
         "costs for other units are added up",
-        _LEDGER,
+        _DECLARATIONS,
         "if declared is not None and declared[0] != unit:",
         "if False:",
         (f"{_T_LEDGER}::test_the_unit_of_an_account_never_changes",),
@@ -227,8 +240,8 @@ PAYMENT = [
         "delta-may-be-lowered",
         "payment",
         "a lifetime δ below what was bought",
-        _LEDGER,
-        "                self._require_covered()\n",
+        _DECLARATIONS,
+        "            self._require_covered(lifetime)\n",
         "",
         (f"{_T_LEDGER}::test_a_delta_that_what_was_bought_contradicts_is_refused",),
     ),
@@ -249,6 +262,177 @@ PAYMENT = [
         "        if found < seen:\n",
         "        if found < 0:\n",
         (f"{_T_WORKSPACE}::test_a_ledger_that_has_lost_entries_is_refused",),
+    ),
+    Mutant(
+        "any-relation",
+        "payment",
+        "costs under other neighbour relations are added up",
+        _DECLARATIONS,
+        "        self._refuse_other(then, relation, account)\n",
+        "",
+        (f"{_T_RELATIONS}::test_another_relation_is_refused_with_what_changed_and_the_way_out",),
+    ),
+    Mutant(
+        "relations-are-not-recorded",
+        "payment",
+        "the neighbour relation of what is bought is not recorded",
+        _LEDGER,
+        "            self._declarations.record(unrecorded, account, _now())\n",
+        "",
+        (f"{_T_RELATIONS}::test_another_relation_is_refused_with_what_changed_and_the_way_out",),
+    ),
+    Mutant(
+        "relation-compared-once",
+        "payment",
+        "the neighbour relation is compared when the ledger is opened, and not when something is bought",
+        _LEDGER,
+        "unrecorded = self._unrecorded(account)\n            held",
+        "unrecorded = {} if self._declarations.relation(account) else self._unrecorded(account)\n            held",
+        (f"{_T_RELATIONS}::test_of_two_that_opened_the_ledger_before_one_bought_the_other_is_refused",),
+    ),
+    Mutant(
+        "earlier-entries-under-any-relation",
+        "payment",
+        "what was bought before relations were recorded binds nobody",
+        _LEDGER,
+        "        return unrecorded if late else {}\n",
+        "        return {}\n",
+        (f"{_T_RELATIONS}::test_a_ledger_of_layout_2_is_extended_and_loses_nothing",),
+    ),
+    Mutant(
+        "relation-without-owners",
+        "payment",
+        "the neighbour relation does not say whose rows a table holds",
+        _RELATION,
+        "        owner=key.owner,\n",
+        "",
+        (f"{_T_RELATION}::test_the_facts_say_what_removal_does_to_each_table",),
+    ),
+    Mutant(
+        "relation-without-removal",
+        "payment",
+        "the neighbour relation does not say what goes with a unit",
+        _RELATION,
+        "        cascades=key.cascades and not schema.table(key.parent).public,  # whose rows never go\n",
+        "",
+        (f"{_T_RELATION}::test_what_happens_along_a_key_follows_from_what_is_declared",),
+    ),
+    Mutant(
+        "relation-without-nulls",
+        "payment",
+        "the neighbour relation does not say which columns become NULL",
+        _RELATION,
+        "        becomes_null=sorted(schema.changing_columns(key)),\n",
+        "",
+        (f"{_T_RELATION}::test_what_happens_along_a_key_follows_from_what_is_declared",),
+    ),
+    Mutant(
+        "public-is-private",
+        "payment",
+        "a table that was public counts as the same relation",
+        _RELATION,
+        '    if then.get("public") != now.get("public"):\n        return',
+        '    if then.get("public") != now.get("public"):\n        return []\n        return',
+        (f"{_T_RELATION}::test_differences_name_the_table_the_key_and_what_changed",),
+    ),
+    Mutant(
+        "holds-are-not-counted",
+        "payment",
+        "a run begins although another one holds what it needs",
+        _LEDGER,
+        "self._require_beside(held_by_others(holds, purpose, self._alive), what, price, account, purchases)\n",
+        "pass\n",
+        (f"{_T_AT_ONCE}::test_the_second_of_two_runs_is_refused_before_anything_is_spent",),
+    ),
+    Mutant(
+        "steps-take-what-others-hold",
+        "payment",
+        "a step is bought with what another run holds",
+        _LEDGER,
+        "            self._require_beside(held, step, price, account, purchases)\n",
+        "",
+        (f"{_T_HOLDS}::test_what_one_run_holds_another_cannot_have",),
+    ),
+    Mutant(
+        "nothing-is-held",
+        "payment",
+        "a run checks its total and holds nothing",
+        "pipeline/executor.py",
+        "                self._hold.enter_context(held(",
+        "                dict(nothing=(",
+        (f"{_T_AT_ONCE}::test_the_second_of_two_runs_is_refused_before_anything_is_spent",),
+    ),
+    Mutant(
+        "held-is-not-given-back",
+        "payment",
+        "a run that ended goes on holding what it did not spend",
+        _LEDGER,
+        "            end(self._store, hold, _now())\n",
+        "            pass\n",
+        (f"{_T_HOLDS}::test_what_is_not_reserved_is_given_back",),
+    ),
+    Mutant(
+        "held-by-the-dead",
+        "payment",
+        "what a killed run held is lost to all others",
+        _HOLDS,
+        "largest |= {hold.purpose: hold} if alive(hold.mark) else {}",
+        "largest |= {hold.purpose: hold}",
+        (f"{_T_AT_ONCE}::test_nobody_waits_for_a_run_that_was_killed",),
+    ),
+    Mutant(
+        "holds-instead-of-the-filter",
+        "payment",
+        "whoever has a hold may spend without asking what is left",
+        _LEDGER,
+        "            self.require(step, price, account, purchases)\n",
+        "            purpose or self.require(step, price, account, purchases)\n",
+        (f"{_T_HOLDS}::test_holds_only_ever_refuse_more",),
+    ),
+    Mutant(
+        "bundles-that-know-more-are-replaced",
+        "payment",
+        "a bundle that records more spending than the ledger is replaced",
+        "pipeline/forgotten.py",
+        "    if epsilon > known * _ROUNDING:\n",
+        "    if False:\n",
+        (f"{_T_FORGOTTEN}::test_a_bundle_that_knows_of_more_is_not_replaced",),
+    ),
+    Mutant(
+        "forgotten-at-another-delta",
+        "payment",
+        "what a bundle records is compared with what the ledger spent at another δ",
+        "pipeline/forgotten.py",
+        "known = ledger.spent_at(delta, spec.cohort)",
+        "known = ledger.balance(spec.cohort).spent",
+        (f"{_T_FORGOTTEN}::test_a_bundle_is_replaced_as_long_as_nothing_was_forgotten",),
+    ),
+    Mutant(
+        "a-new-ledger-beside-old-releases",
+        "payment",
+        "a new ledger is taken beside releases that another one has paid for",
+        _WORKSPACE,
+        "if not self.ledger.bound() and any(",
+        "if False and any(",
+        (f"{_T_WORKSPACE}::test_what_was_spent_is_not_forgotten_while_anything_of_it_is_left",),
+    ),
+    Mutant(
+        "one-note-of-spending",
+        "payment",
+        "what the folder has seen of the ledger is noted in one place only",
+        _WORKSPACE,
+        "        for note in self._notes:\n            with suppress(OSError)",
+        "        for note in self._notes[:1]:\n            with suppress(OSError)",
+        (f"{_T_WORKSPACE}::test_an_old_ledger_beside_newer_releases_is_refused_without_the_memory_of_it",),
+    ),
+    Mutant(
+        "a-raised-lifetime-is-not-said",
+        "payment",
+        "a raised lifetime budget is not reported",
+        "pipeline/account_status.py",
+        "for before, after in pairwise(self.declared) if after.raises(before))",
+        "for before, after in pairwise(self.declared) if False)",
+        (f"{_T_CLI}::test_a_raised_lifetime_is_said_wherever_the_account_is",),
     ),
     Mutant(
         "plans-beyond-the-budget",
@@ -567,20 +751,66 @@ LEAKS = [
     Mutant(
         "sessions-for-everybody",
         "leaks",
-        "tables that no key leads to are proposed as public",
-        "draft/draft.py",
-        "if name not in looked_up]:",
-        "if False]:",
+        "nobody is told that no key leads to a table that may be public",
+        "draft/publishing.py",
+        "        if name not in reached:\n",
+        "        if False:\n",
         (f"{_T_DIALECTS}::test_tables_that_no_row_of_a_unit_refers_to_are_in_doubt",),
     ),
     Mutant(
         "persons-elsewhere",
         "leaks",
-        "tables that refer to what cannot be read are proposed as public",
-        "draft/draft.py",
-        "if unread := sorted(_parents_of(self.catalogue.table(name)) - readable):",
-        "if unread := []:",
+        "nobody is told that a table that may be public refers to what cannot be read",
+        "draft/publishing.py",
+        "        if unread := sorted(parents - readable):\n",
+        "        if unread := []:\n",
         (f"{_T_DIALECTS}::test_tables_that_refer_to_what_is_not_there_are_in_doubt_with_what_depends_on_them",),
+    ),
+    Mutant(
+        "public-by-enter",
+        "leaks",
+        "Enter in the interview publishes every table without a key to the unit",
+        "commands/interview.py",
+        'typer.prompt(question, default="", show_default=False)',
+        'typer.prompt(question, default=", ".join(known))',
+        (f"{_T_PUBLIC}::test_enter_at_every_question_publishes_nothing", _T_ANY_DRAFT),
+    ),
+    Mutant(
+        "public-without-a-doubt",
+        "leaks",
+        "a draft publishes the tables that no word of theirs raises a doubt about",
+        "draft/draft.py",
+        "    waiting = [candidate for candidate in outside if candidate.table not in decided]\n",
+        "    decided = [*decided, *(each.table for each in outside if not each.doubts)]\n"
+        "    waiting = [candidate for candidate in outside if candidate.table not in decided]\n",
+        (f"{_T_PUBLIC}::test_a_draft_publishes_nothing_and_is_refused_until_its_owner_has_decided", _T_ANY_DRAFT),
+    ),
+    Mutant(
+        "one-genome-for-each-patient",
+        "leaks",
+        "nobody is told that units refer to a table that may be public by a unique column",
+        "draft/publishing.py",
+        "                if _is_single(table, key) and table.name in scene.inside | single:\n",
+        "                if False:\n",
+        (f"{_T_PUBLIC}::test_a_draft_says_why_a_table_may_be_public_and_why_that_is_in_doubt",),
+    ),
+    Mutant(
+        "visits-as-units",
+        "leaks",
+        "the only table of a source is the unit, whatever its rows are",
+        "draft/unit.py",
+        "    for names in _UNITS:\n",
+        "    if len(readable) == 1:\n        return readable[0].name\n    for names in _UNITS:\n",
+        (f"{_T_UNIT}::test_the_only_table_is_no_unit_unless_it_is_called_after_persons",),
+    ),
+    Mutant(
+        "persons-that-recur",
+        "leaks",
+        "nobody is told that the unit's rows name persons who may have several",
+        "draft/unit.py",
+        "    found = numbers_of_persons(table) if persons else identifying_columns(table)\n",
+        "    found = numbers_of_persons(table) if persons else ()\n",
+        (f"{_T_UNIT}::test_a_column_that_identifies_persons_and_may_recur_is_a_warning",),
     ),
     Mutant(
         "first-row-in-an-error",

@@ -6,13 +6,14 @@ from itertools import groupby
 
 from tests.mutation.mutant import PROJECT, Mutant
 from tests.mutation.mutants_of_engines import ENGINES
+from tests.mutation.mutants_of_neighbours import NEIGHBOURS
 from tests.mutation.mutants_of_noise import DELTA, NOISE, SENSITIVITY
 from tests.mutation.mutants_of_payment import CLOSED_LISTS, IDENTITY, LEAKS, PAYMENT
 from tests.mutation.mutants_of_rows import STABILITY, TRUNCATION, WEIGHTS
 
 MUTANTS: tuple[Mutant, ...] = (
     *(*NOISE, *DELTA, *SENSITIVITY),
-    *(*TRUNCATION, *WEIGHTS, *STABILITY),
+    *(*NEIGHBOURS, *TRUNCATION, *WEIGHTS, *STABILITY),
     *(*PAYMENT, *CLOSED_LISTS, *LEAKS, *IDENTITY, *ENGINES),
 )
 PAGE = PROJECT / "docs" / "mutations.md"

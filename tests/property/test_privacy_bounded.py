@@ -19,7 +19,7 @@ from privbench_core.privacy.views import BoundedReferences, CodedView, ViewSpec
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema
 from tests.helpers.databases import Database
-from tests.helpers.key_graphs import Ids, database_of, key, table, with_attributes, without
+from tests.helpers.key_graphs import Ids, database_of, key, table, with_attributes
 from tests.helpers.networks import PLACE, X
 
 UNITS, PAGES, NOTES = 12, 15, 60
@@ -97,7 +97,7 @@ def test_no_unit_moves_bounded_references_beyond_what_is_claimed(
     schema = database.schema
     alone = [row for row, owner in enumerate(database.tables["page"].column("unit_id").to_pylist()) if owner is None]
     for where, gone in [*(("unit", unit) for unit in range(0, UNITS, 2)), *(("page", row) for row in alone[:2])]:
-        smaller = without(database, where, gone)
+        smaller = database.without(gone, where)
         for along in keys_of(schema):
             rows_per_unit = per_unit if schema.table(along.child).owner_key is not None else 1
             columns = {"mine": (Own("x"), X), "theirs": (OfParent(along, "x"), X)}
@@ -122,7 +122,7 @@ def test_the_claim_is_reached() -> None:
         along = next(k for k in keys_of(database.schema) if k.name == "note.by")
         database = replace(database, schema=crowd(gone).schema)
         spec = ViewSpec("note", {"mine": (Own("x"), X)}, (1,), BoundedReferences(along, 1))
-        one, other = (build_view(each.private(), spec) for each in (database, without(database, "unit", gone)))
+        one, other = (build_view(each.private(), spec) for each in (database, database.without(gone, "unit")))
         assert one.shifts == (2 * WEIGHT_SCALE, WEIGHT_SCALE)
         found.append(moved(Marginal(("mine",)), one, other))
     assert (1.0, 1.0) in found

@@ -15,8 +15,7 @@ from privbench_core.privacy.relations import lets_go
 from privbench_core.privacy.view_building import build_references, build_view
 from privbench_core.privacy.views import CodedView
 from privbench_core.spec.rules_of_keys import find_key_problems
-from tests.helpers.key_graphs import without
-from tests.helpers.networks import network, random_scale, random_view, units_of
+from tests.helpers.networks import network, random_scale, random_view
 
 FEW, MANY = 300, 10_000
 _NEIGHBOURS = 3  # per database
@@ -68,10 +67,10 @@ def _compare(number: int, found: Tightness) -> None:
     database = network(rng)
     schema = database.schema
     assert find_key_problems(schema) == [], "not a schema that a spec can declare"
-    every, private = units_of(database), database.private()
+    every, private = database.all_units(), database.private()
     for _ in range(_NEIGHBOURS):
         gone = every[int(rng.integers(len(every)))]
-        smaller = without(database, *gone).private()
+        smaller = database.without(gone[1], gone[0]).private()
         for _ in range(_VIEWS):
             spec = random_view(rng, schema)
             one, other = build_view(private, spec), build_view(smaller, spec)

@@ -19,7 +19,7 @@ from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.view_building import build_references, build_values, distinct_weights
 from tests.helpers.databases import Database, adversaries, forum, shop, town
-from tests.helpers.key_graphs import diamond, mixed, without
+from tests.helpers.key_graphs import diamond, mixed
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 from tests.property.test_privacy_references import blog, staff
 
@@ -55,7 +55,7 @@ def test_no_unit_moves_the_ranks_beyond_the_stability(
     database = make(one, other, seed)
     units = database.tables[database.schema.unit].column("id").to_pylist()
     for unit in units:
-        neighbour = without(database, database.schema.unit, unit)
+        neighbour = database.without(unit, database.schema.unit)
         for name in private_keys(database):
             for most in (1, 2, 50):
                 for ends in ENDS:

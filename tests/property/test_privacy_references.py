@@ -35,7 +35,6 @@ from tests.helpers.key_graphs import (
     shift,
     table,
     with_attributes,
-    without,
 )
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
@@ -82,7 +81,7 @@ def test_a_unit_with_more_rows_than_its_bound_moves_no_more_of_the_others(
 ) -> None:
     database = make(tau, most, seed)
     for user in range(4):
-        smaller = without(database, "user", user)
+        smaller = database.without(user, "user")
         for name in ("user", "post", "note"):
             weight, rows = shift(database, smaller, name)
             assert weight <= stability(database.schema, name) * (1 + 1e-9)
@@ -98,7 +97,7 @@ def test_a_row_without_an_owner_is_a_unit(make: Callable[..., Database], tau: in
     alone = [i for i, owner in enumerate(owners) if owner is None]
     for post in alone:
         assert measure(database, "post")[post] == WEIGHT_SCALE
-        smaller = without(database, "post", post)
+        smaller = database.without(post, "post")
         for name in ("user", "post", "note"):
             assert shift(database, smaller, name)[0] <= stability(database.schema, name) * (1 + 1e-9)
 
@@ -137,7 +136,7 @@ def test_self_references_and_cycles_move_only_the_views_that_look_along_them(mos
     assert schema.deferred_keys == {"person.boss", "person.shop"}
     assert stability(schema, "person") == stability(schema, "shop") == 1
     for person in range(9):
-        smaller = without(database, "person", person)
+        smaller = database.without(person, "person")
         for name in ("person", "shop"):
             assert shift(database, smaller, name)[0] <= 1
         for k in schema.table("person").foreign_keys:
@@ -161,7 +160,7 @@ def test_where_references_become_null_no_other_row_or_weight_moves(tau: int, mos
     above = dict(zip(*(database.tables["post"].column(c).to_pylist() for c in ("id", "user_id")), strict=True))
     owner = {note: above[post] for note, post in zip(notes["id"], notes["post_id"], strict=True)}
     for user in range(4):
-        smaller = without(database, "user", user)
+        smaller = database.without(user, "user")
         others = {note: weight for note, weight in before.items() if owner[note] != user}
         assert measure(smaller, "note") == others
         assert sum(before.values()) - sum(others.values()) <= WEIGHT_SCALE
@@ -176,7 +175,7 @@ def test_references_that_become_null_do_move_views_along_them() -> None:
         database = blog(1, 3, seed)
         (quote,) = (k for k in database.schema.table("note").foreign_keys if not k.owner)
         for user in range(4):
-            pair = (database, without(database, "user", user))
+            pair = (database, database.without(user, "user"))
             furthest = max(furthest, moved(*(seen_along(d, d.private(), quote) for d in pair)) / WEIGHT_SCALE)
     assert 2 < furthest <= 7
 
@@ -200,7 +199,7 @@ def test_a_lost_reference_of_a_unit_with_few_rows_moves_all_of_its_weight() -> N
     }
     database = database_of(schema, rows)
     spec = ViewSpec("visit", {"to": (ParentRow(to_plan), Positions())}, (1, 4))  # type: ignore[dict-item]
-    one, other = (build_view(d.private(), spec) for d in (database, without(database, "user", 1)))
+    one, other = (build_view(d.private(), spec) for d in (database, database.without(1, "user")))
     assert np.abs(one.counts(["to"]) - other.counts(["to"])).sum() == one.stability == 3 * WEIGHT_SCALE
 
 
@@ -268,7 +267,7 @@ def test_a_whole_plan_moves_no_noise_beyond_its_price(
         owners = database.tables[alone].column("user_id").to_pylist()
         gone += [(alone, number) for number, owner in enumerate(owners) if owner is None][:2]
     for name, number in gone:
-        replayed, second, neighbour = ReplayNoise(noise.tape), Trace(), without(database, name, number)
+        replayed, second, neighbour = ReplayNoise(noise.tape), Trace(), database.without(number, name)
         for step in computing_steps(plan):
             before = replayed.loss
             run_step(step, neighbour, replayed, second)

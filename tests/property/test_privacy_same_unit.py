@@ -40,7 +40,6 @@ from tests.helpers.key_graphs import (
     seen_along,
     shift,
     table,
-    without,
 )
 
 CASCADE = OnUnitRemoved.CASCADE
@@ -67,7 +66,7 @@ def neighbours(database: Database) -> Iterator[tuple[Database, set[tuple[str, in
     owners = database.tables["a"].column("user_id").to_pylist()
     alone = [("a", row) for row, owner in enumerate(owners) if owner is None]
     for name, row in [*(("user", user) for user in range(4)), *alone]:
-        yield without(database, name, row), owned(database, name, row)
+        yield database.without(row, name), owned(database, name, row)
 
 
 def owned(database: Database, name: str, row: int) -> set[tuple[str, int]]:
@@ -331,7 +330,7 @@ def test_a_reference_inside_of_a_unit_is_lost_with_a_row_that_another_unit_takes
         "visit": {"id": [7, 8], "user": [2, 1], "plan": [5, None]},
     }
     database = database_of(Schema("practice", (table("user"), plan, visit), "user"), rows)
-    smaller = without(database, "user", 1)
+    smaller = database.without(1, "user")
     assert smaller.tables["visit"].column("plan").to_pylist() == [None]
     one, other = (seen_along(each, each.private(), to_plan) for each in (database, smaller))
     claimed = stability(database.schema, "visit") + reference_moves(database.schema, to_plan)
@@ -403,7 +402,7 @@ def test_a_view_of_two_counts_moves_where_either_does() -> None:
     counted = {name: (OwnFanout(owner_of(schema, name)), Positions()) for name in ("well", "pond")}
     views = [
         build_view(d.private(), ViewSpec("home", counted))  # type: ignore[arg-type]
-        for d in (database, without(database, "home", 0))
+        for d in (database, database.without(0, "home"))
     ]
     cells = [list(zip(*(view.codes[name].tolist() for name in counted), strict=True)) for view in views]
     shifted = sum(abs(cells[0].count(cell) - cells[1].count(cell)) for cell in {*cells[0], *cells[1]})

@@ -57,7 +57,6 @@ from tests.helpers.databases import (
     ward,
 )
 from tests.helpers.depot import depot
-from tests.helpers.key_graphs import without
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise, Violation
 from tests.helpers.plans import EagerSPN, Trace, computing_steps, plan_with, run_step
 
@@ -288,7 +287,7 @@ def test_looks_over_rows_cost_rows_without_an_owner_no_more_either(
     alone = np.flatnonzero(database.tables["flight"].column("plane_id").is_null().to_numpy())
     for table, gone in [*(("plane", number) for number in (0, 1, 2, 40)), *(("flight", int(n)) for n in alone[:2])]:
         noise = ReplayNoise(recorded.tape)
-        second, losses = replay(plan, without(database, table, gone), noise)
+        second, losses = replay(plan, database.without(gone, table), noise)
         for step in computing_steps(plan):
             assert losses[step.key] <= step.price.amount * (1 + 1e-9), (step.key, table, gone)
             assert first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes(), (step.key, table)
@@ -311,7 +310,7 @@ def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_n
     alone = np.flatnonzero(database.tables["call"].column("ship_id").is_null().to_numpy())
     for table, gone in [*(("ship", number) for number in (0, 1, 2, 40)), *(("call", int(n)) for n in alone[:2])]:
         noise = ReplayNoise(recorded.tape)
-        second, losses = replay(plan, without(database, table, gone), noise)
+        second, losses = replay(plan, database.without(gone, table), noise)
         for step in computing_steps(plan):
             assert losses[step.key] <= step.price.amount * (1 + 1e-9), (step.key, table, gone)
             assert first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes(), (step.key, table)

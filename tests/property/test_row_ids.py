@@ -18,6 +18,7 @@ from privbench_core.backends.row_ids import number_rows
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.errors import SpecError
 from privbench_core.spec.load import dump_spec, load_spec
+from tests.helpers.databases import SECRET
 
 TEXTS = st.one_of(st.none(), st.text("a1:-\x1f", max_size=3))
 OWNERS = st.sampled_from([1, 11, 111, 2])
@@ -56,7 +57,9 @@ def table(rows: list[tuple[int, str | None, str | None]]) -> pa.Table:
 def test_the_numbers_of_other_units_stay_when_one_goes(rows, gone):
     """Formal guarantee: the numbered rows of neighbouring databases differ by the rows of one unit, no others."""
     left = [row for row in rows if row[0] != gone]
-    before, after = (Counter(zip(found, number_rows(table(found)).to_pylist(), strict=True)) for found in (rows, left))
+    before, after = (
+        Counter(zip(found, number_rows(table(found), SECRET).to_pylist(), strict=True)) for found in (rows, left)
+    )
     assert after - before == Counter()
     assert {row[0] for row, _ in before - after} <= {gone}
 
@@ -64,10 +67,17 @@ def test_the_numbers_of_other_units_stay_when_one_goes(rows, gone):
 @given(ROWS, st.randoms())
 def test_numbers_are_distinct_and_do_not_depend_on_the_order(rows, random):
     mixed = random.sample(rows, len(rows))
-    numbers = number_rows(table(rows)).to_pylist()
+    numbers = number_rows(table(rows), SECRET).to_pylist()
     assert len(set(numbers)) == len(rows)
-    there = number_rows(table(mixed)).to_pylist()
+    there = number_rows(table(mixed), SECRET).to_pylist()
     assert Counter(zip(rows, numbers, strict=True)) == Counter(zip(mixed, there, strict=True))
+
+
+@given(ROWS)
+def test_numbers_of_rows_depend_on_the_secret(rows):
+    """Whoever can insert rows cannot search for two that get the same number, which would stop every run."""
+    numbers = (number_rows(table(rows), secret).to_pylist() for secret in (SECRET, SECRET[::-1]))
+    assert set.isdisjoint(*map(set, numbers))
 
 
 def clinic(folder: Path, stays: dict[str, list], wards: list[str]) -> Path:
@@ -85,7 +95,7 @@ def test_tables_without_a_key_are_read_truncated_and_written(tmp_path):
     spec = load_spec(path)
     assert spec.schema.table("stay").primary_key == ("row_id",)
     assert [t.name for t in spec.schema.tables if t.public] == ["ward"]
-    source = open_source(spec)
+    source = open_source(spec, SECRET)
     rows = check_rows(spec.schema, {t.name: source.read(t) for t in spec.schema.tables}, spec.orphans)
     assert rows["stay"].column_names == ["patient", "kind", "row_id"]
     kept = PrivateDatabase(spec.schema, rows, b"0" * 16).kept("stay")
@@ -93,7 +103,7 @@ def test_tables_without_a_key_are_read_truncated_and_written(tmp_path):
     before = source.fingerprint(spec.schema.table("stay"))
     order = np.random.default_rng(0).permutation(60)
     pq.write_table(pq.read_table(tmp_path / "stay.parquet").take(pa.array(order)), tmp_path / "stay.parquet")
-    assert open_source(spec).fingerprint(spec.schema.table("stay")) == before
+    assert open_source(spec, SECRET).fingerprint(spec.schema.table("stay")) == before
     (tmp_path / "again.yaml").write_text(dump_spec(spec), encoding="utf-8")
     assert load_spec(tmp_path / "again.yaml").schema == spec.schema
 
@@ -123,7 +133,7 @@ def test_references_that_a_removed_unit_takes_away_are_refused(tmp_path):
     doctor = "{primary_key: id, foreign_keys: [{columns: id, references: patient}], columns: {id: integer}}"
     text = text.replace("  stay:", f"  doctor: {doctor}\n  stay:")
     (tmp_path / "spec.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(SpecError, match=r"stay\.doctor: becomes NULL where a unit goes"):
+    with pytest.raises(SpecError, match=r"stay\.doctor: becomes NULL when a unit is removed"):
         load_spec(tmp_path / "spec.yaml")
     cascading = text.replace("optional: true, max", "optional: true, on_unit_removed: cascade, max")
     (tmp_path / "spec.yaml").write_text(cascading, encoding="utf-8")

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ from privbench_core.cli import app
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError, LedgerError, NoiseOnlyError, SourceError
 from privbench_core.pipeline import plans as pipeline_plans
+from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.sampling.keys import surrogate_key
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind
@@ -645,6 +648,73 @@ def test_a_lifetime_without_delta_after_one_with_it_is_refused_in_one_line(shop:
         assert "delta 0 is less than what was already bought needs" in refused.stderr
         assert "put lifetime.delta back to 1e-08" in " ".join(refused.stderr.split())
         assert "Traceback" not in refused.stderr
+
+
+def test_a_raised_lifetime_is_said_wherever_the_account_is(shop: Path) -> None:
+    out = bundle_of(shop)
+    for lower in (SPEC, SPEC.replace("lifetime: {epsilon: 2,", "lifetime: {epsilon: 1.5,")):
+        shop.write_text(lower, encoding="utf-8")
+        assert "was raised" not in call("ledger", shop).stdout + call("plan", shop).stdout
+    assert data_of("ledger", shop)["lifetime"]["epsilon"] == 1.5
+    shop.write_text(SPEC.replace("lifetime: {epsilon: 2,", "lifetime: {epsilon: 40,"), encoding="utf-8")
+    for command in (["run", shop, "--epsilon", 1, "--out", out], ["ledger", shop], ["plan", shop], ["status", shop]):
+        result = call(*command)
+        assert result.exit_code == 0, result.stderr
+        said = " ".join(result.stdout.split())
+        assert "Warning: privacy.lifetime was raised on 20" in said
+        assert "from ε=1.5, δ=1e-08 (declared on 20" in said
+        assert "to ε=40, δ=1e-08" in said
+    listed = " ".join(call("ledger", shop).stdout.split())
+    assert re.search(r"Declared: ε=2, δ=1e-08 on 20\S+, ε=1\.5, δ=1e-08 on 20\S+, ε=40, δ=1e-08 on 20", listed)
+    assert [one["epsilon"] for one in data_of("ledger", shop)["lifetimes_declared"]] == [2, 1.5, 40]
+    for data in (data_of("plan", shop)["plans"][0], data_of("status", shop)):
+        (raised,) = data["lifetime"]["raised"]
+        assert (raised["before"]["epsilon"], raised["epsilon"]) == (1.5, 40)
+
+
+def test_ledger_says_what_a_run_at_work_holds(shop: Path) -> None:
+    bundle_of(shop)
+    with closing(Workspace(load_spec(shop))) as workspace, workspace.at_work("mark", "a run"):
+        total = Budget(0.5, 1e-9).total()
+        workspace.ledger.hold("a run", total, "purpose", "mark")
+        assert data_of("ledger", shop)["held"][0]["amount"] == total.amount
+        for command in ("ledger", "plan", "status"):
+            assert "of the lifetime budget (ρ=" in " ".join(call(command, shop).stdout.split())
+            assert "A run at work since 20" in call(command, shop).stdout
+    assert data_of("ledger", shop)["held"] == []
+    assert "A run at work" not in call("ledger", shop).stdout
+
+
+def test_another_neighbour_relation_is_refused_before_anything_is_paid(shop: Path) -> None:
+    two = SPEC.replace(
+        "foreign_keys: [{columns: customer_id, references: customer, max_children: 4, owner: true}]",
+        "foreign_keys:\n"
+        "      - {columns: customer_id, references: customer, max_children: 4, owner: true}\n"
+        "      - {columns: amount, references: customer, max_children: 4, optional: true}",
+    ).replace(
+        "      amount: {type: integer, domain: {min: 0, max: 500}}", "      amount: {type: integer, nullable: true}"
+    )
+    given = pq.read_table(shop.parent / "purchase.parquet")
+    pq.write_table(given.set_column(2, "amount", given["customer_id"]), shop.parent / "purchase.parquet")
+    shop.write_text(two, encoding="utf-8")
+    out = bundle_of(shop)
+    entries = data_of("ledger", shop)["entries"]
+    kept = "{columns: amount, references: customer, max_children: 4, optional: true}"
+    cascades = kept.replace("optional: true", "optional: true, on_unit_removed: cascade")
+    shop.write_text(two.replace(kept, cascades), encoding="utf-8")
+    for command in (["run", shop, "--epsilon", 1, "--out", out], ["ledger", shop], ["plan", shop], ["status", shop]):
+        refused = call(*command)
+        assert refused.exit_code == 1
+        said = " ".join(refused.stderr.split())
+        assert (
+            "purchase.amount (to customer): on_unit_removed: set null (amount) then, on_unit_removed: cascade now"
+            in said
+        )
+        assert "give the spec another database name" in said
+    shop.write_text(two.replace("max_children: 4, owner", "max_children: 3, owner"), encoding="utf-8")
+    assert data_of("ledger", shop)["entries"] == entries, "bounds are no part of it"
+    shop.write_text(two.replace(kept, cascades).replace("database: shop", "database: shop apart"), encoding="utf-8")
+    bundle_of(shop, "--out", shop.parent / "apart")
 
 
 def test_a_new_cohort_has_an_account_of_its_own_and_the_others_are_named(shop: Path) -> None:

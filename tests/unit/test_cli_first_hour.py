@@ -146,7 +146,7 @@ def test_the_interview_asks_for_bounds_that_only_the_owner_can_promise_and_offer
 
 
 def test_the_interview_presets_no_table_as_public_whose_rows_may_be_about_persons(tmp_path: Path) -> None:
-    """Pressing Enter publishes districts, not accounts of clients with their loans and reminders."""
+    """Nor any other: pressing Enter publishes nothing, and what is named is published alone."""
     source, out = tmp_path / "bank.duckdb", tmp_path / "spec.yaml"
     with duckdb.connect(str(source)) as database:
         database.execute(
@@ -158,12 +158,12 @@ def test_the_interview_presets_no_table_as_public_whose_rows_may_be_about_person
             "create table loan(id integer primary key, account integer not null references account(id));"
             "create table reminder(id integer primary key, loan integer not null references loan(id), sent date);"
         )
-    result = call("init", source, "--interactive", "-o", out, answers="\n\n\n\n\n")
-    assert "Look at account: disposition refers to it from client, and loan from outside" in result.stdout
-    assert "(none: -) [district]" in result.stdout
+    result = call("init", source, "--interactive", "-o", out, answers="\ndistrict\n\n\n\n\n")
+    assert "both disposition (client data) and loan (not client data) refer to it" in result.stdout
     written = out.read_text(encoding="utf-8")
-    assert "public: CHOOSE # decide: no key leads from account, loan, reminder to the unit" in written
-    assert "beside [district]" in written
+    assert "  public:\n    - district # published as it is\n    - CHOOSE # decide" in written
+    assert "To fill in, 1" in result.stdout
+    assert "privacy.public: account, loan, reminder" in result.stdout
 
 
 def test_a_run_says_of_all_tables_at_once_what_their_source_has_wrong(tmp_path: Path) -> None:

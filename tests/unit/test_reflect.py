@@ -92,6 +92,12 @@ def draft_of(tmp_path: Path, sql: str, **decisions: object) -> str:
     return reflect(str(tmp_path / "shop.duckdb"), decisions=Decisions(**decisions))  # type: ignore[arg-type]
 
 
+def line_of(draft: str, table: str) -> str:
+    """Return what a draft says of a table that may be public."""
+    (found,) = (line for line in draft.splitlines() if line.startswith(f"    # - {table} # "))
+    return found
+
+
 def test_a_key_to_the_row_that_the_owner_belongs_to_stays_inside_of_the_unit(tmp_path: Path) -> None:
     more = """
 CREATE TABLE refund (id BIGINT PRIMARY KEY, customer BIGINT NOT NULL REFERENCES customer (id), line INTEGER NOT NULL,
@@ -248,7 +254,7 @@ def test_the_unit_is_guessed_from_names_of_persons_or_not_at_all(tables: tuple[s
 
 def test_a_row_that_is_not_the_person_is_pointed_out(tmp_path: Path) -> None:
     draft = draft_of(tmp_path, "CREATE TABLE patient (stayid BIGINT PRIMARY KEY, uniquepid VARCHAR, ward VARCHAR);")
-    assert "# patient.uniquepid looks like a person's number and may recur: then the row is not the person" in draft
+    assert "# uniquepid seems to identify a person and may recur in patient: one person may have several rows." in draft
 
 
 def test_public_tables_are_listed_once_at_the_top_and_need_no_domains(tmp_path: Path) -> None:
@@ -260,13 +266,14 @@ CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES cli
 """
     draft = draft_of(tmp_path, sql)
     assert "unit: client # one row" in draft
-    assert "# Look at staff: its columns look like those of persons." in draft
+    doubt = "In doubt: its name suggests rows of persons; it has identifying columns (email)."
+    assert doubt in line_of(draft, "staff")
     assert "area: {type: float, nullable: true}" in draft
     (found,) = problems(tmp_path / "spec.yaml", draft)
-    assert found.startswith("privacy: public is not decided yet; list the tables that everybody may see")
-    spec = decide(tmp_path / "spec.yaml", draft, {"public: CHOOSE": "public: [country, staff]"})
+    assert found.startswith("privacy: public is not decided yet; list a table if anyone may see its rows, like public:")
+    spec = decide(tmp_path / "spec.yaml", draft, {"public:\n    - CHOOSE": "public: [country, staff]"})
     assert [table.name for table in spec.schema.tables if table.public] == ["country", "staff"]
-    mistaken = problems(tmp_path / "spec.yaml", draft.replace("public: CHOOSE", "public: [contry]"))
+    mistaken = problems(tmp_path / "spec.yaml", draft.replace("public:\n    - CHOOSE", "public: [contry]"))
     assert "privacy: public lists 'contry', which is no table; did you mean 'country'?" in mistaken
 
 
@@ -282,9 +289,11 @@ CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES acc
 """
     draft = draft_of(tmp_path, sql)
     assert "unit: client # one row" in draft
-    linked = "# Look at account: disposition refers to it from client, and loan from outside; if these rows are about"
-    assert f"{linked} the same persons, draft again with --unit account, which protects them." in draft
-    assert "Look at district" not in draft
+    both = "both disposition (client data) and loan (not client data) refer to it"
+    todo = "if its rows are about the same persons, draft again with --unit account, which protects them"
+    assert f"{both}: {todo}" in line_of(draft, "account")
+    assert "it depends on account, which is in doubt" in line_of(draft, "loan")
+    assert "data) refer to it" not in line_of(draft, "district")
 
 
 def test_what_units_share_is_no_public_table_without_a_word(tmp_path: Path) -> None:
@@ -297,8 +306,8 @@ CREATE TABLE client (id BIGINT PRIMARY KEY, branch BIGINT REFERENCES branch, acc
 CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES account, amount BIGINT);
 """
     draft = draft_of(tmp_path, sql)
-    assert "# Look at account: client refers to it, and loan from outside; if these rows are about" in draft
-    assert "Look at branch" not in draft
+    assert "both client (client data) and loan (not client data) refer to it: if its rows" in line_of(draft, "account")
+    assert "data) refer to it" not in line_of(draft, "branch")
 
 
 def test_a_table_that_seems_to_refer_to_units_is_no_public_one_without_a_word(tmp_path: Path) -> None:
@@ -310,8 +319,9 @@ CREATE TABLE claim (id BIGINT PRIMARY KEY, clientcode BIGINT, amount BIGINT);
 CREATE TABLE ward (id BIGINT PRIMARY KEY, clientname VARCHAR, floor INTEGER);
 """
     draft = draft_of(tmp_path, sql)
-    assert "# Look at claim: clientcode is called after the key of client; if it refers to it, these rows" in draft
-    assert "Look at ward" not in draft
+    todo = "if it refers to client, add this foreign key instead of publishing the table"
+    assert f"clientcode is called after the key of client: {todo}" in line_of(draft, "claim")
+    assert "is called after" not in line_of(draft, "ward")
 
 
 def test_money_in_floats_is_noticed(tmp_path: Path) -> None:
@@ -350,7 +360,7 @@ def test_probable_checks_and_dependencies_are_proposed_as_comments(tmp_path: Pat
 CREATE TABLE player (id BIGINT PRIMARY KEY, "finalGame" DATE, debut DATE, birth_year INTEGER, death_year INTEGER,
     city VARCHAR, state VARCHAR);
 """
-    draft = draft_of(tmp_path, sql)
+    draft = draft_of(tmp_path, sql, unit="player")
     assert '# checks: [{name: debut_before_finalGame, expression: debut <= "finalGame"}' in draft
     assert "{name: birth_year_before_death_year, expression: birth_year <= death_year}" in draft
     assert "# dependencies: [{determinant: city, dependent: state}]" in draft
@@ -671,8 +681,8 @@ def test_a_column_called_like_a_table_refers_to_its_id(tmp_path: Path) -> None:
 def test_a_table_called_after_persons_is_not_proposed_as_public_without_a_word(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, {"household": "HHID,income", "person": "number,age"})
     draft = reflect(str(folder), decisions=Decisions(unit="household"))
-    assert "Those that everybody may see are public: [person]" in draft
-    assert "# Look at person: its columns look like those of persons." in draft
+    assert "public:\n    - CHOOSE # decide" in draft
+    assert "In doubt: its name suggests rows of persons" in line_of(draft, "person")
 
 
 def test_tables_called_alike_are_told_apart_and_rows_are_numbered_within_their_parent(tmp_path: Path) -> None:
@@ -690,7 +700,7 @@ def test_tables_called_alike_are_told_apart_and_rows_are_numbered_within_their_p
     spec = yaml.safe_load(draft)
     tables = spec["tables"]
     assert spec["privacy"]["unit"] == "shop_customers_data"
-    assert "customer_unique_id looks like a person's number and may recur" in draft
+    assert "customer_unique_id seems to identify a person and may recur in shop_customers_data" in draft
     assert tables["shop_orders_data"]["primary_key"] == "order_id"
     assert tables["shop_order_items_data"]["primary_key"] == ["order_id", "order_item_id"]
     assert tables["shop_order_payments_data"]["row_id"] == "generated"
@@ -709,6 +719,9 @@ def test_a_table_that_is_neither_public_nor_connected_is_left_to_decide(tmp_path
     (tmp_path / "player.csv").write_text("player_id,hand\n", encoding="utf-8")
     (tmp_path / "match.csv").write_text("winner,loser,score\n", encoding="utf-8")
     draft = reflect(str(tmp_path), decisions=Decisions("player", ()))
-    assert "public: CHOOSE # decide: no key leads from match to the unit" in draft
+    assert "public:\n    - CHOOSE # decide" in draft
+    assert line_of(draft, "match").startswith(
+        "    # - match # No table refers to it, and no foreign key leads from it to player"
+    )
     assert "To fill in, 1" in draft
     assert "public: [match]" in reflect(str(tmp_path), decisions=Decisions("player", ("match",)))

@@ -50,7 +50,7 @@ def test_names_in_any_case_are_those_of_tables_and_columns(tmp_path: Path, make:
     assert keys["Votes"] == [(("post",), "Posts", ("id",))]
     conditions = {check.expression for table in catalogue.tables for check in table.checks}
     assert conditions == {'"Age" BETWEEN 0 AND 120', '"Score" > -5 AND "Score" < 100'}
-    assert survey(source).outside("Users") == ()
+    assert survey(source).candidates("Users") == ()
     draft = reflect(source, decisions=Decisions(unit="Users"))
     assert "  public:" not in draft
     assert "Score: {type: integer, domain: {min: -4, max: 99}" in draft
@@ -124,9 +124,10 @@ def table(name: str, *parents: str) -> FoundTable:
     return FoundTable(name, (ID,), ("id",), tuple(FoundKey(("id",), parent, ("id",)) for parent in parents))
 
 
-def doubts(*tables: FoundTable) -> dict[str, set[str]]:
-    """Sentence -> tables, where persons are the units."""
-    return {sentence: names for names, sentence in Survey(Catalogue("d", tables), "person").doubts("person")}
+def doubts(*tables: FoundTable) -> dict[str, tuple[str, ...]]:
+    """Table -> what speaks against publishing it, where persons are the units."""
+    found = Survey(Catalogue("d", tables), "person").candidates("person")
+    return {each.table: each.doubts for each in found}
 
 
 def test_tables_that_no_row_of_a_unit_refers_to_are_in_doubt() -> None:
@@ -134,21 +135,20 @@ def test_tables_that_no_row_of_a_unit_refers_to_are_in_doubt() -> None:
     found = doubts(
         table("person", "city"), table("city", "country"), table("country"), table("session"), table("quarter", "city")
     )
-    (sentence,) = found
-    assert sentence.startswith("Look at session, quarter: no key leads to them from person or what depends on it")
-    assert found[sentence] == {"session", "quarter"}
+    doubt = "no foreign key leads to it from person data either, so nothing says whose rows these are"
+    assert {name for name, listed in found.items() if doubt in listed} == {"session", "quarter"}
 
 
 def test_tables_that_refer_to_what_is_not_there_are_in_doubt_with_what_depends_on_them() -> None:
     """Persons of another schema, say."""
     found = doubts(table("person", "sale"), table("sale", "other.member"), table("line", "sale"))
-    assert {"sale", "line"} in found.values()
-    assert any("it refers to other.member, which cannot be read here" in sentence for sentence in found)
+    assert "it refers to other.member, which cannot be read here and may hold persons" in found["sale"]
+    assert "it depends on sale, which is in doubt" in found["line"]
 
 
 def test_tables_with_secrets_are_in_doubt() -> None:
     session = FoundTable("web_state", (ID, FoundColumn("session_key", ColumnType.CATEGORY, "text", nullable=False)))
-    assert {"web_state"} in doubts(table("person", "web_state"), session).values()
+    assert "it has identifying columns (session_key)" in doubts(table("person", "web_state"), session)["web_state"]
 
 
 def test_a_file_that_may_not_be_opened_is_refused_as_one_that_is_no_database(

@@ -21,7 +21,7 @@ from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.backends.folder.catalogue import folder_catalogue
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.postgres.ddl import create_tables_sql
-from privbench_core.backends.registry import open_source
+from privbench_core.backends.registry import open_stored
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType, Learn
@@ -117,7 +117,7 @@ def sqlite_url(folder: Path) -> str:
 
 @pytest.mark.parametrize("kind", [parquet_folder, parts_folder, spark_folder, csv_folder, duckdb_file, sqlite_url])
 def test_every_kind_of_source_gives_the_same_rows_and_fingerprint(tmp_path: Path, kind) -> None:
-    source = open_source(spec(kind(tmp_path)))
+    source = open_stored(spec(kind(tmp_path)))
     assert source.tables() == ["event"]
     rows = source.read(EVENT)
     assert rows.schema.types == EVENT.arrow_schema.types
@@ -128,7 +128,7 @@ def test_every_kind_of_source_gives_the_same_rows_and_fingerprint(tmp_path: Path
 
 @pytest.mark.parametrize("kind", [parquet_folder, parts_folder, csv_folder, duckdb_file, sqlite_url])
 def test_missing_tables_and_columns_are_named(tmp_path: Path, kind) -> None:
-    source = open_source(spec(kind(tmp_path)))
+    source = open_stored(spec(kind(tmp_path)))
     with pytest.raises(SourceError, match=r"^evnt: the source has no such table; did you mean 'event'\?$"):
         source.read(Table("evnt", EVENT.columns, ("id",)))
     with pytest.raises(SourceError) as caught:
@@ -144,7 +144,7 @@ def test_a_csv_file_without_a_header_is_an_error_without_its_first_row(tmp_path:
     file = next(place.glob("*.csv"))
     file.write_text(file.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")
     with pytest.raises(SourceError) as caught:
-        open_source(spec(str(place))).read(EVENT)
+        open_stored(spec(str(place))).read(EVENT)
     assert str(caught.value).splitlines() == [
         f"event.{column.name}: the source has no such column; the first line of the file must name the columns, with"
         " commas between them"
@@ -169,7 +169,7 @@ def test_files_with_other_separators_and_with_the_null_of_databases_are_read_ali
         lines.append(separator.join(quoted))
     (place / "event.csv").unlink()
     (place / f"event.{end}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    source = open_source(spec(place))
+    source = open_stored(spec(place))
     assert source.read(EVENT).to_pylist() == ROWS.to_pylist()
     assert source.fingerprint(EVENT) == fingerprint_rows(EVENT, ROWS)
     assert {column.name for column in folder_catalogue(place).table("event").columns} == set(ROWS.column_names)
@@ -178,7 +178,7 @@ def test_files_with_other_separators_and_with_the_null_of_databases_are_read_ali
 def test_a_first_line_with_a_number_in_it_is_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "event.csv").write_text("17,bigs,prices,weights,dones,days,ats,kinds,notes\n", encoding="utf-8")
     with pytest.raises(SourceError) as caught:
-        open_source(spec(tmp_path)).read(EVENT)
+        open_stored(spec(tmp_path)).read(EVENT)
     assert "bigs" not in str(caught.value)
 
 
@@ -186,7 +186,7 @@ def test_a_first_line_with_a_number_in_it_is_not_quoted(tmp_path: Path) -> None:
 def test_a_first_line_beyond_all_names_is_one_clear_error(tmp_path: Path, first: str) -> None:
     (tmp_path / "event.csv").write_text(first, encoding="utf-8")
     with pytest.raises(SourceError, match=r"^event: event.csv: the first line does not name the columns") as caught:
-        open_source(spec(tmp_path)).read(EVENT)
+        open_stored(spec(tmp_path)).read(EVENT)
     assert len(str(caught.value)) < 200
 
 
@@ -198,7 +198,7 @@ def test_text_that_is_not_utf8_is_refused_before_anybody_pays(tmp_path: Path, na
     )
     pq.write_table(ROWS.set_column(ROWS.column_names.index(name), name, bad), tmp_path / "event.parquet")
     with pytest.raises(SourceError, match=rf"^event.{name}: not every value of the source's type string is of type"):
-        open_source(spec(tmp_path)).read(EVENT)
+        open_stored(spec(tmp_path)).read(EVENT)
 
 
 def test_intervals_that_are_not_even_text_are_a_misfit() -> None:
@@ -212,13 +212,13 @@ def test_a_column_of_several_types_is_refused_in_one_line(tmp_path: Path) -> Non
         connection.execute("CREATE TABLE event AS SELECT 1 AS id, union_value(k := 'QX81') AS note")
     table = Table("event", (Column("id", T.INTEGER), Column("note", T.TEXT)), ("id",))
     with pytest.raises(SourceError, match=r"^event.note: an array or a nested type; leave the column out") as caught:
-        open_source(spec(tmp_path / "events.duckdb")).read(table)
+        open_stored(spec(tmp_path / "events.duckdb")).read(table)
     assert "QX81" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", [parquet_folder, csv_folder, duckdb_file, sqlite_url])
 def test_a_misfit_is_an_error_without_the_value(tmp_path: Path, kind) -> None:
-    source = open_source(spec(kind(tmp_path)))
+    source = open_stored(spec(kind(tmp_path)))
     wrong = Table("event", (Column("note", T.INTEGER), Column("price", T.DECIMAL, precision=4, scale=2)), ("note",))
     with pytest.raises(SourceError) as caught:
         source.read(wrong)
@@ -241,7 +241,7 @@ def test_a_table_without_rows_has_its_columns(tmp_path: Path, kind) -> None:
         connection.execute("DELETE FROM event")
         connection.commit()
         connection.close()
-    rows = open_source(spec(place)).read(EVENT)
+    rows = open_stored(spec(place)).read(EVENT)
     assert (rows.num_rows, rows.schema.types) == (0, ROWS.schema.types)
     assert len(fingerprint_rows(EVENT, rows)) == 32
 
@@ -263,7 +263,7 @@ def test_bad_files_give_one_clear_error(tmp_path: Path, name: str, content: byte
     (tmp_path / name).write_bytes(content)
     two = Table("event", (Column("id", T.INTEGER), Column("note", T.TEXT)), ("id",))
     with pytest.raises(SourceError) as caught:
-        open_source(spec(tmp_path)).read(two)
+        open_stored(spec(tmp_path)).read(two)
     assert str(caught.value).startswith(expected)
     assert "secret" not in str(caught.value)
 
@@ -272,17 +272,17 @@ def test_a_table_in_two_files_is_refused(tmp_path: Path) -> None:
     parquet_folder(tmp_path)
     csv_folder(tmp_path)
     with pytest.raises(SourceError, match=r"two files hold this table, event\.csv and event\.parquet"):
-        open_source(spec(tmp_path)).read(EVENT)
+        open_stored(spec(tmp_path)).read(EVENT)
 
 
 def test_a_table_in_a_file_and_a_folder_is_refused(tmp_path: Path) -> None:
     parquet_folder(parts_folder(tmp_path))
     with pytest.raises(SourceError, match=r"two files hold this table, event and event\.parquet"):
-        open_source(spec(tmp_path)).read(EVENT)
+        open_stored(spec(tmp_path)).read(EVENT)
 
 
 def test_a_changed_part_changes_what_is_stored_and_a_damaged_one_is_named(tmp_path: Path) -> None:
-    source = open_source(spec(parts_folder(tmp_path)))
+    source = open_stored(spec(parts_folder(tmp_path)))
     before = source.stored([EVENT])
     assert set(before) == {"event"}
     (tmp_path / "event" / "part-00001.parquet").write_bytes(b"PAR1 secret")
@@ -311,16 +311,16 @@ def test_files_of_a_folder_that_are_several_tables_are_not_taken_for_one(tmp_pat
 
 def test_sources_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SourceError, match="neither a folder nor a file"):
-        open_source(spec(tmp_path / "none"))
+        open_stored(spec(tmp_path / "none"))
     (tmp_path / "text.duckdb").write_text("not a database")
     with pytest.raises(SourceError, match=r"text\.duckdb cannot be opened as a DuckDB file"):
-        open_source(spec(tmp_path / "text.duckdb")).tables()
+        open_stored(spec(tmp_path / "text.duckdb")).tables()
     monkeypatch.delenv("PRIVBENCH_TEST_PASSWORD", raising=False)
     url = "postgresql://u:${PRIVBENCH_TEST_PASSWORD}@localhost:1/d"
     with pytest.raises(SourceError, match="the environment has no PRIVBENCH_TEST_PASSWORD"):
-        open_source(spec(url))
+        open_stored(spec(url))
     monkeypatch.setenv("PRIVBENCH_TEST_PASSWORD", "hunter2@/")
-    source = open_source(spec(url))
+    source = open_stored(spec(url))
     with pytest.raises(SourceError, match="cannot connect to postgresql database d at localhost:1") as caught:
         source.tables()
     assert "hunter2" not in str(caught.value) + repr(source)
@@ -335,7 +335,7 @@ def test_a_failing_view_does_not_tell_values(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE t AS SELECT 'secret' AS s")
         connection.execute("CREATE VIEW v AS SELECT CAST(s AS INTEGER) AS id FROM t")
     with pytest.raises(SourceError, match="ConversionException") as caught:
-        open_source(spec(tmp_path / "v.duckdb")).read(Table("v", (Column("id", T.INTEGER),), ("id",)))
+        open_stored(spec(tmp_path / "v.duckdb")).read(Table("v", (Column("id", T.INTEGER),), ("id",)))
     assert "secret" not in str(caught.value)
 
 
@@ -402,7 +402,7 @@ def test_sqlite_may_mix_types_in_a_column(tmp_path: Path) -> None:
     connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, 1), ("2", "two"), (3.0, None)])
     connection.commit()
     connection.close()
-    source = open_source(spec(f"sqlite:///{tmp_path / 'mixed.sqlite'}"))
+    source = open_stored(spec(f"sqlite:///{tmp_path / 'mixed.sqlite'}"))
     table = Table("t", (Column("id", T.INTEGER), Column("word", T.TEXT, nullable=True)), ("id",))
     assert source.read(table).to_pydict() == {"id": [1, 2, 3], "word": ["1", "two", None]}
     with pytest.raises(SourceError, match=r"^t\.word: not every value"):

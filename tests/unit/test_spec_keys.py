@@ -465,3 +465,58 @@ def test_the_values_of_an_enum_in_a_key_are_written_out(tmp_path: Path) -> None:
 def test_which_key_columns_cannot_have_a_domain(tmp_path: Path, old: str, new: str, problem: str) -> None:
     (found,) = problems(tmp_path, SEASON.replace(old, new, 1))
     assert found.startswith(problem)
+
+
+SPOUSES = (
+    A
+    + table("account", "a: integer, spouse: {type: integer, nullable: true}",
+            "{columns: a, references: a, max_children: 3, owner: true},"
+            " {columns: spouse, references: a, optional: true, max_children: 1}", ", unique: [[spouse]]")
+)  # fmt: skip
+VISITS = "{columns: account, references: {table: account, columns: [spouse]}, max_children: 5}"
+
+
+@pytest.mark.parametrize("promised", ["max_children: 1", "same_unit: true"])
+def test_a_key_cannot_refer_to_a_column_that_another_unit_empties(tmp_path: Path, promised: str) -> None:
+    """Removing a person would leave the visits of others, and of their owner, without an account."""
+    tables = SPOUSES.replace("max_children: 1", promised) + table("visit", "account: integer", VISITS)
+    (problem,) = problems(tmp_path, tables)
+    assert problem == (
+        "visit.account: refers to account.spouse, which becomes NULL when the a row it refers to is removed; refer to"
+        " another unique column of account, or write on_unit_removed: cascade for account.spouse"
+    )
+    load(tmp_path, tables.replace("optional: true,", "optional: true, on_unit_removed: cascade,"))
+
+
+def test_a_required_key_that_lets_go_is_no_target_either(tmp_path: Path) -> None:
+    tables = SPOUSES.replace("optional: true,", "on_unit_removed: set null,").replace(", nullable: true", "")
+    assert "refers to account.spouse" in problems(tmp_path, tables + table("visit", "account: integer", VISITS))[0]
+    load(tmp_path, tables)
+
+
+@pytest.mark.parametrize("promised", ["max_children: 1", "same_unit: true"])
+def test_rows_that_are_identified_by_their_values_lose_none_of_them(tmp_path: Path, promised: str) -> None:
+    """A row that refers outside of its unit would get another number, and others of its owner would be kept."""
+    owner = "{columns: a, references: a, max_children: 4, owner: true}"
+    other = f"{{columns: other, references: a, optional: true, {promised}}}"
+    columns = "{a: integer, other: {type: integer, nullable: true}}"
+    events = f"  event: {{row_id: generated, columns: {columns}, foreign_keys: [{owner}, {other}]}}\n"
+    (problem,) = problems(tmp_path, A + events)
+    assert problem == (
+        "event.other: becomes NULL when a unit is removed, but rows of event are identified by their values (row_id);"
+        " name a primary key, or write on_unit_removed: cascade"
+    )
+    load(tmp_path, A + events.replace("optional: true,", "optional: true, on_unit_removed: cascade,"))
+
+
+def test_a_key_that_has_to_become_null_has_a_column_that_can(tmp_path: Path) -> None:
+    owner = "{columns: [a, line], references: {table: b, columns: [a, line]}, max_children: 3, owner: true}"
+    shared = "{columns: line, references: {table: b, columns: [code]}, optional: true, max_children: 9}"
+    columns = "{a: integer, line: integer, code: {type: integer, domain: {min: 0, max: 9}}}"
+    keys = "[{columns: a, references: a, max_children: 9}]"
+    b = f"  b: {{primary_key: [a, line], unique: [[code]], columns: {columns}, foreign_keys: {keys}}}\n"
+    c = table("c", "a: integer, line: {type: integer, nullable: true}", f"{owner}, {shared}")
+    found = problems(tmp_path, A + b + c)
+    assert any(
+        line.startswith("c.line: becomes NULL when the b row it refers to is removed, but its") for line in found
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from contextlib import closing
 from dataclasses import replace
@@ -56,3 +57,55 @@ def test_stored_bytes_are_those_that_were_released(town_spec: Path) -> None:
         releases.put("key", b"something else")
         with pytest.raises(ReleaseError, match="damaged"):
             releases.get("key", {digest})
+
+
+def _spend(workspace: Workspace) -> None:
+    """What a paid step leaves behind."""
+    key = "ab" + "0" * 30
+    entry = workspace.ledger.reserve(key, "step", "run", Price(Measure.ZCDP, 1e-3))
+    workspace.remember_spending()
+    workspace.ledger.release(entry, workspace.releases.put(key, b"released"))
+
+
+DELETED = {
+    "the ledger": ("ledger.sqlite*",),
+    "and the memory of it": ("ledger.sqlite*", "spending"),
+    "and the secret": ("ledger.sqlite*", "secret.key"),
+    "all but the releases": ("ledger.sqlite*", "secret.key", "spending", "town/RESERVATIONS", "town/locks"),
+    "and the releases": ("ledger.sqlite*", "town/releases"),
+}
+
+
+@pytest.mark.parametrize("what", DELETED)
+def test_what_was_spent_is_not_forgotten_while_anything_of_it_is_left(town_spec: Path, what: str) -> None:
+    spec = load_spec(town_spec)
+    with closing(Workspace(spec)) as workspace:
+        _spend(workspace)
+    for pattern in DELETED[what]:
+        for path in spec.state.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for _ in range(2):  # opening it, in vain, is no way to make it forget
+        with pytest.raises(LedgerError, match=r"holds 0 reservations|is new, and this state folder holds releases"):
+            Workspace(spec)
+    Workspace(spec, new_state=True).close()
+    Workspace(spec).close()
+
+
+def test_an_old_ledger_beside_newer_releases_is_refused_without_the_memory_of_it(town_spec: Path) -> None:
+    spec = load_spec(town_spec)
+    with closing(Workspace(spec)) as workspace:
+        _spend(workspace)
+    shutil.copy(spec.state / "ledger.sqlite", spec.state / "old")
+    with closing(Workspace(spec)) as workspace:
+        _spend(workspace)
+    (spec.state / "old").rename(spec.state / "ledger.sqlite")
+    shutil.rmtree(spec.state / "spending")
+    with pytest.raises(LedgerError, match="holds 1 reservations, and this state folder has seen 2"):
+        Workspace(spec)
+
+
+def test_a_database_that_joins_others_in_a_folder_is_not_taken_for_one_that_forgot(town_spec: Path) -> None:
+    spec = load_spec(town_spec)
+    with closing(Workspace(spec)) as workspace:
+        _spend(workspace)
+    Workspace(replace(spec, schema=replace(spec.schema, name="village"))).close()

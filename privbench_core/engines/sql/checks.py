@@ -65,7 +65,7 @@ class RowChecks:
             for key in (key for table in self._schema.private_tables for key in table.foreign_keys):
                 if key.parent not in parents or not self._count(self._orphans(key)):
                     continue
-                emptied = () if key.cascades else self._schema.table(key.child).emptied_columns(key)
+                emptied = self._schema.table(key.child).columns_set_null(key)
                 if emptied:
                     self._empty(key, emptied)
                 else:

@@ -20,12 +20,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
-from privbench_core.privacy.budget import ROUNDING_SLACK, Budget, Measure, Price, epsilon_for
-from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits, share_in_words
+from privbench_core.errors import BudgetExhaustedError, ReleaseError
+from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.ledger.balance import Balance, epsilon_at, shortfall, shortfall_beside_holds
+from privbench_core.privacy.ledger.declarations import Declarations, DeclaredLifetime, covers
+from privbench_core.privacy.ledger.holds import Alive, Hold, draw, end, held_by_others, insert_hold, open_holds
+from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits
 from privbench_core.privacy.ledger.sqlite import SqliteStore
-from privbench_core.privacy.ledger.store import LedgerStore, Row, create_tables
+from privbench_core.privacy.ledger.store import LedgerStore, create_tables
 from privbench_core.privacy.ledger.totals import RunningTotal
+from privbench_core.privacy.neighbour_relation import Relation
 from privbench_core.spec.location import is_url
 from privbench_core.spec.refresh import RefreshPolicy
 
@@ -43,27 +47,6 @@ class Entry:
     at: str
     state: str
     account: str = ""
-
-
-@dataclass(frozen=True)
-class Balance:
-    """The spent and the remaining part of a lifetime budget.
-
-    Attributes:
-        lifetime: The declared budget.
-        spent: The smallest ε (at ``delta``) that all entries are known to satisfy.
-        delta: The lifetime's δ; if that does not cover earlier purchases under a larger one, the last declared δ that
-            does.
-        left: Lifetime ε minus ``spent``: an upper bound on the ε of one more pure release if all entries are pure, an
-            approximation otherwise (zCDP costs add up in ρ, not in ε). 0 if the lifetime's δ is too small.
-        rho_left: ρ still available for zCDP releases, 0 for a pure lifetime budget.
-    """
-
-    lifetime: Budget
-    spent: float
-    delta: float
-    left: float
-    rho_left: float
 
 
 @dataclass(frozen=True)
@@ -93,24 +76,41 @@ class Ledger:
         unit: The privacy unit, in words; a database's unit never changes.
         lifetime: The most that may ever be spent. A changed declaration is appended, and the latest counts.
         policy: How the lifetime budget is spread over refreshes; None sets no limit per refresh.
+        relation: The declared neighbour relation; recorded with the first reservation of an account.
+        account: Whose record is compared with it now; `reserve` compares that of the account that pays.
+        alive: Whether the process that made a hold is at work; holds of others count for nothing.
 
     Raises:
-        BudgetError: The ledger protects another unit, or the lifetime's δ is too small for earlier purchases.
+        BudgetError: The ledger protects another unit, has sold under another neighbour relation, or the lifetime's δ is
+            too small for earlier purchases.
         LedgerError: It cannot be used, or has the layout of another version. Every method may raise it.
     """
 
     def __init__(
-        self, place: Path | str, database: str, unit: str, lifetime: Budget, policy: RefreshPolicy | None = None
+        self,
+        place: Path | str,
+        database: str,
+        unit: str,
+        lifetime: Budget,
+        policy: RefreshPolicy | None = None,
+        *,
+        relation: Relation | None = None,
+        account: str = "",
+        alive: Alive = lambda _: True,
     ) -> None:
         self.database = database
         self.lifetime = lifetime
         self.policy = policy
+        self._relation: Relation = relation or {}
+        self._alive = alive
         self._store = _open(place)
+        self._declarations = Declarations(self._store, database)
         self._totals: dict[str, RunningTotal] = {}
+        self._recorded: set[tuple[str, int]] = set()
         self.durable = self._store.durable
         try:
             create_tables(self._store, _now())
-            self._declare(unit)
+            self._declare(unit, account)
         except BaseException:
             self._store.close()
             raise
@@ -144,25 +144,77 @@ class Ledger:
                 row = (self.database, mark, _now())
                 self._store.query("insert into state_folder(database, mark, at) values (?, ?, ?)", row)
 
-    def reserve(self, release: str, step: str, run: str, price: Price, account: str = "") -> int:
-        """Reserve ``price`` for a step, durably, and return the reservation's id.
+    def hold(
+        self, what: str, price: Price, purpose: str, mark: str, account: str = "", purchases: Iterable[Purchase] = ()
+    ) -> int:
+        """Hold ``price`` for a run and return the hold's number: other runs count what is left of it as spent.
+
+        Args:
+            what: The run, as the error message names it.
+            price: Of all that it has still to buy.
+            purpose: Pseudonym of what it buys, see `privacy.ledger.holds`.
+            mark: What ``alive`` knows the process by.
+            account: Who pays.
+            purchases: The steps to buy, at which ε: they decide the refresh.
 
         Raises:
-            BudgetExhaustedError: The lifetime budget cannot pay it; nothing was reserved.
+            BudgetExhaustedError: The account, less what other runs hold, cannot pay it; nothing was held.
+        """
+        purchases = tuple(purchases)
+        with self._store.transaction():
+            self._unrecorded(account)
+            holds = open_holds(self._store, self.database, account)
+            self.require(what, price, account, purchases)
+            self._require_beside(held_by_others(holds, purpose, self._alive), what, price, account, purchases)
+            for dead in (hold for hold in holds if not self._alive(hold.mark)):
+                end(self._store, dead.id, _now())
+            return insert_hold(self._store, self.database, account, Hold(0, purpose, mark, _now(), price))
+
+    def end_hold(self, hold: int) -> None:
+        """Give back what is left of a hold."""
+        with self._store.transaction():
+            end(self._store, hold, _now())
+
+    def held(self, account: str = "") -> list[Hold]:
+        """Return what runs that are at work hold, the largest hold of each purpose."""
+        return held_by_others(open_holds(self._store, self.database, account), "", self._alive)
+
+    def reserve(self, release: str, step: str, run: str, price: Price, account: str = "", purpose: str = "") -> int:
+        """Reserve ``price`` for a step, durably, and return the reservation's id.
+
+        Args:
+            release: Key of the result.
+            step: The step.
+            run: Its run's name.
+            price: The whole price of the step.
+            account: Who pays.
+            purpose: Of the run's hold, which the price is taken out of; "" if it has none.
+
+        Raises:
+            BudgetError: The account has spent under another neighbour relation; nothing was reserved.
+            BudgetExhaustedError: The lifetime budget, less what other runs hold, cannot pay it; nothing was reserved.
         """
         price_row = (price.measure.value, price.amount, price.rho, price.delta)
+        purchases = [(run, step)]
         with self._store.transaction():
-            self.require(step, price, account, [(run, step)])
+            unrecorded = self._unrecorded(account)
+            held = held_by_others(open_holds(self._store, self.database, account), purpose, self._alive)
+            self.require(step, price, account, purchases)
+            self._require_beside(held, step, price, account, purchases)
+            self._declarations.record(unrecorded, account, _now())
             ((number,),) = self._store.query(
                 "insert into reservation(database, account, release, step, run, measure, amount, rho, delta, at)"
                 " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id",
                 (self.database, account, release, step, run, *price_row, _now()),
-                last=True,
+                last=not purpose,
             )
+            if purpose:
+                draw(self._store, self.database, account, purpose, number, _now())
+        self._recorded.add((account, self._store.connection))
         return int(number)
 
     def require(self, what: str, price: Price, account: str = "", purchases: Iterable[Purchase] = ()) -> None:
-        """Check that ``price`` could be paid now, without reserving it.
+        """Check that ``price`` could be paid now if no other run were at work, without reserving it.
 
         Args:
             what: The purpose, as the error message names it.
@@ -174,8 +226,8 @@ class Ledger:
             BudgetExhaustedError: The lifetime budget or the refresh policy does not allow it.
         """
         purchases, total = tuple(purchases), self._total(account)
-        if not self._affordable(price, total):
-            raise BudgetExhaustedError(self._refusal(what, price, account))
+        if not total.spent().plus([price]).within(self.lifetime):
+            raise BudgetExhaustedError(shortfall(what, price, self.balance(account), total.delta))
         if self.policy is not None and purchases:
             spent = total.spent()
             refusal = RefreshLimits(self.lifetime, self.policy).refusal(spent, spent.refresh_of(purchases), price)
@@ -255,73 +307,62 @@ class Ledger:
         """
         total, life = self._total(account), self.lifetime
         pure, delta = total.pure and total.delta == 0, life.delta
-        if not pure and not _covers(delta, total.delta):
-            delta = self._last_covering(total.delta)
-        spent = total.epsilon
-        if delta > 0:
-            in_rho = epsilon_for(total.rho, delta - Budget(life.epsilon, delta).threshold_delta) if total.rho else 0.0
-            spent = min(spent, in_rho) if pure else in_rho
+        if not pure and not covers(delta, total.delta):
+            delta = self._declarations.last_covering(total.delta)
+        spent = epsilon_at(total, delta)
         left = max(0.0, life.epsilon - spent) if delta == life.delta else 0.0
-        rho_left = max(0.0, self._rho_cap() - total.rho) if life.delta > 0 else 0.0
+        rho_left = max(0.0, life.total().amount - total.rho) if life.delta > 0 else 0.0
         return Balance(life, spent, delta, left, rho_left)
 
-    def _last_covering(self, thresholds: float) -> float:
-        """Return the last declared δ that covers zCDP prices with ``thresholds`` in δ."""
-        query = "select delta from lifetime where database = ? order by id desc"
-        declared = (float(delta) for (delta,) in self._store.query(query, (self.database,)))
-        found = next((delta for delta in declared if _covers(delta, thresholds)), None)
-        if found is None:
-            message = (
-                f"the ledger of {self.database} holds purchases that no lifetime budget declared in it covers:"
-                " restore it from a backup"
-            )
-            raise LedgerError(message)
-        return found
+    def spent_at(self, delta: float, account: str = "") -> float:
+        """Return the smallest ε at ``delta`` that an account's entries are known to satisfy, see `epsilon_at`."""
+        return epsilon_at(self._total(account), delta)
+
+    def lifetimes(self) -> tuple[DeclaredLifetime, ...]:
+        """Return all lifetime budgets that were declared, oldest first."""
+        return self._declarations.lifetimes()
+
+    def bound(self) -> bool:
+        """Return whether the ledger is tied to a state folder, see `claim`."""
+        return bool(self._marks())
 
     def _marks(self) -> list[str]:
         rows = self._store.query("select mark from state_folder where database = ? order by id", (self.database,))
         return [str(row[0]) for row in rows]
 
-    def _declare(self, unit: str) -> None:
-        lifetime = self.lifetime
-        wanted = (unit, lifetime.epsilon, lifetime.delta)
-        if self._declared() == wanted:
+    def _declare(self, unit: str, account: str) -> None:
+        wanted = (unit, self.lifetime.epsilon, self.lifetime.delta)
+        if self._declarations.last() == wanted and not self._late(account):
             return
         with self._store.transaction():
-            declared = self._declared()
-            if declared is not None and declared[0] != unit:
-                message = (
-                    f"the ledger of {self.database} protects '{declared[0]}', the spec now names '{unit}': their costs"
-                    " do not add up. Give the spec a state folder of its own, or put the unit back."
-                )
-                raise BudgetError(message)
-            if declared != wanted:
-                self._require_covered()
-                self._store.query(
-                    "insert into lifetime(database, unit, epsilon, delta, at) values (?, ?, ?, ?, ?)",
-                    (self.database, *wanted, _now()),
-                )
+            self._declarations.declare(unit, self.lifetime, _now())
+            self._declarations.record(self._late(account), account, _now())
 
-    def _require_covered(self) -> None:
-        """Refuse a lifetime δ that is too small for earlier purchases."""
-        query = "select account, max(measure), sum(delta) from reservation where database = ? group by account"
-        for account, measure, thresholds in self._store.query(query, (self.database,)):
-            delta = self.lifetime.delta
-            if (measure == Measure.ZCDP or thresholds > 0) and not _covers(delta, thresholds):
-                least = self._last_covering(thresholds)
-                whose = f" for cohort {account}" if account else ""
-                message = (
-                    f"privacy.lifetime: delta {delta:g} is less than what was already bought{whose} needs. What is"
-                    f" spent stays spent: put lifetime.delta back to {least:g}, under which it was bought"
-                )
-                raise BudgetError(message)
+    def _late(self, account: str) -> dict[str, str]:
+        """Return the relation if the account has spent before relations were recorded; BudgetError if it is another."""
+        unrecorded = self._unrecorded(account)
+        late = bool(unrecorded) and not self._declarations.relation(account) and self._total(account).last > 0
+        return unrecorded if late else {}
 
-    def _declared(self) -> Row | None:
-        """Return (unit, ε, δ) as last declared."""
-        rows = self._store.query(
-            "select unit, epsilon, delta from lifetime where database = ? order by id desc limit 1", (self.database,)
-        )
-        return rows[0] if rows else None
+    def _unrecorded(self, account: str) -> dict[str, str]:
+        """Return what of the relation is not recorded yet; BudgetError if the account has spent under another one."""
+        if not self._relation or (account, self._store.connection) in self._recorded:
+            return {}
+        return self._declarations.unrecorded(self._relation, account)
+
+    def _require_beside(
+        self, held: Iterable[Hold], what: str, price: Price, account: str, purchases: Iterable[Purchase]
+    ) -> None:
+        """Refuse ``price`` if it is affordable only until the runs at work buy what they hold."""
+        held = list(held)
+        if not held:
+            return
+        spent = self._total(account).spent()
+        after = spent.plus([hold.left for hold in held])
+        limits = RefreshLimits(self.lifetime, self.policy)
+        if after.plus([price]).within(self.lifetime) and not limits.refusal(after, spent.refresh_of(purchases), price):
+            return
+        raise BudgetExhaustedError(shortfall_beside_holds(held, what, price, self.balance(account)))
 
     def _total(self, account: str) -> RunningTotal:
         """Return the account's totals, brought up to date."""
@@ -334,47 +375,6 @@ class Ledger:
             if self._store.connection == connection:
                 self._totals[account] = total
                 return total
-
-    def _rho_cap(self) -> float:
-        return self.lifetime.total().amount
-
-    def _affordable(self, price: Price, total: RunningTotal) -> bool:
-        return total.spent().plus([price]).within(self.lifetime)
-
-    def _refusal(self, step: str, price: Price, account: str) -> str:
-        balance = self.balance(account)
-        life = self.lifetime
-        if life.delta == 0 and price.measure is not Measure.PURE:
-            return f"{step}: costs {price}, but the lifetime budget is pure (delta 0). Run with delta 0."
-        if balance.delta != life.delta:
-            return (
-                f"{step}: costs {price}, but the lifetime's delta {life.delta:g} does not cover what was bought under"
-                f" {balance.delta:g}. Put privacy.lifetime.delta back."
-            )
-        if life.delta == 0:
-            short = price.amount - balance.left
-            return (
-                f"{step}: costs {price.amount / life.epsilon:.1%} of the lifetime budget ({price}), and"
-                f" {balance.left:.6g} of ε={life.epsilon:g} is left: short by {short:.6g}. Publish what was released"
-                " before, or run at a smaller ε."
-            )
-        delta, cap = self._total(account).delta, self._rho_cap()
-        short = max(0.0, price.rho - balance.rho_left)
-        spent = f"δ={delta:.2g} of the {life.threshold_delta:.2g} for thresholds is spent"
-        lacking = f"short by {short:.6g}" if short else spent
-        threshold = f", δ={price.delta:.2g}" if price.delta else ""
-        cost = f"{price} (ρ={price.rho:.6g})" if price.measure is Measure.PURE else f"ρ={price.rho:.6g}{threshold}"
-        return (
-            f"{step}: costs {share_in_words(price.rho, cap)} of the lifetime budget, and"
-            f" {share_in_words(balance.rho_left, cap)} of it is left (costs {cost}, ρ={balance.rho_left:.6g} of"
-            f" {cap:.6g} is left: {lacking}; the lifetime is ε={life.epsilon:g}, δ={life.delta:g}). Publish what was"
-            " released before, or run at a smaller ε."
-        )
-
-
-def _covers(delta: float, thresholds: float) -> bool:
-    """Return whether a lifetime δ covers zCDP prices that spend ``thresholds`` of δ on stability thresholds."""
-    return delta > 0 and thresholds <= Budget(1.0, delta).threshold_delta * ROUNDING_SLACK
 
 
 def _open(place: Path | str) -> LedgerStore:

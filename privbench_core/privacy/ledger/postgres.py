@@ -79,9 +79,9 @@ class PostgresStore:
         listed = "select 1 from pg_catalog.pg_tables where tablename = ? and schemaname = any(current_schemas(false))"
         return bool(self.query(listed, (name,)))
 
-    def creation(self) -> list[str]:
+    def creation(self, found: int | None) -> list[str]:
         """See `LedgerStore`."""
-        return postgres_statements()
+        return postgres_statements(found)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -52,9 +52,9 @@ class SqliteStore:
         """See `LedgerStore`."""
         return bool(self.query("select 1 from sqlite_master where type = 'table' and name = ?", (name,)))
 
-    def creation(self) -> list[str]:
+    def creation(self, found: int | None) -> list[str]:
         """See `LedgerStore`."""
-        return sqlite_statements()
+        return sqlite_statements(found)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

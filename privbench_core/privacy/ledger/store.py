@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from privbench_core.errors import LedgerError
-from privbench_core.privacy.ledger.layout import LAYOUT
+from privbench_core.privacy.ledger.layout import LAYOUT, UPGRADABLE
 
 Row = tuple[Any, ...]
 LOCK_TIMEOUT = 60.0
@@ -46,18 +46,18 @@ class LedgerStore(Protocol):
     def has_tables(self, name: str) -> bool:
         """Return whether there is a table of that name."""
 
-    def creation(self) -> list[str]:
-        """Return the statements that create the tables."""
+    def creation(self, found: int | None) -> list[str]:
+        """Return the statements that create the tables that layout ``found`` lacks; all of them for None."""
 
     def close(self) -> None:
         """Close the connection."""
 
 
 def create_tables(store: LedgerStore, at: str) -> None:
-    """Create the tables if there are none, and note the time ``at``.
+    """Create the tables if there are none, or add those that `UPGRADABLE` lacks, and note the time ``at``.
 
     Raises:
-        LedgerError: There are tables of another layout.
+        LedgerError: There are tables of another layout, or tables may not be added.
     """
     if _layout(store) == LAYOUT:
         return
@@ -65,13 +65,23 @@ def create_tables(store: LedgerStore, at: str) -> None:
         found = _layout(store)  # another process may have been faster
         if found == LAYOUT:
             return
-        if found is not None:
+        if found not in {None, UPGRADABLE}:
             raise LedgerError(
                 f"the ledger has layout {found}, this privbench knows {LAYOUT}: use the version that made it"
             )
-        for statement in store.creation():
-            store.query(statement)
-        store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, at))
+        try:
+            for statement in store.creation(found):
+                store.query(statement)
+            store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, at))
+        except LedgerError as error:
+            if found is None:
+                raise
+            message = (
+                f"the ledger has layout {found}, and the tables of layout {LAYOUT} could not be added to it. Nothing"
+                " was changed. In PostgreSQL let the owner of the tables run deploy/postgres/ledger_2_to_3.sql; for a"
+                " file, check the disk"
+            )
+            raise LedgerError(message, private_detail=error.private_detail or str(error)) from error
 
 
 def _layout(store: LedgerStore) -> int | None:

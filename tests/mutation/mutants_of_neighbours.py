@@ -1,0 +1,88 @@
+"""What stays changes with another unit: keys, targets of keys, generated numbers of rows."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Mutant
+
+_RULES = "spec/rules_of_keys.py"
+_NUMBERS = "backends/row_ids.py"
+_KEYS = "tests/unit/test_spec_keys.py"
+_AUDIT = "tests/property/test_audit.py"
+_ROW_IDS = "tests/property/test_row_ids.py"
+_ENGINES = "tests/property/test_engines.py"
+_KIND = "neighbours"
+
+NEIGHBOURS = [
+    Mutant(
+        "same-unit-keys-of-numbered-rows",
+        _KIND,
+        "rows that are identified by their values lose a reference along a key with `same_unit`",
+        _RULES,
+        "if table.row_id and private and not key.cascades:",
+        "if table.row_id and private and not key.cascades and not key.same_unit:",
+        (f"{_KEYS}::test_rows_that_are_identified_by_their_values_lose_none_of_them",),
+    ),
+    Mutant(
+        "targets-that-become-null",
+        _KIND,
+        "a key refers to a column that becomes NULL with another unit",
+        _RULES,
+        "lost = set(key.parent_columns).intersection(schema.changing_columns(other))",
+        "lost = set[str]()",
+        (f"{_KEYS}::test_a_key_cannot_refer_to_a_column_that_another_unit_empties",),
+    ),
+    Mutant(
+        "required-targets-that-become-null",
+        _KIND,
+        "only optional keys are taken for columns that become NULL",
+        "schema/tables.py",
+        "return self.emptied_columns(key) if key.optional else key.columns",
+        "return self.emptied_columns(key)",
+        (f"{_KEYS}::test_a_required_key_that_lets_go_is_no_target_either",),
+    ),
+    Mutant(
+        "keys-that-cannot-be-null",
+        _KIND,
+        "an optional key has to become NULL, and none of its columns can",
+        _RULES,
+        "problems += [*_cannot_be_null(key, schema), *_changing_target(key, schema)]",
+        "problems += _changing_target(key, schema)",
+        (f"{_KEYS}::test_a_key_that_has_to_become_null_has_a_column_that_can",),
+    ),
+    Mutant(
+        "orphans-take-rows-along-keys-that-let-go",
+        _KIND,
+        "a row that refers to a dropped orphan is dropped, where removing that one's unit would keep it",
+        "backends/integrity.py",
+        "emptied = table.columns_set_null(key)",
+        "emptied = () if key.cascades else table.emptied_columns(key)",
+        (f"{_ENGINES}::test_engines_drop_the_same_orphans_and_what_depends_on_them",),
+    ),
+    Mutant(
+        "orphans-take-rows-along-keys-that-let-go-in-sql",
+        _KIND,
+        "the same in databases",
+        "engines/sql/checks.py",
+        "emptied = self._schema.table(key.child).columns_set_null(key)",
+        "emptied = () if key.cascades else self._schema.table(key.child).emptied_columns(key)",
+        (f"{_ENGINES}::test_engines_drop_the_same_orphans_and_what_depends_on_them",),
+    ),
+    Mutant(
+        "public-numbers-of-rows",
+        _KIND,
+        "numbers of rows do not depend on the secret, so that two that collide can be searched for",
+        _NUMBERS,
+        "hash_key=key, ",
+        "",
+        (f"{_ROW_IDS}::test_numbers_of_rows_depend_on_the_secret",),
+    ),
+    Mutant(
+        "stability-1-for-all",
+        _KIND,
+        "rows that a removed unit takes away from others count for nothing",
+        "privacy/relations.py",
+        "return 1.0 + 2.0 * _other_units(schema, *tables)",
+        "return 1.0",
+        (f"{_AUDIT}::test_no_claim_is_exceeded",),
+    ),
+]

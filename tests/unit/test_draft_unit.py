@@ -1,0 +1,121 @@
+"""Whose rows a draft protects: no guess where one person may have several rows, and a warning where columns say so."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
+from privbench_core.cli import app
+from privbench_core.draft.draft import Survey, reflect
+from privbench_core.draft.unit import guess_unit, repeated_persons
+from privbench_core.errors import SpecError
+from privbench_core.schema.columns import ColumnType
+from privbench_core.spec.load import load_spec
+
+VISITS = "CREATE TABLE visits (id INTEGER PRIMARY KEY, email TEXT, seen_at TIMESTAMP, dur INTEGER);"
+IDENTIFYING = [
+    "email", "e_mail", "EMailAddress", "user_email", "customer_email", "mail", "phone", "phone_number", "home_phone",
+    "mobile", "mobileNo", "cell", "telephone", "fax", "msisdn", "imei", "imsi", "device_id", "advertising_id",
+    "cookie_id", "ssn", "social_security_number", "national_id", "national_insurance_number", "nino", "tax_id",
+    "taxpayer_number", "passport", "passport_no", "PassportNumber", "drivers_license", "driving_licence_no",
+    "license_plate", "iban", "bank_account", "account_number", "card_number", "credit_card", "mrn", "nhs_number",
+    "medical_record_number", "health_card_number", "insurance_no", "policy_number", "patient_id", "patientNo",
+    "subject_id", "participant_code", "respondent_id", "student_number", "matriculation_no", "employee_id", "emp_no",
+    "badge_number", "member_id", "membership_no", "loyalty_card_no", "subscriber_id", "customer_id", "custno",
+    "client_ref", "user_id", "userid", "uid", "pid", "person_key", "voter_id", "citizen_id", "visitor_id", "guest_name",
+    "username", "user_name", "login", "nickname", "screen_name", "handle", "twitter", "first_name", "FirstName",
+    "surname", "last_name", "full_name", "customer_name", "maiden_name", "name", "initials", "ip", "ip_address",
+    "mac_address", "address", "home_address", "street", "zip", "postcode", "fingerprint", "photo",
+]  # fmt: skip
+PLAIN = [
+    "kind",
+    "status",
+    "dur",
+    "amount",
+    "seen_on",
+    "email_opt_in",
+    "phone_type",
+    "street_number",
+    "country",
+    "score",
+]
+
+
+def sqlite_file(folder: Path, sql: str) -> str:
+    """Make a SQLite file of these tables; its URL."""
+    with sqlite3.connect(folder / "site.db") as connection:
+        connection.executescript(sql)
+    connection.close()
+    return f"sqlite:///{folder / 'site.db'}"
+
+
+def call(*arguments: object, answers: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=answers)
+
+
+def table_of(name: str, *columns: str, kind: ColumnType = ColumnType.CATEGORY) -> FoundTable:
+    key = FoundColumn("id", ColumnType.INTEGER, "INTEGER", nullable=False)
+    return FoundTable(name, (key, *(FoundColumn(column, kind, "text", nullable=True) for column in columns)), ("id",))
+
+
+def test_the_only_table_is_no_unit_unless_it_is_called_after_persons(tmp_path: Path) -> None:
+    """It was ``unit: visits``, with nothing left to fill in."""
+    source, out = sqlite_file(tmp_path, VISITS), tmp_path / "spec.yaml"
+    told = call("init", source, "-o", out)
+    warning = "email seems to identify a person and may recur in visits: one person may have several rows."
+    assert warning in told.stdout
+    assert "privacy.unit" in told.stdout
+    draft = out.read_text(encoding="utf-8")
+    assert f"  # {warning} Each row would be protected alone, and the person would not." in draft
+    assert "  unit: CHOOSE # decide: write visits if each person has at most one row in it, for each row is" in draft
+    with pytest.raises(SpecError) as caught:
+        load_spec(out)
+    assert [line.partition(";")[0] for line in caught.value.problems] == ["privacy: unit is not decided yet"]
+    out.write_text(draft.replace("unit: CHOOSE", "unit: visits"), encoding="utf-8")
+    assert load_spec(out).schema.unit == "visits", "nothing else is left to fill in"
+    for name, unit in (("visits", None), ("adult_clean", None), ("orders", None), ("patients", "patients")):
+        assert guess_unit(Catalogue("d", (table_of(name),))) == unit
+
+
+def test_the_interview_takes_no_enter_for_the_unit_of_such_a_table(tmp_path: Path) -> None:
+    source, out = sqlite_file(tmp_path, VISITS), tmp_path / "spec.yaml"
+    result = call("init", source, "--interactive", "-o", out, answers="\n" * 8)
+    assert result.exit_code != 0
+    assert not out.exists()
+    asked = call("init", source, "--interactive", "-o", out, answers="\nvisits\n\n\n\nn\n")
+    assert asked.exit_code == 0, asked.output
+    assert "site: 1 table. Enter" in asked.stdout
+    assert asked.stdout.index("one person may have several rows") < asked.stdout.index("1. Whose rows are protected?")
+    assert load_spec(out).schema.unit == "visits"
+
+
+@pytest.mark.parametrize("kind", [ColumnType.CATEGORY, ColumnType.INTEGER])
+def test_a_column_that_identifies_persons_and_may_recur_is_a_warning(kind: ColumnType) -> None:
+    assert len(IDENTIFYING) >= 60
+    silent = [
+        name
+        for name in IDENTIFYING
+        if Survey(Catalogue("d", (table_of("visits", name, kind=kind),)), None).warning("visits") is None
+    ]
+    assert silent == []
+    loud = [name for name in PLAIN if repeated_persons(table_of("visits", name, kind=kind))]
+    assert loud == []
+
+
+def test_a_column_that_is_unique_is_no_warning_and_several_are_named_together(tmp_path: Path) -> None:
+    source = sqlite_file(
+        tmp_path,
+        "CREATE TABLE visits (user_id INTEGER PRIMARY KEY, email TEXT UNIQUE, phone TEXT, login TEXT, kind TEXT,"
+        " UNIQUE (login, kind));",
+    )
+    assert "# phone, login seem to identify a person and may recur in visits" in reflect(source)
+
+
+def test_in_a_table_of_persons_names_and_addresses_may_be_those_of_others() -> None:
+    """Two patients have one name, and each has a doctor; an e-mail address that may recur is a reason to look."""
+    found = repeated_persons(table_of("patients", "name", "last_name", "address", "zip", "email", "mrn"))
+    assert found == ("email", "mrn")
