@@ -235,10 +235,9 @@ def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignK
 
 def _bounds(node: Node) -> tuple[int | None, int | None]:
     """Return the most rows of one parent row, and of all those of one unit."""
-    numbers = f"1 to {MAX_COUNT:,}"
-    children = node.count("max_children", 1, MAX_COUNT, f"declare the most rows one parent row may have, {numbers}")
+    children = node.count("max_children", 1, MAX_COUNT, "declare the most rows one parent row may have, 1 or more")
     per_unit = node.count(
-        "max_children_per_unit", 1, MAX_COUNT, f"declare the most rows that refer to the rows of one unit, {numbers}"
+        "max_children_per_unit", 1, MAX_COUNT, "declare the most rows that refer to the rows of one unit, 1 or more"
     )
     if not node.has("max_children"):
         children = per_unit  # the rows that refer to one row are some of those that refer to its unit
