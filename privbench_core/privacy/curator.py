@@ -208,10 +208,11 @@ class Curator:
         lengths = {len(group) for group in candidates.groups}
         if len(lengths) != 1 or 0 in lengths:
             raise InternalError(f"{site}: candidates must sum equally many distances")
-        sensitivity = min(self._view.stability * lengths.pop(), LARGEST)  # scores are from 0 to that
+        sensitivity = self._view.stability * lengths.pop()
         self._filter.charge(site, price)
         self._view.data.prepare(candidates.marginals())
-        return self._noise.choose(site, candidates.evaluate(self._view), sensitivity, price)
+        most = min(sensitivity, LARGEST)  # scores are from 0 to that
+        return self._noise.choose(site, candidates.evaluate(self._view), most, price)
 
     def split(self, rule: Rule) -> tuple[Curator, ...]:
         """Return curators of the disjoint parts of a released rule; together they cost what the most expensive costs.

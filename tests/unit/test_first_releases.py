@@ -142,7 +142,9 @@ def test_a_table_that_is_added_belongs_to_the_refresh_of_its_release(operated: O
     """So do other edits of the spec: budget and refresh policy say what they may cost. The sensor leaves them alone."""
     assert operated.refresh(LOW).success
     operated.path.write_text(operated.path.read_text(encoding="utf-8") + PETS, encoding="utf-8")
-    pq.write_table(pa.table({"id": [1], "person_id": [1]}), operated.path.parent / "pet.parquet")
+    persons = pq.read_table(operated.path.parent / "person.parquet").column("id")
+    pets = pa.table({"id": range(len(persons)), "person_id": persons})
+    pq.write_table(pets, operated.path.parent / "pet.parquet")
     operated.reload()
     assert operated.tick() == {}
     assert scheduled(operated)[0] == [LOW]
