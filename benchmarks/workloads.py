@@ -79,7 +79,15 @@ def run_pipeline(spec: str, epsilon: float, delta: float, seed: int, out: str, s
     from privbench_core.pipeline.run import run_spec  # only the child process pays for it
 
     start = perf_counter()
-    run_spec(_loaded(spec, out), epsilon, delta=delta, synthesizer=synthesizer, seed=seed, out=Path(out) / "bundle")
+    run_spec(
+        _loaded(spec, out),
+        epsilon,
+        delta=delta,
+        synthesizer=synthesizer,
+        seed=seed,
+        out=Path(out) / "bundle",
+        undeclared_epsilon=True,
+    )
     return perf_counter() - start
 
 
@@ -98,7 +106,9 @@ def code_source(spec: str, epsilon: float, delta: float, seed: int, out: str, sy
     from privbench_core.pipeline.run import run_spec
 
     loaded, bundle = _loaded(spec, out), Path(out) / "bundle"
-    result = run_spec(loaded, epsilon, delta=delta, synthesizer=synthesizer, seed=seed, out=bundle)
+    result = run_spec(
+        loaded, epsilon, delta=delta, synthesizer=synthesizer, seed=seed, out=bundle, undeclared_epsilon=True
+    )
     released = {key[1]: made.artifact.data for key, made in result.releases.items() if key[0] == "profile"}
     profiles = {name: Profile.from_dict(data["profile"]) for name, data in released.items()}
     write_bundle(

@@ -47,7 +47,7 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
     return dg.Definitions(
         assets=[sources, *steps, status, report_asset(spec, plans, partitions)],
         jobs=[refresh, observe],
-        schedules=[refresh_schedule(spec, refresh), observe_schedule(spec, observe)],
+        schedules=[refresh_schedule(spec, plans, refresh), observe_schedule(spec, observe)],
         sensors=[refresh_sensor(spec, plans, refresh)],
         resources={session_key(spec): session_resource(spec, plans), **(resource_overrides or {})},
         executor=dg.in_process_executor,

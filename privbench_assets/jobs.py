@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import dagster as dg
 
+from privbench_assets.failures import nothing_private
 from privbench_assets.keys import identifier
-from privbench_core.pipeline.places import epsilon_name
+from privbench_core.pipeline.staleness import staleness
 from privbench_core.spec.model import Spec
+from privbench_core.synthesizers.contract import Plan
 
 WEEKLY = "0 3 * * 1"
 HOURLY = "0 * * * *"
@@ -36,23 +40,33 @@ def observe_job(spec: Spec, sources: dg.AssetSelection) -> dg.UnresolvedAssetJob
     )
 
 
-def refresh_schedule(spec: Spec, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
-    """Refresh every ε when the spec says so, weekly if it says nothing."""
+def refresh_schedule(
+    spec: Spec, plans: Mapping[str, Plan], job: dg.UnresolvedAssetJobDefinition
+) -> dg.ScheduleDefinition:
+    """Refresh every ε that was released before, when the spec says so, weekly if it says nothing."""
+    name = spec.schema.name
 
     @dg.schedule(
-        name=f"{identifier(spec.schema.name)}_refresh_schedule",
+        name=f"{identifier(name)}_refresh_schedule",
         cron_schedule=spec.schedule or WEEKLY,
         job=job,
         description=(
-            f"Runs {job.name} for every ε. If the source changed since, each ε is paid for again, and their costs add"
-            f" up; benchmark_status of {spec.schema.name} says how often that can be paid."
+            f"Runs {job.name} for every ε that was released before. If the source changed since, each ε is paid for"
+            f" again, and their costs add up; benchmark_status of {name} says how often that can be paid."
         ),
         default_status=dg.DefaultScheduleStatus.STOPPED,
     )
-    def refresh(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
+    def refresh(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
         tick = context.scheduled_execution_time.isoformat()
-        names = [epsilon_name(epsilon) for epsilon in spec.epsilons]
-        return [dg.RunRequest(run_key=f"{tick} ε={name}", partition_key=name) for name in names]
+        with nothing_private(spec, f"{name}/refresh_schedule"):
+            states = staleness(spec, plans, {})
+        skipped = [f"ε={epsilon}: {state.why()}" for epsilon, state in states.items() if not state.released]
+        due = [epsilon for epsilon, state in states.items() if state.released]
+        if not due:
+            return dg.SkipReason("; ".join(skipped))
+        for line in skipped:
+            context.log.info(line)
+        return [dg.RunRequest(run_key=f"{tick} ε={epsilon}", partition_key=epsilon) for epsilon in due]
 
     return refresh
 

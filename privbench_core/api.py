@@ -47,6 +47,7 @@ def run(
     workers: int | None = None,
     csv: bool = True,
     accept_noise: bool = False,
+    undeclared_epsilon: bool = False,
     progress: Progress | None = None,
 ) -> RunResult:
     """Run the whole plan at ``epsilon`` and write the bundle to ``out``. Steps released before are not paid for again.
@@ -63,9 +64,11 @@ def run(
             same bytes.
         csv: Whether the bundle has its rows once more, as CSV for psql, which takes as long as the rest of writing.
         accept_noise: Whether to buy the rest of a run even if released numbers show that it will be noise.
+        undeclared_epsilon: Whether ``epsilon`` may be one that the spec does not list; recipients rely on its list.
         progress: Called before each step with its number, the number of steps and the step.
 
     Raises:
+        SpecError: The spec does not list ``epsilon``; nothing was opened.
         BudgetExhaustedError: The lifetime budget cannot pay for the run; no row was read.
         NoiseOnlyError: The rest of the run would be noise, and ``accept_noise`` is false; it was not bought.
         PrivbenchError: Of any other kind; steps that were released stay paid for.
@@ -81,6 +84,7 @@ def run(
         scale=scale,
         workers=workers,
         csv=csv,
+        undeclared_epsilon=undeclared_epsilon,
         progress=progress,
     )
 

@@ -11,6 +11,7 @@
     ├── LedgerError             the ledger cannot be read or written, so no private row may be read
     ├── ReleaseError            a stored artifact is missing or corrupt
     ├── BusyError               another process has been at work on the same thing for too long
+    ├── OutOfMemoryError        a step needs more memory than there is
     ├── PublishError            the bundle could not be written or loaded
     ├── ValidationError         the synthetic data breaks an expectation
     └── InternalError           a bug of privbench, never the user's
@@ -80,6 +81,10 @@ class ReleaseError(PrivbenchError):
 
 class BusyError(PrivbenchError):
     """Another process has been at work on the same thing for too long; no private row was read."""
+
+
+class OutOfMemoryError(PrivbenchError):
+    """A step needs more memory than there is; what was released before it stays paid for, and usable."""
 
 
 class PublishError(PrivbenchError):

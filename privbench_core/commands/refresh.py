@@ -104,4 +104,7 @@ def _choose(
     for state in found:
         if state not in stale:
             say(f"ε={state.epsilon}: up to date.")
+    for state in states.values() if chosen is None else ():
+        if not state.released:
+            say(f"ε={state.epsilon}: {state.why()}.")
     return stale

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from privbench_core.commands.lifetime import cohort_as_data, raises_as_data, ref
 from privbench_core.commands.plan import budget_in_words, unit_in_words
 from privbench_core.commands.progress import progress_bar
 from privbench_core.commands.terminal import finite, print_json, say, show
-from privbench_core.errors import NoiseOnlyError, PublishError, SpecError
+from privbench_core.errors import NoiseOnlyError, PublishError
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
-from privbench_core.pipeline.plans import plans_for
+from privbench_core.pipeline.plans import plans_for, refuse_undeclared
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
@@ -69,7 +68,8 @@ class Outcome:
 def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
     """Run the plan of a spec and print where the bundle is and what it cost."""
     spec = with_engine(load_spec(path), options.engine)
-    _refuse_undeclared(spec, options)
+    if not options.undeclared_epsilon:
+        refuse_undeclared(spec, options.epsilon)  # as `run_spec` does, but before anything is opened
     spec = spec.accepting_noise if options.accept_noise else spec
     try:
         outcome = run_with_progress(spec, options)
@@ -81,14 +81,6 @@ def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
         print_json(_as_data(spec, outcome))
     else:
         tell(spec, outcome)
-
-
-def _refuse_undeclared(spec: Spec, options: Options) -> None:
-    """Refuse an ε that the spec does not list: recipients rely on its list, and a slip of the keyboard is paid for."""
-    if options.epsilon not in spec.epsilons and not options.undeclared_epsilon and 0 < options.epsilon < math.inf:
-        listed = ", ".join(f"{epsilon:g}" for epsilon in spec.epsilons)
-        todo = "add it there, or pass --undeclared-epsilon"
-        raise SpecError(f"--epsilon {options.epsilon:g}: the spec lists epsilons: [{listed}]; {todo}")
 
 
 def _accepted(error: NoiseOnlyError) -> bool:
@@ -128,6 +120,7 @@ def run_with_progress(spec: Spec, options: Options) -> Outcome:
                 scale=options.scale,
                 workers=options.workers,
                 csv=options.csv,
+                undeclared_epsilon=options.undeclared_epsilon,
                 progress=progress,
                 workspace=workspace,
             )

@@ -78,7 +78,7 @@ def _row(spec: Spec, state: ReleaseState, unpaid: Collection[Step]) -> list[str]
     return [
         state.epsilon,
         state_in_words(state),
-        state.why() if state.released else "",
+        state.why(),
         str(len(steps)) if steps else "",
         price_in_words(state.plan, steps, unpaid) if steps else "",
         str(bundle) if bundle.exists() else "",

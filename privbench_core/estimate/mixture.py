@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 _TINY = 1e-12  # keeps divisions finite
 _LARGE = 100.0  # added to risks that are scaled to a trace of 1; chosen by hand
+_ROUNDS = 1000  # of least squares, for each estimate: far more than were ever needed
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def least_risk(estimates: Sequence[Estimate], found: Array, sigma: float) -> Arr
     risks = errors @ errors.T + penalty[:, None] + penalty
     values, vectors = np.linalg.eigh(risks / max(float(np.trace(risks)), _TINY) + _LARGE)
     squares = np.vstack([np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, np.ones(len(estimates))])
-    weights, _ = scipy.optimize.nnls(squares, np.append(np.zeros(len(estimates)), 1.0))
+    rounds = _ROUNDS * len(estimates)
+    weights, _ = scipy.optimize.nnls(squares, np.append(np.zeros(len(estimates)), 1.0), maxiter=rounds)
     weights /= weights.sum()
     return np.asarray(sum(weight * estimate.values for weight, estimate in zip(weights, estimates, strict=True)))

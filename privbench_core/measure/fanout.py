@@ -15,7 +15,7 @@ correlating, and every child has a parent, of which no one has more than τ chil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -233,6 +233,7 @@ def _counts(
         banded = ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), class_coder(codec, classes))}, (most,))
         found = session.view(banded, "fanout").measure("children", [Marginal((OWN_FANOUT,))], for_cells.share(_BANDS))
         noisy, sigma, for_cells = found.values[0], found.sigma, for_cells.share(1 - _BANDS)
+    noisy, sigma, rows = _unless_hidden(codec, classes, children, groups.value, (noisy, sigma, rows))
     bar = highest_noise(price.measure, 1.0, 2 * len(classes))  # looked for in each class, and in all above it
     bands = estimate_bands(codec, classes, noisy, sigma, bar, groups, rows)
     cells = session.view(ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), Discretizer(codec))}, (most,)), "fanout")
@@ -257,6 +258,31 @@ def _counts(
         over_rows = _over_rows(session, key, parent, children, of_parents.share(row_share))
         tables |= _fitted_to_rows(tables, over_rows, parent, counts)
     return counts, tables
+
+
+def _unless_hidden(
+    codec: FanoutCodec,
+    classes: Sequence[int],
+    children: RowCount,
+    groups: float,
+    measured: tuple[Array, float, NoisySum],
+) -> tuple[Array, float, NoisySum]:
+    """What was measured; where noise of millions hides it, what the numbers of parents and children make likely.
+
+    Such noise would outvote these two numbers, and give each parent as many children as bounds allow.
+
+    Args:
+        codec: Of numbers of children.
+        classes: Largest number of each class.
+        children: Released size of their table.
+        groups: Number of parents.
+        measured: Numbers of parents by class, shape (classes,), their standard deviation, and the number of children.
+    """
+    rows = measured[2].value
+    if not children.hidden:
+        return measured
+    likely = ExpectedSizes.of_mean(codec, classes, rows / max(1.0, groups))
+    return groups * likely.groups, max(1.0, groups), NoisySum(rows, max(1.0, rows))
 
 
 def _over_rows(

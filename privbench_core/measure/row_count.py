@@ -19,14 +19,14 @@ from privbench_core.estimate.fitting import combine
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.measure.pairwise import MOST_CODES
 from privbench_core.measure.scores import highest_noise
-from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to, powers_up_to
+from privbench_core.models.row_count import HIDDEN_ROWS, UNIT_SIZE, RowCount, class_coder, counts_up_to, powers_up_to
 from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import UnitRows
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.queries import Marginal
-from privbench_core.privacy.relations import stability
+from privbench_core.privacy.relations import WEIGHT_SCALE, stability
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema
@@ -116,13 +116,14 @@ def measure_row_count(
     Args:
         session: Open for the step.
         table: The table.
-        bound: Most rows of a unit.
+        bound: Most rows of a unit, a product of declared bounds; beyond the largest T it says nothing, and counts as T.
         codes: Of the columns that are to be measured next: a small table's rows get more of the price, where noise
             hides its columns anyway.
         price: Of all that is measured of the table.
     """
     if bound <= 1:
         return None, price
+    bound = min(bound, WEIGHT_SCALE)
     of_units = session.view(ViewSpec(table, {}), "rows")
     balance = _Balance(of_units, np.minimum(np.array(codes, dtype=float), MOST_CODES), price)
     sizes, spent = _measure_sizes(session, table, bound, balance)
@@ -136,8 +137,12 @@ def measure_row_count(
     fit = sizes.fit(total)
     off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
     rows = _without_bias(total.value + fit.beyond(most), off, fit.rows())
+    told = sizes
+    if sizes.sigma >= HIDDEN_ROWS and rows <= off:
+        rows, scale = min(rows, float(HIDDEN_ROWS)), HIDDEN_ROWS / sizes.sigma
+        told = replace(sizes, noisy=sizes.noisy * scale, sigma=float(HIDDEN_ROWS))  # of as few units as rows
     at_least = max(rows, 1.0)  # shares of rows are divided by how many there are
-    fit = sizes.fit(NoisySum(at_least, min(off, _FITTED * at_least)))
+    fit = told.fit(NoisySum(at_least, min(off, _FITTED * at_least)))
     classes = _classes(fit, bound)
     of_class = fit.rows_up_to(classes), fit.rows_up_to(classes, 1)
     left = price.share(1 - spent - share)

@@ -18,6 +18,8 @@ from privbench_core.privacy.relations import WEIGHT_SCALE
 Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
 LARGEST_ANY = 1 << 10  # T up to here may be any number (`ViewSpec.rows_per_unit`), larger ones powers of two
+HIDDEN_ROWS = 1 << 20
+"""Most rows of a table that noise of as many units hides: without it, such a table would be as large as the noise."""
 _NOTHING = 1e-300
 _HALVINGS = 30
 
@@ -124,6 +126,11 @@ class RowCount:
         return np.asarray((every / max(every.sum(), _NOTHING) - counted / max(counted.sum(), _NOTHING)) @ shape)
 
     @property
+    def hidden(self) -> bool:
+        """Whether noise of `HIDDEN_ROWS` units or more hides all rows, so that noisy counts of units say nothing."""
+        return self.noise >= HIDDEN_ROWS and self.rows <= self.sigma
+
+    @property
     def in_full(self) -> bool:
         """Whether all rows are counted, of whatever unit."""
         return self.rows_per_unit >= self.classes[-1]
@@ -151,9 +158,9 @@ def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArra
     >>> size_classes(np.array([1, 2, 3, 4, 99]), (1, 2, 4)).tolist()
     [0, 1, 2, 2, 2]
     """
-    possible = np.arange(int(numbers.max(initial=0)) + 1)
-    if len(possible) < len(numbers):  # one number after the other, it would take ten times as long
-        return np.asarray(size_classes(possible, classes)[numbers])
+    largest = int(numbers.max(initial=0))
+    if largest + 1 < len(numbers):  # one number after the other, it would take ten times as long
+        return np.asarray(size_classes(np.arange(largest + 1), classes)[numbers])
     return np.minimum(np.searchsorted(classes, numbers), len(classes) - 1)
 
 

@@ -24,6 +24,7 @@ _EXACT = 1e-6  # noise of what is known exactly: what is divided by it stays fin
 _TILT = 1.0  # standard deviation of the prior's exponent
 _TILTS = np.linspace(-30.0, 30.0, 601)  # exponents tried
 _NOTHING = 1e-300
+_ROUNDS = 1000  # of least squares, for each number: far more than were ever needed
 _WITHIN = 0.1  # how far, relatively, the mean size in a class may be off: a third of its width, for a factor of two
 
 
@@ -215,7 +216,8 @@ def _fitted(noisy: Array, sigmas: Array, sums: Sequence[tuple[Array, NoisySum]])
     for weights, measured in sums:
         matrix.append(weights[None, :] / max(measured.sigma, _EXACT))
         right.append(np.array([measured.value / max(measured.sigma, _EXACT)]))
-    return np.asarray(scipy.optimize.nnls(np.vstack(matrix), np.concatenate(right))[0], dtype=float)
+    rounds = _ROUNDS * len(noisy)  # the default of three for each number stops before the end where bounds are generous
+    return np.asarray(scipy.optimize.nnls(np.vstack(matrix), np.concatenate(right), maxiter=rounds)[0], dtype=float)
 
 
 def mean_sizes(codec: FanoutCodec, binning: Binning, most: float = np.inf) -> Array:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-from privbench_core.errors import SourceChangedError, ValidationError
+from privbench_core.errors import OutOfMemoryError, SourceChangedError, ValidationError
 from privbench_core.models.profile import Profile
 from privbench_core.pipeline.forgotten import refuse_forgotten
 from privbench_core.pipeline.holding import held
@@ -94,6 +94,21 @@ class Executor:
         return made
 
     def step(self, key: Key, inputs: Mapping[Key, Made]) -> Made:
+        """Run one step on what was made before it: see `_step`, whose errors it passes on.
+
+        Raises:
+            OutOfMemoryError: The step needs more memory than there is. What was asked for is not said: it may be as
+                large as a private table.
+        """
+        try:
+            return self._step(key, inputs)
+        except MemoryError:
+            reads = self.runner.plan.step(key).reads
+            less = "Count rows on disk (engine: duckdb)" if reads else "Run it with fewer workers, at a smaller scale"
+            what = f"{step_name(key)}: not enough memory for this step. {less}, or on a machine with more memory"
+            raise OutOfMemoryError(what) from None
+
+    def _step(self, key: Key, inputs: Mapping[Key, Made]) -> Made:
         """Run one step on what was made before it.
 
         Raises:
@@ -164,6 +179,7 @@ class Executor:
             definition=definition_of(self.runner.plan, step),
             failed=len(_failures(release.artifact)) if step.kind is StepKind.VALIDATE else 0,
             at=datetime.now(UTC).isoformat(timespec="seconds"),
+            synthesizer=self.runner.plan.synthesizer,
         )
 
     def _sources(self, step: Step, inputs: Mapping[Key, Made]) -> dict[str, str]:

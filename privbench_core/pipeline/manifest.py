@@ -27,6 +27,7 @@ class Manifest:
         definition: Hash of the code version and the parameters it was made with, see `definition_of`.
         failed: Expectations that do not hold, for a validate step.
         at: When it was made, or last found to be unchanged.
+        synthesizer: Whose plan it was made by; "" where that was not written down yet.
     """
 
     release: str
@@ -36,6 +37,13 @@ class Manifest:
     definition: str = ""
     failed: int = 0
     at: str = ""
+    synthesizer: str = ""
+
+    def is_of(self, plan: Plan, step: Step) -> bool:
+        """Whether the synthesizer of ``plan`` made it: if that is not written down, only its definition proves it."""
+        if self.synthesizer:
+            return self.synthesizer == plan.synthesizer
+        return self.definition == definition_of(plan, step)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,6 +37,18 @@ def plan_for(spec: Spec, epsilon: float, *, delta: float | None = None, synthesi
     if not epsilon > 0:
         raise SpecError(f"epsilon: {epsilon} is not positive; give the ε this run may spend, say 0.8")
     return load_synthesizer(name).plan(spec.schema, Budget(epsilon, spec.delta if delta is None else delta), options)
+
+
+def refuse_undeclared(spec: Spec, epsilon: float) -> None:
+    """Refuse an ε that the spec does not list: recipients rely on its list, and a slip of the keyboard is paid for.
+
+    Raises:
+        SpecError: It is not listed; what is no ε at all is left to `plan_for`.
+    """
+    if epsilon not in spec.epsilons and 0 < epsilon < math.inf:
+        listed = ", ".join(f"{listed:g}" for listed in spec.epsilons)
+        todo = "add it there, or pass --undeclared-epsilon (to privbench_core.run: undeclared_epsilon=True)"
+        raise SpecError(f"epsilon {epsilon:g}: the spec lists epsilons: [{listed}]; {todo}")
 
 
 def plans_for(spec: Spec) -> dict[str, Plan]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from privbench_core.errors import SpecError
 from privbench_core.pipeline.executor import Executor, Progress
-from privbench_core.pipeline.plans import plan_for, run_name
+from privbench_core.pipeline.plans import plan_for, refuse_undeclared, run_name
 from privbench_core.pipeline.runner import Release, Run, Runner
 from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
@@ -48,6 +48,7 @@ def run_spec(
     scale: float = 1.0,
     workers: int | None = None,
     csv: bool = True,
+    undeclared_epsilon: bool = False,
     noise: NoiseSource | None = None,
     progress: Progress | None = None,
     workspace: Workspace | None = None,
@@ -65,11 +66,13 @@ def run_spec(
         workers: Most processes that make large tables; as many as there are processors if None. Any number makes the
             same bytes.
         csv: Whether the bundle has its rows once more, as CSV for psql, which takes as long as the rest of writing.
+        undeclared_epsilon: Whether ``epsilon`` may be one that the spec does not list.
         noise: Injected by tests, refused by a durable ledger.
         progress: Called before each step with its number, the number of steps and the step.
         workspace: An open workspace to use; else the spec's own is opened and closed.
 
     Raises:
+        SpecError: The spec does not list ``epsilon``, or an argument makes no sense; nothing was opened.
         NoiseOnlyError: The rest would be noise, and the spec does not accept that.
         PrivbenchError: Any of its kinds; a later run does not pay again for the steps that were released.
     """
@@ -77,6 +80,8 @@ def run_spec(
         raise SpecError(f"scale: {scale} is not positive; 1 is the size of the source, 10 ten times as large")
     if workers is not None and workers < 1:
         raise SpecError(f"workers: {workers} is not a number of processes; leave it out for one per processor")
+    if not undeclared_epsilon:
+        refuse_undeclared(spec, epsilon)
     plan = plan_for(spec, epsilon, delta=delta, synthesizer=synthesizer)
     workload = public_workload(spec)
     here = workspace or Workspace(spec)

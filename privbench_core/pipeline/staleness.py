@@ -73,8 +73,9 @@ class ReleaseState:
 
     @property
     def released(self) -> bool:
-        """Whether there was a bundle at this ε: until then, to make one is a person's decision."""
-        return any(step.kind is StepKind.PUBLISH and step.key in self.made for step in self.plan.steps)
+        """Whether there was a bundle at this ε, of this synthesizer: until then, to make one is a person's decision."""
+        made = ((step, self.made[step.key]) for step in self.plan.steps if step.key in self.made)
+        return any(step.kind is StepKind.PUBLISH and manifest.is_of(self.plan, step) for step, manifest in made)
 
     @cached_property
     def pending(self) -> tuple[Step, ...]:
@@ -96,9 +97,12 @@ class ReleaseState:
         return self.released and not self.stale
 
     def why(self) -> str:
-        """Why it is out of date, in a few words; "" if it is not."""
+        """Why it is out of date, or not to be made without being asked for, in a few words; "" if it is up to date."""
         if not self.released:
-            return "never released"
+            other = any(step.kind is StepKind.PUBLISH and step.key in self.made for step in self.plan.steps)
+            by = f" with {self.plan.synthesizer}" if other else ""
+            todo = f"materialise it by hand, or run privbench refresh --epsilon {self.epsilon}"
+            return f"never released{by}: a first release is a decision; {todo}"
         changed = dict.fromkeys(table for s in self.stale if not s.missing for table in s.changed)
         causes = [f"{', '.join(changed)} changed"] if changed else []
         again = dict.fromkeys(step_name(key) for s in self.stale if not s.changed for key in s.inputs if s.by_change)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.errors import InternalError
 from privbench_core.privacy.admission import admit_price, admit_queries, admit_rule
 from privbench_core.privacy.budget import Measure, Price
@@ -210,7 +211,8 @@ class Curator:
         sensitivity = self._view.stability * lengths.pop()
         self._filter.charge(site, price)
         self._view.data.prepare(candidates.marginals())
-        return self._noise.choose(site, candidates.evaluate(self._view), sensitivity, price)
+        most = min(sensitivity, LARGEST)  # scores are from 0 to that
+        return self._noise.choose(site, candidates.evaluate(self._view), most, price)
 
     def split(self, rule: Rule) -> tuple[Curator, ...]:
         """Return curators of the disjoint parts of a released rule; together they cost what the most expensive costs.

@@ -48,7 +48,7 @@ def _of_table(schema: Schema, table: str) -> Reach | None:
     keys = keys_into_other_units(schema, table)
     if not keys:
         return None
-    ways = (f"{key.name} ({_bound(schema, key)})" for key in keys)
+    ways = (f"{key.name} ({bound_in_words(schema, key)})" for key in keys)
     why = f"removing a unit takes away up to {sum(keys.values()):,} rows of other units, along {', '.join(ways)}"
     return Reach(table, stability(schema, table), why)
 
@@ -57,14 +57,15 @@ def _along(schema: Schema, key: ForeignKey) -> Reach | None:
     moves = reference_moves(schema, key)
     if not moves:
         return None
-    how = "as many units as reach into them" if key.same_unit else _bound(schema, key)
+    how = "as many units as reach into them" if key.same_unit else bound_in_words(schema, key)
     why = (
         f"only what is measured along this key: up to {moves / 2:,.0f} rows of other units lose their reference ({how})"
     )
     return Reach(key.name, stability(schema, key.child) + moves, why)
 
 
-def _bound(schema: Schema, key: ForeignKey) -> str:
+def bound_in_words(schema: Schema, key: ForeignKey) -> str:
+    """Return what bounds the rows that refer along ``key`` to rows that go with one unit."""
     rows, most = moved_rows(schema, key.parent), key.max_children or 1
     if referring_rows(schema, key) < rows * most:
         return f"max_children_per_unit: {key.max_children_per_unit:,}"

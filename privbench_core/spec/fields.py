@@ -108,7 +108,7 @@ class Node:
             return None
         value = as_integer(self.fields[key])
         if value is None or not low <= value <= high:
-            self.wrong(key, todo)
+            self.wrong(key, todo if value is None or value < low else f"write at most {high:,}")
             return None
         return value
 

@@ -1,11 +1,33 @@
-"""What a schema may ask for that sampling cannot give: said before anything is spent."""
+"""What a schema may ask for that nothing can measure, or sampling cannot give: said before anything is spent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from privbench_core.privacy.reach import bound_in_words
+from privbench_core.privacy.relations import keys_into_other_units
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+
+MOST_MOVED = 10**9
+"""Rows of other units that a unit may take away at most: noise that hides a billion units hides any table. By hand."""
+
+
+def unmeasurable(schema: Schema) -> Iterator[str]:
+    """Why noise would hide any rows of a table, by the declared bounds alone, one line per table."""
+    known: set[ForeignKey] = set()
+    for table in schema.sampling_order:
+        keys = {} if table.public else keys_into_other_units(schema, table.name)
+        if sum(keys.values()) <= MOST_MOVED or known.issuperset(keys):
+            continue
+        known |= keys.keys()
+        ways = "; ".join(f"{key.name} ({bound_in_words(schema, key)})" for key in keys)
+        yield (
+            f"{table.name}: a row of {schema.unit} that is removed may take up to {sum(keys.values()):,} rows of other"
+            f" units with it, and noise for so many hides any table: {ways}. Declare max_children_per_unit or a smaller"
+            " max_children there, same_unit: true if such a key stays inside of one unit, or on_unit_removed: set null"
+            " if rows stay when what they refer to is removed"
+        )
 
 
 def unsampleable(schema: Schema, table: Table) -> Iterator[str]:

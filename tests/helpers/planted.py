@@ -144,9 +144,9 @@ class Place:
             pq.write_table(rows, Path(self.spec.source) / f"{name}.parquet")
 
     def run(self, epsilon: float = 3.2, *, accept_noise: bool = True, **how: Any) -> RunResult:
-        """Run the spec's plan."""
+        """Run the spec's plan, at any ε."""
         spec = self.spec.accepting_noise if accept_noise else self.spec
-        return run_spec(spec, epsilon, out=self.out, **how)
+        return run_spec(spec, epsilon, out=self.out, undeclared_epsilon=True, **how)
 
     def run_with(self, noise: NoiseSource, epsilon: float = 3.2, **how: Any) -> RunResult:
         """Run it with insecure noise, which takes a ledger that is not kept; seeded, each run does the same."""

@@ -74,7 +74,8 @@ def booked(path: Path) -> list[str]:
 
 
 def run(path: Path, epsilon: float = 8.0, **how: Any) -> Any:
-    return run_spec(load_spec(path).accepting_noise, epsilon, out=path.parent / "out", **how)
+    spec = load_spec(path).accepting_noise
+    return run_spec(spec, epsilon, out=path.parent / "out", undeclared_epsilon=True, **how)
 
 
 def cli(path: Path, epsilon: float = 8.0) -> Any:

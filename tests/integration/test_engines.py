@@ -45,7 +45,7 @@ from tests.helpers.engines import in_postgres
 from tests.helpers.postgres import as_role, execute, new_database, rows
 from tests.helpers.servers import wait_for
 
-EPSILON = 3.0
+EPSILON = 3.2
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -53,7 +53,7 @@ from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.pipeline.run import run_spec
 from privbench_core.spec.load import load_spec
 SqlEngine.coded = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-run_spec(load_spec(Path(sys.argv[1])), 3.0, out=Path(sys.argv[2]))
+run_spec(load_spec(Path(sys.argv[1])), 3.2, out=Path(sys.argv[2]))
 """
 _WAITS = """
 import sys

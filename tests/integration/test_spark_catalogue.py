@@ -49,7 +49,7 @@ from privbench_core.backends.spark.read import CatalogueSource
 from privbench_core.backends.spark.session import Cluster
 from privbench_core.engines.spark import SparkDatabase
 
-EPSILON = 3.0
+EPSILON = 3.2
 T = ColumnType
 EVENT = Table(
     "event",

@@ -21,7 +21,7 @@ class Mutant:
         name: Unique, for test ids.
         kind: What it breaks: a section of the page.
         bug: In words.
-        file: Below ``privbench_core/``.
+        file: Below ``privbench_core/``, or that of ``privbench_assets/`` with the folder's name.
         old: Text that stands in the file once.
         new: What the bug makes of it.
         tests: Arguments for pytest: the fast tests, at least one of which must fail. They run in this order.
@@ -43,13 +43,13 @@ class Mutant:
         """
         found = source.count(self.old)
         if found != 1:
-            raise ValueError(f"{self.name}: its text stands in privbench_core/{self.file} {found} times, not once")
+            raise ValueError(f"{self.name}: its text stands in {self.path} {found} times, not once")
         return source.replace(self.old, self.new)
 
     @property
     def path(self) -> Path:
         """The module, relative to the project."""
-        return Path("privbench_core") / self.file
+        return Path(self.file) if self.file.startswith("privbench_assets/") else Path("privbench_core") / self.file
 
 
 def copy_of_the_project(folder: Path) -> Path:

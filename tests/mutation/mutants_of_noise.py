@@ -285,6 +285,15 @@ _HALVED = _CLAIMED.replace("), float", ") / 2, float") + " / 4"
 
 SENSITIVITY = [
     Mutant(
+        "choice-moves-little",
+        "sensitivity",
+        "the sensitivity of a noisy choice is cut where scores are not",
+        "privacy/curator.py",
+        "most = min(sensitivity, LARGEST)",
+        "most = min(sensitivity, LARGEST >> 20)",
+        ("tests/unit/test_privacy_queries.py::test_a_score_moves_by_no_more_than_all_there_are",),
+    ),
+    Mutant(
         "marginal-half",
         "sensitivity",
         "marginals move half of what they do",

@@ -24,6 +24,7 @@ _T_RELATION = "tests/unit/test_neighbour_relation.py"
 _T_HOLDS = "tests/unit/test_privacy_ledger_holds.py"
 _T_AT_ONCE = "tests/unit/test_runs_at_once.py"
 _T_FORGOTTEN = "tests/unit/test_forgotten.py"
+_T_FIRST = "tests/unit/test_first_releases.py"
 _T_CLI = "tests/unit/test_cli.py"
 _T_RUNNER = "tests/unit/test_runner.py"
 _T_OWNERS = "tests/unit/test_owner_relative_columns.py"
@@ -38,6 +39,51 @@ _T_ANY_DRAFT = "tests/property/test_drafts.py::test_defaults_alone_never_publish
 _T_WORKSPACE = "tests/unit/test_workspace.py"
 
 PAYMENT = [
+    Mutant(
+        "undeclared-epsilon",
+        "payment",
+        "the library buys at an ε that the spec does not list",
+        "pipeline/run.py",
+        "    if not undeclared_epsilon:\n        refuse_undeclared(spec, epsilon)\n",
+        "",
+        (f"{_T_FIRST}::test_the_library_buys_nothing_at_an_epsilon_that_nobody_declared",),
+    ),
+    Mutant(
+        "scheduled-first-release",
+        "payment",
+        "the schedule makes first releases",
+        "privbench_assets/jobs.py",
+        "due = [epsilon for epsilon, state in states.items() if state.released]",
+        "due = list(states)",
+        (f"{_T_FIRST}::test_the_schedule_refreshes_what_was_released_and_says_what_it_skips",),
+    ),
+    Mutant(
+        "released-by-another-synthesizer",
+        "payment",
+        "a change of the source buys the first release of another synthesizer",
+        "pipeline/manifest.py",
+        "            return self.synthesizer == plan.synthesizer\n",
+        "            return True\n",
+        (f"{_T_FIRST}::test_another_synthesizer_has_released_nothing_yet",),
+    ),
+    Mutant(
+        "released-by-nobody-knows-whom",
+        "payment",
+        "a release whose synthesizer was not written down is taken for any one's",
+        "pipeline/manifest.py",
+        "        return self.definition == definition_of(plan, step)\n",
+        "        return True\n",
+        (f"{_T_FIRST}::test_a_manifest_without_a_synthesizer_is_known_by_its_definition_alone",),
+    ),
+    Mutant(
+        "refresh-of-all",
+        "payment",
+        "a refresh without an ε makes first releases",
+        "commands/refresh.py",
+        "(state.released if chosen is None else state.epsilon == chosen)",
+        "(chosen is None or state.epsilon == chosen)",
+        (f"{_T_FIRST}::test_a_plain_refresh_names_what_it_leaves_to_a_person",),
+    ),
     Mutant(
         "rest-for-nothing",
         "payment",
@@ -622,6 +668,15 @@ CLOSED_LISTS = [
 ]
 
 LEAKS = [
+    Mutant(
+        "memory-that-was-asked-for",
+        "leaks",
+        "lack of memory says how much was asked for: the number of rows of a private table",
+        "pipeline/executor.py",
+        "            raise OutOfMemoryError(what) from None\n",
+        "            raise OutOfMemoryError(f\"{what}: {__import__('sys').exc_info()[1]}\") from None\n",
+        (f"{_T_FIRST}::test_lack_of_memory_names_the_step_and_what_was_paid",),
+    ),
     Mutant(
         "exact-answers",
         "leaks",

@@ -72,4 +72,4 @@ def mutant(copy: Path, request: pytest.FixtureRequest) -> Iterator[Mutant]:
 @pytest.mark.parametrize("mutant", [pytest.param(m, id=m.name) for m in MUTANTS], indirect=True)
 def test_every_bug_is_found(runner: Warm, mutant: Mutant) -> None:
     found = runner.first_failure(mutant.tests)
-    assert found, f"{mutant.bug} (privbench_core/{mutant.file}) is not noticed by {', '.join(mutant.tests)}"
+    assert found, f"{mutant.bug} ({mutant.path}) is not noticed by {', '.join(mutant.tests)}"

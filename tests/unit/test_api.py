@@ -21,6 +21,7 @@ ERRORS = [
     "InternalError",
     "LedgerError",
     "NoiseOnlyError",
+    "OutOfMemoryError",
     "PrivbenchError",
     "PublishError",
     "ReleaseError",

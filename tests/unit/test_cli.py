@@ -260,7 +260,10 @@ def test_run_in_pure_budget_prices_in_epsilon(shop: Path) -> None:
 
 def test_run_refuses_what_the_lifetime_cannot_pay_before_it_spends_anything(shop: Path) -> None:
     result = call("run", shop, "--epsilon", 4, "--out", shop.parent / "bundle")
-    assert result.stderr.startswith("privbench: --epsilon 4: the spec lists epsilons: [0.5, 1]; add it there, or pass")
+    assert result.stderr.startswith(
+        "privbench: epsilon 4: the spec lists epsilons: [0.5, 1]; add it there, or pass --und"
+    )
+    assert not load_spec(shop).state.exists()
     result = call("run", shop, "--epsilon", 4, "--undeclared-epsilon", "--out", shop.parent / "bundle")
     assert result.exit_code == 1
     assert re.match(r"privbench: the run at ε=4: costs \d+\.\d% of the lifetime budget, and ", result.stderr)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
+from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.noise import Counts, Sensitivity, noise_scale
+from privbench_core.privacy.noise import Counts, OpenDPNoise, Sensitivity, noise_scale
 from privbench_core.privacy.queries import (
     CentreSums,
     Distances,
@@ -158,6 +159,19 @@ def test_a_score_moves_by_all_of_its_distances() -> None:
     pair = ((("a",), np.zeros(A)), (("b",), np.zeros(B)))
     curator.select("pairs", Distances((pair, pair)), PRICE)
     assert noise.chosen == [2 * UNIT]
+
+
+def test_a_score_moves_by_no_more_than_all_there_are() -> None:
+    """Scores are from 0 to `LARGEST`; no 64-bit number holds a larger sensitivity, of bounds that multiply."""
+    _, noise = watched()
+    view = replace(neighbours(0)[0], stability=1 << 70)
+    curator = Curator(view, PrivacyFilter(Price(Measure.ZCDP, 100.0), lambda *_: None), noise, "test")  # type: ignore[arg-type]
+    groups = tuple(((("a",), np.full(A, reference)),) for reference in (0.0, -1e30, 1e30))
+    assert view.data.counts(("a",)).sum() > 0
+    assert 0 <= Distances(groups).evaluate(view).min() <= Distances(groups).evaluate(view).max() <= LARGEST
+    curator.select("far", Distances(groups), PRICE)
+    assert noise.chosen == [LARGEST]
+    assert OpenDPNoise().choose("far", Distances(groups).evaluate(view), LARGEST, PRICE) in range(3)
 
 
 @pytest.mark.parametrize(

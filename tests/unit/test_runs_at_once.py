@@ -38,7 +38,7 @@ def spec(town_spec: Path) -> Spec:
 
 
 def run(spec: Spec, epsilon: float) -> RunResult:
-    return run_spec(spec, epsilon, out=spec.state.parent / f"bundle-{epsilon}")
+    return run_spec(spec, epsilon, out=spec.state.parent / f"bundle-{epsilon}", undeclared_epsilon=True)
 
 
 def bought(spec: Spec) -> dict[str, float]:

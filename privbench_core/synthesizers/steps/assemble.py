@@ -10,7 +10,7 @@ from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, Step
 from privbench_core.synthesizers.impossible import impossible_checks
-from privbench_core.synthesizers.limits import unsampleable
+from privbench_core.synthesizers.limits import unmeasurable, unsampleable
 from privbench_core.synthesizers.steps.counted import fanout_key
 from privbench_core.synthesizers.steps.fidelity import fidelity_step
 from privbench_core.synthesizers.steps.publish import publish_step
@@ -58,11 +58,12 @@ def refuse_impossible(schema: Schema, budget: Budget) -> None:
     """What no synthesizer can plan, before anything is spent.
 
     Raises:
-        SpecError: Tables that cannot be sampled, or checks that can never hold.
+        SpecError: Tables that no bound keeps above the noise, that cannot be sampled, or checks that can never hold.
         UnsupportedBudgetError: Lists of values to learn without a δ.
     """
     private = schema.private_tables
-    problems = [problem for table in private for problem in unsampleable(schema, table)]
+    problems = list(unmeasurable(schema))
+    problems += [problem for table in private for problem in unsampleable(schema, table)]
     problems += [problem for table in private for problem in impossible_checks(table)]
     if problems:
         raise SpecError(problems)

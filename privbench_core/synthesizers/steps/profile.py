@@ -16,7 +16,7 @@ from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.profile import Cells, profile_table
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.relations import deciding_tables, stability
+from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
 from privbench_core.schema.columns import Learn, Values
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
@@ -61,6 +61,8 @@ def measured_step(
         "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
         "stability": stability(schema, table.name),
         **({"lags": "1"} if own_lag_pairs(table) else {}),
+        # What bounds say beyond the largest T counted once.
+        **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
     }
     key = ("profile", table.name)
     # Since 8 another hash chooses the children beyond τ, and numbers of rows have another prior (10); where domains are

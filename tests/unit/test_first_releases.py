@@ -1,0 +1,197 @@
+"""A first release is a decision: who may make one, at which ε, and what is said to those that may not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import privbench_core
+from privbench_core.cli import app
+from privbench_core.errors import OutOfMemoryError, SpecError
+from privbench_core.pipeline.manifest import Manifest, definition_of, read_manifest, write_manifest
+from privbench_core.pipeline.plans import plans_for
+from privbench_core.pipeline.run import run_spec
+from privbench_core.pipeline.staleness import staleness
+from privbench_core.spec.load import load_spec
+from tests.helpers.fake_synthesizer import FakeSynthesizer
+from tests.helpers.orchestrated import Orchestrated
+
+LOW, HIGH = "0.8", "3.2"
+BUNDLE = ("publish", "bundle")
+
+
+def scheduled(operated: Orchestrated) -> tuple[list[str], str]:
+    """One tick of the refresh schedule: the ε that it asks for, and why it skips."""
+    schedule = operated.defs.resolve_schedule_def("town_refresh_schedule")
+    context = dg.build_schedule_context(
+        operated.instance,
+        scheduled_execution_time=datetime(2026, 11, 23, 3, 0, tzinfo=UTC),
+        repository_def=operated.defs.get_repository_def(),
+    )
+    tick = schedule.evaluate_tick(context)
+    return [str(request.partition_key) for request in tick.run_requests or []], tick.skip_message or ""
+
+
+def refresh(spec: Path, *options: object) -> str:
+    result = CliRunner().invoke(app, ["refresh", str(spec), *map(str, options)])
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+def other_synthesizer(operated: Orchestrated) -> None:
+    """The owner names another synthesizer in the spec."""
+    operated.fake.name = "another"
+    operated.reload()
+
+
+# -- an ε that the spec does not list ---------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize("run", [privbench_core.run, run_spec])
+def test_the_library_buys_nothing_at_an_epsilon_that_nobody_declared(
+    run: Callable[..., object], town_spec: Path
+) -> None:
+    spec = load_spec(town_spec)
+    with pytest.raises(SpecError, match=r"epsilon 0\.5: the spec lists epsilons: \[0\.8, 3\.2\]; add it there, or"):
+        run(spec, 0.5, out=town_spec.parent / "bundle")
+    assert not spec.state.exists()
+    assert not (town_spec.parent / "bundle").exists()
+    made = run(spec, 0.5, out=town_spec.parent / "bundle", undeclared_epsilon=True)
+    assert getattr(made, "paid", 0) > 0
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, float("nan")])
+def test_what_is_no_epsilon_is_said_to_be_none(epsilon: float, town_spec: Path) -> None:
+    with pytest.raises(SpecError, match="is not positive"):
+        run_spec(load_spec(town_spec), epsilon, out=town_spec.parent / "bundle")
+
+
+# -- what runs by itself ----------------------------------------------------------------------------------
+
+
+def test_the_schedule_refreshes_what_was_released_and_says_what_it_skips(operated: Orchestrated) -> None:
+    asked, said = scheduled(operated)
+    assert asked == []
+    todo = "materialise it by hand, or run privbench refresh --epsilon 0.8"
+    assert f"ε=0.8: never released: a first release is a decision; {todo}" in said
+    assert "ε=3.2: never released" in said
+    assert operated.refresh(HIGH, ["profile/household", "profile/person"]).success
+    assert scheduled(operated)[0] == [], "half a release is none"
+    assert operated.refresh(LOW).success
+    assert scheduled(operated)[0] == [LOW]
+    assert operated.refresh(HIGH).success
+    assert scheduled(operated) == ([LOW, HIGH], "")
+
+
+def test_another_synthesizer_has_released_nothing_yet(operated: Orchestrated) -> None:
+    """A change of the source is no reason to buy a first release, and neither is the schedule or a plain refresh."""
+    assert operated.refresh(LOW).success
+    assert scheduled(operated)[0] == [LOW]
+    other_synthesizer(operated)
+    operated.change("person")
+    operated.observe()
+    spent = operated.spent()
+    assert operated.tick() == {}
+    assert "ε=0.8: never released with another: a first release is a decision" in operated.said
+    assert scheduled(operated)[0] == []
+    assert "A first release is your decision: give --epsilon" in refresh(operated.path)
+    assert operated.spent() == spent
+    assert operated.refresh(LOW).success, "by hand"
+    assert operated.spent() > spent
+    assert scheduled(operated)[0] == [LOW]
+    operated.change("person")
+    operated.observe()
+    assert "model/person" in operated.tick()
+
+
+def test_a_plain_refresh_names_what_it_leaves_to_a_person(operated: Orchestrated) -> None:
+    assert refresh(operated.path, "--epsilon", LOW)
+    spent = operated.spent()
+    assert "ε=3.2: never released: a first release is a decision" in refresh(operated.path)
+    assert operated.spent() == spent
+    assert refresh(operated.path, "--epsilon", HIGH), "a person names the ε"
+    assert operated.spent() > spent
+
+
+@pytest.mark.usefixtures("fake")
+def test_status_says_why_nothing_is_made(town_spec: Path) -> None:
+    result = CliRunner().invoke(app, ["status", str(town_spec), "--json"])
+    assert result.exit_code == 0
+    assert result.output.count("never released: a first release is a decision; materialise it by hand, or run") == 2
+
+
+PETS = """  pet:
+    primary_key: id
+    foreign_keys:
+      - {columns: person_id, references: person, max_children: 2, owner: true}
+    columns: {id: integer, person_id: integer}
+"""
+
+
+def test_a_table_that_is_added_belongs_to_the_refresh_of_its_release(operated: Orchestrated) -> None:
+    """So do other edits of the spec: budget and refresh policy say what they may cost. The sensor leaves them alone."""
+    assert operated.refresh(LOW).success
+    operated.path.write_text(operated.path.read_text(encoding="utf-8") + PETS, encoding="utf-8")
+    persons = pq.read_table(operated.path.parent / "person.parquet").column("id")
+    pets = pa.table({"id": range(len(persons)), "person_id": persons})
+    pq.write_table(pets, operated.path.parent / "pet.parquet")
+    operated.reload()
+    assert operated.tick() == {}
+    assert scheduled(operated)[0] == [LOW]
+    spent = operated.spent()
+    said = refresh(operated.path)
+    assert "never made" in said
+    assert "ε=3.2: never released" in said
+    assert operated.spent() > spent
+    assert {("profile", "pet"), ("model", "pet")} <= set(operated.fake.runs)
+
+
+def test_a_manifest_without_a_synthesizer_is_known_by_its_definition_alone(
+    town_spec: Path, operated: Orchestrated
+) -> None:
+    assert operated.refresh(LOW).success
+    spec = load_spec(town_spec)
+    made = read_manifest(spec, BUNDLE, LOW)
+    assert made is not None
+    assert made.synthesizer == operated.fake.name
+    plan = plans_for(spec)[LOW]
+    step = plan.step(BUNDLE)
+    unwritten = replace(made, synthesizer="")
+    assert unwritten.definition == definition_of(plan, step)
+    assert unwritten.is_of(plan, step)
+    assert not replace(unwritten, definition="older").is_of(plan, step), "in doubt it is not"
+    assert not Manifest("r", "d", {}, {}).is_of(plan, step)
+    other_synthesizer(operated)
+    assert not staleness(spec, plans_for(spec), {})[LOW].released
+    write_manifest(spec, BUNDLE, LOW, unwritten)
+    assert not staleness(spec, plans_for(spec), {})[LOW].released
+
+
+# -- lack of memory ---------------------------------------------------------------------------------------
+
+
+def test_lack_of_memory_names_the_step_and_what_was_paid(town_spec: Path, fake: FakeSynthesizer) -> None:
+    out = town_spec.parent / "bundle"
+    fake.broken["model", "person"] = MemoryError("Unable to allocate 6.73 TiB for an array with shape (925186201,)")
+    result = CliRunner().invoke(app, ["run", str(town_spec), "--epsilon", LOW, "--out", str(out)])
+    assert result.exit_code == 1
+    said = " ".join(result.stderr.split())
+    assert said.startswith("privbench: model/person: not enough memory for this step. Count rows on disk (engine: duck")
+    assert "Releases so far are kept: 3 steps of this run (" in said
+    assert "model/person had begun and counts as spent without a result (" in said
+    assert "925186201" not in said, "what was asked for may be as large as a private table"
+    fake.broken = {("sample", "person"): MemoryError()}
+    with pytest.raises(
+        OutOfMemoryError, match=r"sample/person: not enough memory .* fewer workers, at a smaller scale"
+    ):
+        privbench_core.run(load_spec(town_spec), 0.8, out=out)
