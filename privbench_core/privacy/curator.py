@@ -211,8 +211,8 @@ class Curator:
         sensitivity = self._view.stability * lengths.pop()
         self._filter.charge(site, price)
         self._view.data.prepare(candidates.marginals())
-        most = min(sensitivity, LARGEST)  # scores are from 0 to that
-        return self._noise.choose(site, candidates.evaluate(self._view), most, price)
+        sensitivity = min(sensitivity, LARGEST)  # scores are from 0 to that
+        return self._noise.choose(site, candidates.evaluate(self._view), sensitivity, price)
 
     def split(self, rule: Rule) -> tuple[Curator, ...]:
         """Return curators of the disjoint parts of a released rule; together they cost what the most expensive costs.

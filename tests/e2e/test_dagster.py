@@ -14,9 +14,11 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 from dagster._core.execution.backfill import BulkActionStatus
+from typer.testing import CliRunner
 
 from privbench_assets.definitions import project_root
 from privbench_assets.keys import step_key
+from privbench_core.cli import app
 from privbench_core.pipeline.manifest import read_manifest
 from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.plans import plan_for, run_name
@@ -162,12 +164,15 @@ def test_a_daemon_catches_up_with_what_it_did_not_see(big_town: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_tick_of_the_schedule_refreshes_every_epsilon_and_the_next_one_pays_nothing(
+def test_ticks_of_the_schedule_refresh_every_epsilon_that_a_person_has_released_and_pay_nothing_more(
     big_town: Path, tmp_path: Path
 ) -> None:
     text = big_town.read_text(encoding="utf-8")
     big_town.write_text(f'schedule: "* * * * *"\n{text}', encoding="utf-8")
     home, spec = tmp_path / "home", load_spec(big_town)
+    for epsilon in spec.epsilons:
+        made = CliRunner().invoke(app, ["refresh", str(big_town), "--epsilon", f"{epsilon:g}"])
+        assert made.exit_code == 0, made.output
     home.mkdir()
     (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
     environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}

@@ -37,6 +37,7 @@ from tests.helpers.ledgers import Place, new_place, raw
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 DEPLOYMENT = Path(__file__).parents[1] / "integration" / "test_deploy_postgres.py"
 RANGES = Path(__file__).parents[1] / "unit" / "test_sampling_processes.py"
+MEMORY = Path(__file__).parents[1] / "unit" / "test_memory.py"
 NewTown = Callable[..., Town]
 IN_POSTGRESQL_SLOWLY = pytest.mark.parametrize(
     "place", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
@@ -386,10 +387,10 @@ def test_two_runs_at_once_that_do_not_both_fit(new_town: NewTown) -> None:
 
 def test_the_page_lists_exactly_these_tests(request: pytest.FixtureRequest) -> None:
     listed = re.findall(r"^\|.*`(test_\w+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    here, deployed, ranges = (_tests(path) for path in (Path(__file__), DEPLOYMENT, RANGES))
+    here, deployed, ranges, memory = (_tests(path) for path in (Path(__file__), DEPLOYMENT, RANGES, MEMORY))
     assert len(listed) == len(set(listed))
     assert here - {request.function.__name__} == set(listed) & here
-    assert set(listed) <= here | deployed | ranges
+    assert set(listed) <= here | deployed | ranges | memory
 
 
 def _tests(path: Path) -> set[str]:

@@ -289,8 +289,8 @@ SENSITIVITY = [
         "sensitivity",
         "the sensitivity of a noisy choice is cut where scores are not",
         "privacy/curator.py",
-        "most = min(sensitivity, LARGEST)",
-        "most = min(sensitivity, LARGEST >> 20)",
+        "sensitivity = min(sensitivity, LARGEST)",
+        "sensitivity = min(sensitivity, LARGEST >> 20)",
         ("tests/unit/test_privacy_queries.py::test_a_score_moves_by_no_more_than_all_there_are",),
     ),
     Mutant(

@@ -675,7 +675,7 @@ LEAKS = [
         "pipeline/executor.py",
         "            raise OutOfMemoryError(what) from None\n",
         "            raise OutOfMemoryError(f\"{what}: {__import__('sys').exc_info()[1]}\") from None\n",
-        (f"{_T_FIRST}::test_lack_of_memory_names_the_step_and_what_was_paid",),
+        ("tests/unit/test_memory.py::test_lack_of_memory_names_the_step_and_what_was_paid",),
     ),
     Mutant(
         "exact-answers",
