@@ -105,12 +105,12 @@ def _fitted_numbers() -> None:
     _replace("sampling.fitted_numbers.fitted_numbers", lambda numbers, *_: numbers)
 
 
-def _unit_totals() -> None:
-    _replace("sampling.unit_totals.exchanged_between_units", lambda numbers, *_: numbers)
-
-
 def _implied_pairs() -> None:
     _replace("estimate.implied_pairs.implied_pairs", lambda *_: {})
+
+
+def _unit_totals() -> None:
+    _replace("sampling.unit_totals.exchanged_between_units", lambda numbers, *_: numbers)
 
 
 def _second_look() -> None:
@@ -178,15 +178,15 @@ MECHANISMS: dict[str, Mechanism] = {
         _fitted_numbers,
         (Case("joined", "chain"), Case("joined", "diamond"), Case("q_95th", "diamond")),
     ),
-    "unit_totals": Mechanism(
-        "numbers of children exchanged until units have as many rows as released",
-        _unit_totals,
-        (Case("further", "diamond"), Case("further", "chain"), Case("q_95th", "chain")),
-    ),
     "implied_pairs": Mechanism(
         "targets for pairs that were not measured, from those that were",
         _implied_pairs,
         (Case("pairs", "adult"), Case("triples", "adult"), Case("pairs", "san_diego")),
+    ),
+    "unit_totals": Mechanism(
+        "numbers of children exchanged until units have as many rows as released",
+        _unit_totals,
+        (Case("further", "diamond"), Case("further", "chain"), Case("q_95th", "chain")),
     ),
     "second_look": Mechanism(
         "joints estimated again with what other joints imply",

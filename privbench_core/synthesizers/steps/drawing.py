@@ -36,7 +36,7 @@ from privbench_core.synthesizers.steps.counted import fanout_key, released_numbe
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
-DRAWING = "13"
+DRAWING = "14"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 _SPREAD = 16  # unit numbers per row that counting by number may go through
 
