@@ -109,10 +109,6 @@ def _implied_pairs() -> None:
     _replace("estimate.implied_pairs.implied_pairs", lambda *_: {})
 
 
-def _unit_totals() -> None:
-    _replace("sampling.unit_totals.exchanged_between_units", lambda numbers, *_: numbers)
-
-
 def _second_look() -> None:
     _replace("estimate.implied_pairs.JointGraph.common_neighbours", lambda *_: [])
 
@@ -182,11 +178,6 @@ MECHANISMS: dict[str, Mechanism] = {
         "targets for pairs that were not measured, from those that were",
         _implied_pairs,
         (Case("pairs", "adult"), Case("triples", "adult"), Case("pairs", "san_diego")),
-    ),
-    "unit_totals": Mechanism(
-        "numbers of children exchanged until units have as many rows as released",
-        _unit_totals,
-        (Case("further", "diamond"), Case("further", "chain"), Case("q_95th", "chain")),
     ),
     "second_look": Mechanism(
         "joints estimated again with what other joints imply",
