@@ -14,7 +14,6 @@ from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PLACE, Fanout
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.latent import is_latent
 from privbench_core.models.rows import Rows
-from privbench_core.sampling.fitted_numbers import fitted_numbers
 from privbench_core.sampling.keys import ordinal_within
 from privbench_core.sampling.references import Parent, room_for_children
 from privbench_core.schema.tables import Table
@@ -68,7 +67,6 @@ def numbers_of_children(
     codes = draw_column(above, fanout.counts, pair_tables, rng)
     numbers = np.empty(len(codes), dtype=np.int64)
     numbers[np.lexsort((rng.random(len(codes)), codes))] = fanout.numbers(len(codes), rng, stratum)
-    numbers = fitted_numbers(numbers, above, fanout, rng)
     room = np.full(len(numbers), int(numbers.max(initial=0)))
     if table is not None and table.owner_key is not None:
         room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
