@@ -101,14 +101,6 @@ def _row_shares() -> None:
     _replace("measure.fanout_fit.FanoutFit.row_share", property(lambda _: 0.0, lambda _, __: None))
 
 
-def _fitted_numbers() -> None:
-    _replace("sampling.fitted_numbers.fitted_numbers", lambda numbers, *_: numbers)
-
-
-def _unit_totals() -> None:
-    _replace("sampling.unit_totals.exchanged_between_units", lambda numbers, *_: numbers)
-
-
 def _implied_pairs() -> None:
     _replace("estimate.implied_pairs.implied_pairs", lambda *_: {})
 
@@ -172,16 +164,6 @@ MECHANISMS: dict[str, Mechanism] = {
         "joints of numbers of children fitted to shares of the children",
         _row_shares,
         (Case("joined", "chain"), Case("further", "chain"), Case("joined", "optional_keys")),
-    ),
-    "fitted_numbers": Mechanism(
-        "numbers of children exchanged until joints with columns fit",
-        _fitted_numbers,
-        (Case("joined", "chain"), Case("joined", "diamond"), Case("q_95th", "diamond")),
-    ),
-    "unit_totals": Mechanism(
-        "numbers of children exchanged until units have as many rows as released",
-        _unit_totals,
-        (Case("further", "diamond"), Case("further", "chain"), Case("q_95th", "chain")),
     ),
     "implied_pairs": Mechanism(
         "targets for pairs that were not measured, from those that were",

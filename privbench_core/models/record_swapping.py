@@ -36,13 +36,11 @@ class TargetTable:
         columns: Its columns.
         counts: Target weight of each cell, shape (size of the first, size of the second, ..).
         weight: Relative to other tables.
-        of_row: Weight of a typical row in each cell, of a shape that broadcasts to that of ``counts``.
     """
 
     columns: tuple[str, ...]
     counts: Array
     weight: float = 1.0
-    of_row: Array | float = 1.0
 
 
 class RecordSwapping:
@@ -76,9 +74,7 @@ class RecordSwapping:
         self._gaps = np.concatenate([np.zeros(0), *gaps])
         self._joint_change = np.zeros(begin)  # workspace of `_share`, zero between calls
         # Weight of a squared gap: the inverse of its sampling variance.
-        self._importance = np.concatenate(
-            [np.zeros(0), *((t.weight / (t.of_row * (t.counts + t.of_row))).ravel() for t in tables)]
-        )
+        self._importance = np.concatenate([np.zeros(0), *((t.weight / (t.counts + 1)).ravel() for t in tables)])
 
     def _counted(self, table: TargetTable, steps: Mapping[str, int], *, alike: bool) -> Array:
         """The rows' own weight in each cell of a table, shape (cells,)."""

@@ -13,12 +13,9 @@ from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PLACE, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.latent import is_latent
-from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
-from privbench_core.sampling.fitted_numbers import fitted_numbers
 from privbench_core.sampling.keys import ordinal_within
 from privbench_core.sampling.references import Parent, room_for_children
-from privbench_core.sampling.unit_totals import exchanged_between_units
 from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
@@ -53,7 +50,6 @@ def numbers_of_children(
     rng: np.random.Generator,
     table: Table | None = None,
     stratum: tuple[int, int] = (0, 1),
-    size: RowCount | None = None,
 ) -> Places:
     """How many children each parent has, ``total`` in all if there is room; shape (parents,).
 
@@ -64,8 +60,6 @@ def numbers_of_children(
         rng: Sampling only.
         table: As in `draw_children`.
         stratum: Which of how many equal ranges of owners these are, see `Fanout.numbers`.
-        size: Released size of the children's table, where a unit may own several of the parents; see
-            `exchanged_between_units`.
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     pair_tables = [PairMarginal(name, joint.T, is_latent(name)) for name, joint in fanout.fanout_tables.items()]
@@ -73,17 +67,10 @@ def numbers_of_children(
     codes = draw_column(above, fanout.counts, pair_tables, rng)
     numbers = np.empty(len(codes), dtype=np.int64)
     numbers[np.lexsort((rng.random(len(codes)), codes))] = fanout.numbers(len(codes), rng, stratum)
-    numbers = fitted_numbers(numbers, above, fanout, rng)
     room = np.full(len(numbers), int(numbers.max(initial=0)))
     if table is not None and table.owner_key is not None:
         room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
-    numbers = with_sum(np.minimum(numbers, room), total, room, rng)
-    if size is None or parent.units is None or not len(numbers):
-        return numbers
-    alike, units = (np.unique(values, return_inverse=True)[1].astype(np.int64) for values in (room, parent.units))
-    for name in fanout.fanout_tables:
-        alike = np.unique(alike * above.sizes[name] + above.codes[name], return_inverse=True)[1].astype(np.int64)
-    return exchanged_between_units(numbers, alike, units, size, fanout.ownerless, rng)
+    return with_sum(np.minimum(numbers, room), total, room, rng)
 
 
 def children_of(

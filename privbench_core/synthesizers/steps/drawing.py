@@ -19,7 +19,7 @@ from privbench_core.models.linking import Linked
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import Model, model_from_dict
-from privbench_core.models.row_count import UNIT_SIZE, RowCount, size_classes
+from privbench_core.models.row_count import UNIT_SIZE, size_classes
 from privbench_core.models.rows import Rows
 from privbench_core.models.siblings import AgreeingSiblings
 from privbench_core.models.spn import Leaf
@@ -36,7 +36,7 @@ from privbench_core.synthesizers.steps.counted import fanout_key, released_numbe
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
-DRAWING = "13"
+DRAWING = "14"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 _SPREAD = 16  # unit numbers per row that counting by number may go through
 
@@ -103,13 +103,6 @@ class TableModels:
     def first_keys(self) -> tuple[ForeignKey, ...]:
         """The keys that are filled in the first pass, the owner key among them."""
         return tuple(key for key in self.table.foreign_keys if key.name not in self.schema.deferred_keys)
-
-    @property
-    def size_of_units(self) -> RowCount | None:
-        """Released size of the table, where a unit may own several of the owners of its rows; else None."""
-        owner = self.table.owner_key
-        several = owner is not None and self.schema.table(owner.parent).owner_key is not None
-        return self.profile.size if several and self.profile.size.units is not None else None
 
     def parent(self, name: str, sample: Sample) -> Parent:
         """A synthetic parent, with its attributes coded as its children's context."""
@@ -228,8 +221,7 @@ def draw_sample(
     if owner is None or fanout is None:
         return models.draw(draw_root(models.profile.total, models.scale), None, parents, rng)
     owners_of = models.counting(owner, parents[owner.name], beside, above[owner.parent].rows)
-    total = round(fanout.owned * models.scale)
-    numbers = numbers_of_children(fanout, owners_of, total, rng, models.table, size=models.size_of_units)
+    numbers = numbers_of_children(fanout, owners_of, round(fanout.owned * models.scale), rng, models.table)
     ownerless = round(fanout.ownerless * models.scale)
     rows, owners = children_of(fanout, owners_of, numbers, ownerless, rng, models.table)
     for key in models.first_keys:

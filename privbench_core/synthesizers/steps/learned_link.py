@@ -60,7 +60,7 @@ class LinkFit:
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
-            "version": 9,  # children come after their owners, and agree with their siblings
+            "version": 10,  # numbers of children of reference samples are as drawn
             "degrees": self.degrees,
             "sizes": self.sizes.identity(),
             "references": self.references.identity(),

@@ -237,10 +237,10 @@ class RangeDrawing(_Ranges):
             above = self.above[owner.parent]
             rows = next(piece.rows for piece in self.pieces if piece.owners == owners)
             rng = sampling_rng(self.seed, "children", models.table.name, str(owners))
-            stratum, size = (owners, len(above.rows)), models.size_of_units
             parent = models.parent(owner.parent, above.part(owners))
             parent = models.counting(owner, parent, self.beside, above.rows, owners)
-            numbers = numbers_of_children(models.fanout, parent, rows, rng, models.table, stratum, size)
+            stratum = owners, len(above.rows)
+            numbers = numbers_of_children(models.fanout, parent, rows, rng, models.table, stratum)
             self._owners[owners] = parent, numbers
         return self._owners[owners]
 
