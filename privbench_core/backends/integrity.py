@@ -36,6 +36,8 @@ class Findings:
         """Add rows with NULL in a column that may have none."""
         if column.name in table.primary_key:
             found, todo = "NULL in a primary key", "fix the source, or choose another key"
+        elif column.nullable:
+            found, todo = "NULL in a required foreign key", "declare the key optional: true, or fix the source"
         else:
             found, todo = "NULL (or NaN) in a column that is not nullable", "declare nullable: true, or fix the source"
         self._add(f"{table.name}.{column.name}", found, todo, nulls, rows)
@@ -144,9 +146,8 @@ def _nan_to_null(rows: pa.Table) -> pa.Table:
 def _check_nulls(table: Table, rows: pa.Table, findings: Findings) -> None:
     for column in table.columns:
         nulls = rows.column(column.name).null_count
-        if not nulls or (column.nullable and column.name not in table.primary_key):
-            continue
-        findings.add_nulls(table, column, nulls, rows.num_rows)
+        if nulls and column.name in table.required_columns:
+            findings.add_nulls(table, column, nulls, rows.num_rows)
 
 
 def _check_unique(table: Table, rows: pa.Table, findings: Findings) -> None:

@@ -138,6 +138,8 @@ class LatentFit:
             fanout = fit_fanout(session, key, parent, child, observed.fit(), both, spending, siblings)
             return LatentLink(fanout, observed, None)
         fanout, lags = fit_sizes_and_siblings(session, key, parent, child, for_sizes, spending, siblings)
+        if not _any_children(fanout):
+            return LatentLink(fanout, observed, None)
         found = self._types(session, key, parent, children, fanout, values, rest.share(self.types))
         of_links = rest.share(1 - self.types)
         order = best_places(session, key, child, fanout, parent.total, of_links.share(self.places))
@@ -169,7 +171,7 @@ class LatentFit:
     ) -> LatentLink:
         """Groups of children with attributes alone: joints of members, and of types and columns; see `link`."""
         values = self.values(session, key, children, price)
-        if values < 2:  # noqa: PLR2004 - a single type is none
+        if values < 2 or not _any_children(fanout):  # noqa: PLR2004 - a single type is none
             return LatentLink(fanout, self.joints.fit(session, key, parent, child, fanout, price), None)
         of_types, rest = price.share(self.types), price.share(1 - self.types)
         found = self._types(session, key, parent, children, fanout, values, of_types)
@@ -257,3 +259,8 @@ class LatentLink:
     fanout: Fanout
     measured: MeasuredLeaf | GroupModel
     latents: Latents | None
+
+
+def _any_children(fanout: Fanout) -> bool:
+    """Return whether, by released numbers, any parent has children: without them there are no groups to give a type."""
+    return len(fanout.counts) > 1

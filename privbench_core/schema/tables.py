@@ -64,6 +64,16 @@ class Table:
         return frozenset[str]().union(*(fk.columns for fk in self.foreign_keys))
 
     @property
+    def required_columns(self) -> frozenset[str]:
+        """Columns in which no row has NULL: of the primary key, of required keys, and those that are not nullable.
+
+        A column of a required key may be declared nullable, for an optional key that shares it.
+        """
+        required = (key.columns for key in self.foreign_keys if not key.optional)
+        declared = (column.name for column in self.columns if not column.nullable)
+        return frozenset(self.primary_key).union(declared, *required)
+
+    @property
     def key_columns(self) -> frozenset[str]:
         """Columns of the primary key or of a foreign key that are generated, never modelled.
 

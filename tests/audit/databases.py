@@ -38,6 +38,9 @@ def audit(seed: int, first: int, stride: int, seconds: float) -> Tally:
     """Return what was found in every ``stride``-th database from ``first`` on, until the time is over."""
     tally, end, number = Tally(), monotonic() + seconds, first
     while monotonic() < end:
-        audit_one(seed, number, tally)
+        try:
+            audit_one(seed, number, tally)
+        except Exception as error:  # noqa: BLE001 - a run that fails is a finding, and the audit goes on
+            tally.broken.append(f"{type(error).__name__}: {error}, in {number}")
         number += stride
     return tally

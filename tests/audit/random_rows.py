@@ -113,7 +113,9 @@ def _add_row(
     for column in table.columns:
         if column.name not in row and column.name != table.row_id:
             row[column.name] = None if column.name in later and column.nullable else _value(rng, table, column, place)
-    if _is_new(table, row, found[table.name]):
+    if all(row[name] is not None for name in table.required_columns - {table.row_id}) and _is_new(
+        table, row, found[table.name]
+    ):
         found[table.name].append(row)
         units[table.name].append(unit)
 
@@ -176,8 +178,6 @@ def _fill_in(
 def _is_new(table: Table, row: Row, others: list[Row]) -> bool:
     """Return whether a row has keys of its own."""
     groups = [group for group in (table.primary_key, *table.unique) if group and group != (table.row_id,)]
-    if any(row[name] is None for name in table.primary_key if name != table.row_id):
-        return False
     return all(
         any(row[name] is None for name in group)
         or all(tuple(row[n] for n in group) != tuple(o[n] for n in group) for o in others)

@@ -116,6 +116,7 @@ def relaxed(schema: Schema) -> Schema:
     def table(here: Table) -> Table:
         lost = {name for key in here.foreign_keys for name in schema.changing_columns(key)}
         columns = (replace(column, nullable=column.nullable or column.name in lost) for column in here.columns)
-        return replace(here, columns=tuple(columns))
+        keys = (replace(key, optional=key.optional or bool(schema.changing_columns(key))) for key in here.foreign_keys)
+        return replace(here, columns=tuple(columns), foreign_keys=tuple(keys))
 
     return replace(schema, tables=tuple(here if here.public else table(here) for here in schema.tables))

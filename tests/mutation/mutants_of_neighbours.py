@@ -68,6 +68,15 @@ NEIGHBOURS = [
         (f"{_ENGINES}::test_engines_drop_the_same_orphans_and_what_depends_on_them",),
     ),
     Mutant(
+        "nothing-in-a-required-key",
+        _KIND,
+        "a row may refer to nothing along a required key that shares a nullable column: no code stands for that",
+        "schema/tables.py",
+        "return frozenset(self.primary_key).union(declared, *required)",
+        "return frozenset(self.primary_key).union(declared)",
+        (f"{_ENGINES}::test_engines_refuse_the_same_rows_in_the_same_words",),
+    ),
+    Mutant(
         "public-numbers-of-rows",
         _KIND,
         "numbers of rows do not depend on the secret, so that two that collide can be searched for",

@@ -590,11 +590,16 @@ def _breaking() -> Database:
     unit = Table("unit", (Column("id", ColumnType.INTEGER), Column("x", ColumnType.FLOAT, Range(0, 1))), ("id",))
     owner = ForeignKey("row", ("up",), "unit", ("id",), max_children=3, owner=True)
     i = ColumnType.INTEGER
-    row = Table(
-        "row", (Column("id", i), Column("up", i), Column("w", i, nullable=True)), ("id",), (owner,), unique=(("w",),)
-    )
-    of_row: list[tuple[object, ...]] = [(0, 0, 1), (1, 7, 1), (2, 8, None), (None, 0, None)]
-    of_unit: list[tuple[object, ...]] = [(0, 0.5), (0, float("nan")), (1, None)]
+    # A column of a required key may be nullable where an optional key shares it, and no row may have NULL there.
+    needs = ForeignKey("row", ("v", "w"), "unit", ("id", "z"), max_children=9)
+    may = ForeignKey("row", ("w", "y"), "unit", ("z", "id"), max_children=9, optional=True)
+    names = (Column("v", i), Column("w", i, nullable=True), Column("y", i, nullable=True))
+    unit = replace(unit, columns=(*unit.columns, Column("z", i)), unique=(("id", "z"),))
+    row = Table("row", (Column("id", i), Column("up", i), *names), ("id",), (owner, needs, may), unique=(("w",),))
+    of_row: list[tuple[object, ...]] = [
+        (0, 0, 0, 1, None), (1, 7, 0, 1, None), (2, 8, 0, None, None), (None, 0, 0, None, None)
+    ]  # fmt: skip
+    of_unit: list[tuple[object, ...]] = [(0, 0.5, 1), (0, float("nan"), 2), (1, None, 3)]
     return database_from(Schema("broken", (unit, row), "unit"), {"unit": of_unit, "row": of_row})
 
 
@@ -604,6 +609,9 @@ def test_engines_refuse_the_same_rows_in_the_same_words(place: Place) -> None:
         check_rows(database.schema, database.tables, {})
     if isinstance(place, str):
         in_postgres(database, place)
+    assert "row.w: NULL in a required foreign key; declare the key optional: true, or fix the source" in str(
+        expected.value
+    )
     with closing(opened(database, place)) as engine, pytest.raises(SourceError) as found:
         engine.keep({})
     for said in (str, lambda error: error.private_detail):

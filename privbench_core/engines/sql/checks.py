@@ -73,7 +73,7 @@ class RowChecks:
                     thinned.add(key.child)
 
     def _check_nulls(self, table: Table, findings: Findings) -> None:
-        asked = [c for c in table.columns if not c.nullable or c.name in table.primary_key]
+        asked = [c for c in table.columns if c.name in table.required_columns]
         sums: list[Expr] = [exp.alias_(count(), "rows")]
         for place, declared in enumerate(asked):
             value = column(self._names.column(table.name, declared.name))
