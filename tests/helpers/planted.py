@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -150,6 +151,7 @@ class Place:
 
     def run_with(self, noise: NoiseSource, epsilon: float = 3.2, **how: Any) -> RunResult:
         """Run it with insecure noise, which takes a ledger that is not kept; seeded, each run does the same."""
+        shutil.rmtree(self.out, ignore_errors=True)  # a bundle of a ledger that is gone is not replaced
         workspace = Workspace(replace(self.spec.accepting_noise, lifetime_epsilon=1e9))
         workspace.secret = bytes(16)  # decides which rows are kept
         workspace.ledger.close()
