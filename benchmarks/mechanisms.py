@@ -96,11 +96,6 @@ def _record_swapping() -> None:
     _replace("models.calibration.swap_to_fit", lambda *_: None)
 
 
-def _row_shares() -> None:
-    # Whatever it is constructed with.
-    _replace("measure.fanout_fit.FanoutFit.row_share", property(lambda _: 0.0, lambda _, __: None))
-
-
 def _implied_pairs() -> None:
     _replace("estimate.implied_pairs.implied_pairs", lambda *_: {})
 
@@ -132,8 +127,8 @@ def _clipping() -> None:
     _replace("measure.popularity._WELL_KNOWN", math.inf)  # how well, so that nothing is clipped for it
 
 
-def _believed() -> None:
-    _replace("estimate.row_shares.believed", lambda found, *_: found)
+def _haar_shrinkage() -> None:
+    _replace("estimate.haar_shrinkage.shrink_haar", lambda found, *_: found)
 
 
 def _lags() -> None:
@@ -159,11 +154,6 @@ MECHANISMS: dict[str, Mechanism] = {
         "drawn rows swap values until tables fit",
         _record_swapping,
         (Case("pairs", "adult"), Case("pairs", "san_diego"), Case("joined", "chain")),
-    ),
-    "row_shares": Mechanism(
-        "joints of numbers of children fitted to shares of the children",
-        _row_shares,
-        (Case("joined", "chain"), Case("further", "chain"), Case("joined", "optional_keys")),
     ),
     "implied_pairs": Mechanism(
         "targets for pairs that were not measured, from those that were",
@@ -195,9 +185,9 @@ MECHANISMS: dict[str, Mechanism] = {
         _clipping,
         (Case("columns", "stats_every_key"), Case("pairs", "stats_every_key"), Case("columns", "chain")),
     ),
-    "believed": Mechanism(
+    "haar_shrinkage": Mechanism(
         "noisy shares drawn to expected ones, scale by scale",
-        _believed,
+        _haar_shrinkage,
         (Case("joined", "chain"), Case("further", "chain"), Case("joined", "web_shop")),
     ),
     "lags": Mechanism(

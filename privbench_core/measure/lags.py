@@ -19,9 +19,9 @@ from privbench_core.columns.lags import interval_points, lag_classes
 from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimate.fitting import EMPTY
+from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.lags import expected_lags, joint_with_lags
 from privbench_core.estimate.merge import merge_codes
-from privbench_core.estimate.row_shares import believed
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.over_rows import one_way_over_rows
@@ -140,7 +140,7 @@ def measure_lags(
         first, second = expected[parent_column(each.feature.base)], clean[each.feature.column]
         above, code_of, parts = _finer(each.above, each.own, first)
         chances = lag_chances(above, each.own, each.classes, (len(code_of), len(second)))
-        shares = _believed(each, noisy, str(number), first[code_of] * parts, second, chances)[0]
+        shares = _shrink_haar(each, noisy, str(number), first[code_of] * parts, second, chances)[0]
         lag = Lag(each.feature.base, each.feature.column, each.classes, shares, above)
         found.append(MeasuredLag(lag, chances, code_of, parts))
     return tuple(found)
@@ -184,7 +184,7 @@ class OwnLags:
             base, name = each.feature.base, each.feature.column
             above, own = (profile.discretizers[column] for column in (base, name))
             chances = lag_chances(above, own, each.classes, (len(clean[base]), len(clean[name])))
-            shares, apart = _believed(each, self.noisy, str(number), clean[base], clean[name], chances)
+            shares, apart = _shrink_haar(each, self.noisy, str(number), clean[base], clean[name], chances)
             if apart > _TELLING:
                 found.append(Lag(base, name, each.classes, shares, above))
         return replace(profile, lags=tuple(found))
@@ -226,7 +226,7 @@ def _measured(
     return one_way_over_rows(session, table, columns, profile, price, "lags")
 
 
-def _believed(
+def _shrink_haar(
     feature: LagFeature, noisy: OneWay, name: str, first: Array, second: Array, chances: Array
 ) -> tuple[Array, float]:
     """Return shares of the cells of a lag, and how far those of its classes are from those of independent dates.
@@ -242,7 +242,7 @@ def _believed(
     rows = noisy.total / max(float(second.sum()), EMPTY)
     first = first * (noisy.total / max(float(first.sum()), EMPTY))
     independent = merge_codes(expected_lags(first, second * rows, chances), [feature.classes.shares[0]])
-    near = believed(noisy.counts[name], noisy.sigmas[name], independent)
+    near = shrink_haar(noisy.counts[name], noisy.sigmas[name], independent)
     of_classes = onto_simplex(near / noisy.total, 1.0)
     apart = float(np.abs(of_classes - independent / max(float(independent.sum()), EMPTY)).sum()) / 2
     return shares_of_cells(feature.classes, of_classes), apart

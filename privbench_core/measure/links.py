@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
-from privbench_core.estimate.row_shares import believed
+from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.fanout_fit import FanoutFit
@@ -119,7 +119,7 @@ def measure_links(
     clean = {}
     for name, noisy in zip(context, margins.values, strict=True):
         shares, sigmas = expected.get(name), np.full(len(noisy), margins.sigma)
-        counts = noisy if shares is None else believed(noisy, sigmas, shares * one_way.total)
+        counts = noisy if shares is None else shrink_haar(noisy, sigmas, shares * one_way.total)
         clean[name] = onto_simplex(counts, one_way.total)
     price = price.share(1 - fit.margin_share)
     clean |= one_way.clean()
