@@ -5,8 +5,8 @@ row can change it, except rows that equal it in every column. Such rows are inte
 refer to the same owner. So the numbers of a unit's rows are the same with another unit and without it, which the order
 of truncation rests on (``docs/privacy.md``, section 3); and the order in which a source returns rows has no say.
 
-The digest is keyed with the workspace's secret: whoever can insert rows cannot search for two that get one number,
-which would stop every run.
+The digest is keyed with the workspace's secret: someone who can insert rows cannot search for two that get one
+number, which would stop every run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Say by the names of columns, whatever their types, what a table holds of persons: a remark for its owner.
 
-Nothing is published or protected because a name is missing here: names decide only what an owner is told.
+Nothing is published or protected because a name is missing here: names decide only which remarks an owner reads.
 """
 
 from __future__ import annotations

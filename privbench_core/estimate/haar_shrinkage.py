@@ -10,10 +10,10 @@ _NOTHING = 1e-300
 
 
 def shrink_haar(found: Array, sigmas: Array, expected: Array) -> Array:
-    """What was found, drawn towards what was expected by as much of the difference as noise explains (Stein 1956).
+    """Return noisy numbers, shrunk towards expected ones by as much of the difference as noise explains (Stein 1956).
 
-    Scale by scale: what was expected is off by trends over many codes, and noise by as much at each code as beside it
-    (Donoho and Johnstone 1995, in Haar's wavelets).
+    Scale by scale, on Haar coefficients (Donoho and Johnstone 1995): the bias of what is expected is a trend over many
+    codes, and noise is independent from code to code.
 
     Args:
         found: Noisy shares or counts, shape (codes,).
@@ -37,6 +37,6 @@ def shrink_haar(found: Array, sigmas: Array, expected: Array) -> Array:
 
 
 def _unexplained(off: Array, variances: Array) -> Array:
-    """What noise leaves of differences: none if they are as large as it makes them, give or take its own spread."""
+    """Return the part of differences that noise does not explain: none if they are as large as noise makes them."""
     most = float(variances.sum() + np.sqrt(2 * (variances**2).sum()))
     return off * max(0.0, 1 - most / max(float((off**2).sum()), _NOTHING))

@@ -256,7 +256,7 @@ def _unless_hidden(
     groups: float,
     measured: tuple[Array, float, NoisySum],
 ) -> tuple[Array, float, NoisySum]:
-    """What was measured; where noise of millions hides it, what the numbers of parents and children make likely.
+    """Return what was measured; where noise of millions hides it, what the numbers of parents and children make likely.
 
     Such noise would outvote these two numbers, and give each parent as many children as bounds allow.
 

@@ -140,7 +140,7 @@ def measure_lags(
         first, second = expected[parent_column(each.feature.base)], clean[each.feature.column]
         above, code_of, parts = _finer(each.above, each.own, first)
         chances = lag_chances(above, each.own, each.classes, (len(code_of), len(second)))
-        shares = _shrink_haar(each, noisy, str(number), first[code_of] * parts, second, chances)[0]
+        shares = _lag_shares(each, noisy, str(number), first[code_of] * parts, second, chances)[0]
         lag = Lag(each.feature.base, each.feature.column, each.classes, shares, above)
         found.append(MeasuredLag(lag, chances, code_of, parts))
     return tuple(found)
@@ -184,7 +184,7 @@ class OwnLags:
             base, name = each.feature.base, each.feature.column
             above, own = (profile.discretizers[column] for column in (base, name))
             chances = lag_chances(above, own, each.classes, (len(clean[base]), len(clean[name])))
-            shares, apart = _shrink_haar(each, self.noisy, str(number), clean[base], clean[name], chances)
+            shares, apart = _lag_shares(each, self.noisy, str(number), clean[base], clean[name], chances)
             if apart > _TELLING:
                 found.append(Lag(base, name, each.classes, shares, above))
         return replace(profile, lags=tuple(found))
@@ -226,7 +226,7 @@ def _measured(
     return one_way_over_rows(session, table, columns, profile, price, "lags")
 
 
-def _shrink_haar(
+def _lag_shares(
     feature: LagFeature, noisy: OneWay, name: str, first: Array, second: Array, chances: Array
 ) -> tuple[Array, float]:
     """Return shares of the cells of a lag, and how far those of its classes are from those of independent dates.

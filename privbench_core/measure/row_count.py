@@ -137,12 +137,12 @@ def measure_row_count(
     fit = sizes.fit(total)
     off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
     rows = _without_bias(total.value + fit.beyond(most), off, fit.rows())
-    told = sizes
+    limited = sizes
     if sizes.sigma >= HIDDEN_ROWS and rows <= off:
         rows, scale = min(rows, float(HIDDEN_ROWS)), HIDDEN_ROWS / sizes.sigma
-        told = replace(sizes, noisy=sizes.noisy * scale, sigma=float(HIDDEN_ROWS))  # of as few units as rows
+        limited = replace(sizes, noisy=sizes.noisy * scale, sigma=float(HIDDEN_ROWS))  # of as few units as rows
     at_least = max(rows, 1.0)  # shares of rows are divided by how many there are
-    fit = told.fit(NoisySum(at_least, min(off, _FITTED * at_least)))
+    fit = limited.fit(NoisySum(at_least, min(off, _FITTED * at_least)))
     classes = _classes(fit, bound)
     of_class = fit.rows_up_to(classes), fit.rows_up_to(classes, 1)
     left = price.share(1 - spent - share)

@@ -70,7 +70,7 @@ class Workspace:
 
     @property
     def _notes(self) -> tuple[Path, Path]:
-        """Beside the secret, and beside the releases: whoever deletes one of the two has the other note left."""
+        """Beside the secret, and beside the releases: a deletion of one of the two leaves the other note."""
         beside = self.spec.state / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
         return beside, self.folder / _SEEN
 

@@ -429,7 +429,7 @@ PAYMENT = [
     Mutant(
         "holds-instead-of-the-filter",
         "payment",
-        "whoever has a hold may spend without asking what is left",
+        "a run with a hold may spend more than the lifetime budget has left",
         _LEDGER,
         "            self.require(step, price, account, purchases)\n",
         "            purpose or self.require(step, price, account, purchases)\n",
@@ -806,7 +806,7 @@ LEAKS = [
     Mutant(
         "sessions-for-everybody",
         "leaks",
-        "nobody is told that no key leads to a table that may be public",
+        "a draft does not say that no key leads to a table that may be public",
         "draft/publishing.py",
         "        if name not in reached:\n",
         "        if False:\n",
@@ -815,7 +815,7 @@ LEAKS = [
     Mutant(
         "persons-elsewhere",
         "leaks",
-        "nobody is told that a table that may be public refers to what cannot be read",
+        "a draft does not say that a table that may be public refers to what cannot be read",
         "draft/publishing.py",
         "        if unread := sorted(parents - readable):\n",
         "        if unread := []:\n",
@@ -843,7 +843,7 @@ LEAKS = [
     Mutant(
         "one-genome-for-each-patient",
         "leaks",
-        "nobody is told that units refer to a table that may be public by a unique column",
+        "a draft does not say that units refer to a table that may be public by a unique column",
         "draft/publishing.py",
         "                if _is_single(table, key) and table.name in scene.inside | single:\n",
         "                if False:\n",
@@ -861,7 +861,7 @@ LEAKS = [
     Mutant(
         "persons-that-recur",
         "leaks",
-        "nobody is told that the unit's rows name persons who may have several",
+        "a draft does not say that the unit's rows name persons who may have several",
         "draft/unit.py",
         "    found = numbers_of_persons(table) if persons else identifying_columns(table)\n",
         "    found = numbers_of_persons(table) if persons else ()\n",

@@ -75,7 +75,7 @@ def test_numbers_are_distinct_and_do_not_depend_on_the_order(rows, random):
 
 @given(ROWS)
 def test_numbers_of_rows_depend_on_the_secret(rows):
-    """Whoever can insert rows cannot search for two that get the same number, which would stop every run."""
+    """Someone who can insert rows cannot search for two that get the same number, which would stop every run."""
     numbers = (number_rows(table(rows), secret).to_pylist() for secret in (SECRET, SECRET[::-1]))
     assert set.isdisjoint(*map(set, numbers))
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
-from privbench_core.cli import app
 from privbench_core.draft.draft import Decisions, Survey, reflect, survey
 from privbench_core.draft.publishing import Candidate
 from privbench_core.errors import SpecError
 from privbench_core.spec.load import load_spec
+from tests.helpers.drafts import call, sqlite_file
 
 HOSPITAL = """
 CREATE TABLE victims (id INTEGER PRIMARY KEY, born DATE, sex TEXT, injury TEXT, residence TEXT);
@@ -44,18 +42,6 @@ NOUNS = [
     "settler", "sibling", "sitter", "soldier", "suspect", "traveler", "victim", "voter", "walker", "ward_of",
     "widow", "witness", "woman", "worker", "youth",
 ]  # fmt: skip
-
-
-def sqlite_file(folder: Path, sql: str) -> str:
-    """Make a SQLite file of these tables; its URL."""
-    with sqlite3.connect(folder / "site.db") as connection:
-        connection.executescript(sql)
-    connection.close()
-    return f"sqlite:///{folder / 'site.db'}"
-
-
-def call(*arguments: object, answers: str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=answers)
 
 
 def candidates(source: str, unit: str = "patients") -> dict[str, Candidate]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
-from privbench_core.cli import app
 from privbench_core.draft.draft import Survey, reflect
 from privbench_core.draft.unit import guess_unit, repeated_persons
 from privbench_core.errors import SpecError
 from privbench_core.schema.columns import ColumnType
 from privbench_core.spec.load import load_spec
+from tests.helpers.drafts import call, sqlite_file
 
 VISITS = "CREATE TABLE visits (id INTEGER PRIMARY KEY, email TEXT, seen_at TIMESTAMP, dur INTEGER);"
 IDENTIFYING = [
@@ -43,18 +41,6 @@ PLAIN = [
     "country",
     "score",
 ]
-
-
-def sqlite_file(folder: Path, sql: str) -> str:
-    """Make a SQLite file of these tables; its URL."""
-    with sqlite3.connect(folder / "site.db") as connection:
-        connection.executescript(sql)
-    connection.close()
-    return f"sqlite:///{folder / 'site.db'}"
-
-
-def call(*arguments: object, answers: str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=answers)
 
 
 def table_of(name: str, *columns: str, kind: ColumnType = ColumnType.CATEGORY) -> FoundTable:
