@@ -96,6 +96,11 @@ def _record_swapping() -> None:
     _replace("models.calibration.swap_to_fit", lambda *_: None)
 
 
+def _row_shares() -> None:
+    # Whatever it is constructed with.
+    _replace("measure.fanout_fit.FanoutFit.row_share", property(lambda _: 0.0, lambda _, __: None))
+
+
 def _implied_pairs() -> None:
     _replace("estimate.implied_pairs.implied_pairs", lambda *_: {})
 
@@ -157,6 +162,11 @@ MECHANISMS: dict[str, Mechanism] = {
         "drawn rows swap values until tables fit",
         _record_swapping,
         (Case("pairs", "adult"), Case("pairs", "san_diego"), Case("joined", "chain")),
+    ),
+    "row_shares": Mechanism(
+        "joints of numbers of children fitted to shares of the children",
+        _row_shares,
+        (Case("joined", "chain"), Case("further", "chain"), Case("joined", "optional_keys")),
     ),
     "implied_pairs": Mechanism(
         "targets for pairs that were not measured, from those that were",

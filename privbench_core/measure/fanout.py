@@ -6,7 +6,8 @@ belongs to. Here two small sets of joints are released instead, over rows of bot
 - (number of children, attribute of the parent or its number of children of another kind), over parents;
 - (attribute of the parent or group size, attribute of the child), over children.
 
-Numbers of children are fitted to the released number of rows of the child's table.
+Where a unit may have many parents, it is also counted over children whose they are: joints over parents are fitted to
+that. Numbers of children are fitted to the released number of rows of the child's table.
 
 Children are then drawn given their parent's row, so a join on the synthetic database shows parents and children
 correlating, and every child has a parent, of which no one has more than τ children.
@@ -14,7 +15,7 @@ correlating, and every child has a parent, of which no one has more than τ chil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,10 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.measure.by_size import Features
+from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
+from privbench_core.estimate.haar_shrinkage import shrink_haar
+from privbench_core.estimate.row_shares import row_shares, with_row_shares
+from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
 from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags
 from privbench_core.measure.links import Siblings, expected_context, link_context, measure_links
@@ -39,11 +43,12 @@ from privbench_core.models.size_counts import (
     NoisySum,
     SizeCounts,
     estimate_bands,
+    mean_sizes,
     refine_bands,
 )
 from privbench_core.models.spn import Node, Sum
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import Feature, Own, OwnFanout, ParentRow
+from privbench_core.privacy.features import Feature, OfParent, Own, OwnFanout, ParentRow
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
@@ -208,7 +213,7 @@ def _counts(
     parents = session.view(ViewSpec(key.parent, {}, (full,)), "fanout by parent")
     share = fit.size_share * (1.0 if by_class is None else 1 - _BANDS)
     hidden = not fit.pairs.tells(parents, len(columns), parent.one_way.total, price.share(1 - share))
-    if hidden:
+    if parent.size.units is None and hidden:
         columns = {}  # noise hides what numbers of children follow
     share = share if columns else 1.0
     sigma = parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma
@@ -245,8 +250,15 @@ def _counts(
     clean = {**parent.counted.clean(), OWN_FANOUT: counts.counts * (total / counts.groups)}
     for other, link in siblings.items():
         clean[children_column(other.name)] = link.counts * (total / max(float(link.counts.sum()), _NOTHING))
-    joints, _ = fit.pairs.fit_pairs(view, clean, pairs, price.share(1 - share), ordered, parent.size, clean)
-    return counts, {name: joint for (name, _), joint in joints.items()}
+    of_parents = price.share(1 - share)
+    # Units are counted best: where parents are units, joints over them tell all. Of others a unit may have many.
+    row_share = 0.0 if parent.size.units is None or not parent.discretizers else fit.row_share
+    joints, _ = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered, parent.size, clean)
+    tables = {name: joint for (name, _), joint in joints.items()}
+    if row_share:
+        over_rows = _over_rows(session, key, parent, children, of_parents.share(row_share))
+        tables |= _fitted_to_rows(tables, over_rows, parent, counts)
+    return counts, tables
 
 
 def _unless_hidden(
@@ -272,3 +284,36 @@ def _unless_hidden(
         return measured
     likely = ExpectedSizes.of_mean(codec, classes, rows / max(1.0, groups))
     return groups * likely.groups, max(1.0, groups), NoisySum(rows, max(1.0, rows))
+
+
+def _over_rows(
+    session: PrivateSession, key: ForeignKey, parent: Profile, children: RowCount, price: Price
+) -> dict[str, tuple[Array, Array]]:
+    """Shares of the children that have an owner by its attributes, and their standard deviations, shapes (codes,)."""
+    columns: Features = {name: (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
+    looks = measure_by_size(session, key.child, columns, children, price.share(BY_SIZE))
+    found = looks.again(session, key.child, columns, price.share(1 - BY_SIZE)).one_way(children.classes[-1])
+    shares: dict[str, tuple[Array, Array]] = {}
+    for name, coder in parent.discretizers.items():
+        counts = found.clean()[name][: coder.size]  # rows without an owner have one more code
+        owned = max(float(counts.sum()), _NOTHING)
+        shares[name] = counts / owned, found.sigmas[name][: coder.size] / owned
+    return shares
+
+
+def _fitted_to_rows(
+    tables: Mapping[str, Array], over_rows: Mapping[str, tuple[Array, Array]], parent: Profile, counts: SizeCounts
+) -> dict[str, Array]:
+    """Joints of parents' attributes and numbers of children that agree with shares of the children."""
+    sizes, numbers = mean_sizes(counts.codec, counts.binning), counts.counts / max(counts.groups, _NOTHING)
+    fitted: dict[str, Array] = {}
+    for name, parents in parent.one_way.clean().items():
+        joint = tables.get(name)
+        start = np.outer(parents / parents.sum(), numbers)
+        if joint is not None:
+            start = fit_margins(joint, [((0,), start.sum(axis=1)), ((1,), start.sum(axis=0))], RAKING_ROUNDS)
+        expected = row_shares(start, sizes)
+        shares = shrink_haar(*over_rows[name], expected)
+        if (shares != expected).any():
+            fitted[name] = with_row_shares(start, sizes, np.maximum(shares, 0.0))
+    return fitted

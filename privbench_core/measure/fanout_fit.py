@@ -15,6 +15,7 @@ class FanoutFit:
     Attributes:
         count_share: Part of the price for the number of children, the rest is for pair tables between attributes.
         size_share: Part of the former for their distribution, the rest is for what it has to do with the parents.
+        row_share: Part of the latter for parents' attributes over children, where a unit may have many parents.
         margin_share: Part of the pair tables' price for one-way marginals of the context.
         owner_share: Part of the counts' price for the number of rows without an owner, where the owner key may be NULL.
         agreement_share: Part of the pair tables' price for how often children of one owner agree, if noise leaves
@@ -26,6 +27,7 @@ class FanoutFit:
 
     count_share: float = 0.3
     size_share: float = 0.5
+    row_share: float = 0.5
     margin_share: float = 0.2
     owner_share: float = 0.1
     agreement_share: float = 0.1
@@ -38,6 +40,7 @@ class FanoutFit:
         return {
             "count_share": self.count_share,
             "size_share": self.size_share,
+            "row_share": self.row_share,
             "margin_share": self.margin_share,
             "owner_share": self.owner_share,
             "agreement_share": self.agreement_share,

@@ -101,8 +101,8 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     # Since 10 numbers of children follow those of others; since 11 what owners children have, and what numbers of rows
     # say of it, are weighed scale by scale; since 12 there are lags, since 13 drawn towards those of independent dates;
-    # since 14 siblings agree as often as is measured; since 15 numbers of children follow their joints alone.
-    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="15")
+    # since 14 siblings agree as often as is measured.
+    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="14")
 
 
 def _stored(measured: MeasuredLeaf | GroupModel) -> Mapping[str, Any]:
