@@ -1,0 +1,16 @@
+"""Numerical guards: what keeps arithmetic finite, and time and memory bounded. None of them decides accuracy.
+
+A number here may be changed by a factor of two without an effect that anyone would see, which is what distinguishes it
+from `tuning`. Counts are in the unit that their names end with; shares are parts of a whole.
+"""
+
+TINY = 1e-300  # divisor in place of 0, where the numerator is 0 too
+SMOOTHING = 1e-12  # share that keeps a cell possible
+NEGLIGIBLE = 1e-9  # share, or number of rows, that stands for none where a positive number is needed
+TOLERANCE = 1e-6  # relative difference below which two numbers are the same
+
+BLOCK_ROWS = 1 << 16  # rows worked on at a time, so that what they need stays in the cache
+MAX_CELLS = 1 << 20  # cells of a table held or fitted at a time
+SAMPLE_ROWS = 10_000  # rows from which what is no figure is estimated
+FITTING_ROUNDS = 15  # of iterative proportional fitting
+REDRAWING_ROUNDS = 8  # in which values or references that break a rule are drawn again
