@@ -71,7 +71,7 @@ ui: $(VENV)/.ui ## Open Dagster's user interface on http://127.0.0.1:3000 (anoth
 		exec $(BIN)/python -c '$(DAGSTER)' dev --workspace workspace.yaml --host 127.0.0.1 --port $(or $(PORT),3000)
 
 .PHONY: bench
-bench: $(VENV)/.dev $(VENV)/.peers ## Run the benchmarks and rewrite the tables of benchmarks/README.md.
+bench: $(VENV)/.dev $(VENV)/.peers ## Run the benchmarks and write the tables of benchmarks/results.
 	@$(BIN)/python -m benchmarks
 
 .PHONY: clean

@@ -1,7 +1,8 @@
-"""Measure, and rewrite the tables of ``benchmarks/README.md``.
+"""Measure, and write the tables of ``benchmarks/results``.
 
 python -m benchmarks [NAME] [--data DIR] [--seeds N] [--epsilon E ...] [--delta D ...] [--methods M ...]
     [--scale S ...] [--rows N ...] [--databases NAME ...] [--tables NAME ...] [--dry]
+python -m benchmarks figures --help     what bundles are like on all databases, with the spread over seeds
 python -m benchmarks compare --help     two states of the code, or one without a mechanism, on paired seeds
 """
 
@@ -22,6 +23,7 @@ from benchmarks import (
     dense,
     differences,
     evaluation,
+    figures,
     first_hour,
     ledger,
     orchestration,
@@ -29,7 +31,6 @@ from benchmarks import (
     refinement,
     relationships,
     report,
-    rows,
     sandag,
     scale,
     schemas,
@@ -42,14 +43,14 @@ from benchmarks import (
     tpch,
 )
 from benchmarks.measure import Runs
-from benchmarks.workloads import SYNTHESIZERS
 from privbench_core.errors import PrivbenchError
 
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
-    if sys.argv[1:2] == ["compare"]:  # whose results are a file of runs, not tables of the README
-        return compare.main(sys.argv[2:])
+    own_options = {"compare": compare.main, "figures": figures.main}
+    if sys.argv[1:2] and sys.argv[1] in own_options:
+        return own_options[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
     names = (
         "adult",
@@ -66,7 +67,7 @@ def main() -> int:
         "relationships",
         "refinement",
     )
-    names += ("rows", "tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
+    names += ("tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
     names += ("first_hour", "rows_out", "whole", "engines", "differences", "bounds")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
@@ -77,7 +78,7 @@ def main() -> int:
         "--methods",
         nargs="+",
         help=f"for adult and dense, of: copula {' '.join(adult.methods())} (default for adult: privbench histograms);"
-        f" for rows, of: {' '.join(SYNTHESIZERS)}; for engines and whole, of: {' '.join(scale.COUNTING)} (default: all;"
+        f" for engines and whole, of: {' '.join(scale.COUNTING)} (default: all;"
         " memory and duckdb)",
     )
     parser.add_argument(
@@ -88,12 +89,12 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for rows, bounds, relationships, refinement and rows_out (default: all)",
+        help="for bounds, relationships, refinement and rows_out (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
     parser.add_argument("--tables", nargs="+", default=(), help="for dense and shares (default: all of them)")
-    parser.add_argument("--dry", action="store_true", help="print the tables, leave the README as it is")
+    parser.add_argument("--dry", action="store_true", help="print the tables, leave benchmarks/results as it is")
     given = parser.parse_args()
     chosen = {"seeds": given.seeds, "epsilons": given.epsilon, "deltas": given.delta}
     asked = {"progress": _tell} | {name: value for name, value in chosen.items() if value is not None}
@@ -114,7 +115,6 @@ def main() -> int:
         # Its budgets are part of what is claimed, and its figures do not vary with the seed.
         "schemas": partial(schemas.run, given.data, scales=given.scale, progress=_tell),
         "stats": partial(stats.run, runs(stats.RUNS), given.data),
-        "rows": partial(rows.run, runs(rows.RUNS), given.data, given.databases, given.methods or SYNTHESIZERS),
         **{
             f"relationships/{name}": partial(relationships.run, name, runs(relationships.RUNS), given.data)
             for name in relationships.DATABASES
@@ -164,7 +164,7 @@ def main() -> int:
             if given.which in {None, name.partition("/")[0]} and (text := measure()) is not None:
                 print(text, flush=True)
                 if not given.dry:
-                    report.rewrite(name, text)
+                    report.write(name, text)
     except PrivbenchError as error:
         print(error, file=sys.stderr)
         return 1

@@ -109,7 +109,7 @@ class Scoring:
 def run(
     runs: Runs = RUNS, data: Path | None = None, *, names: Sequence[str] = DEFAULT_METHODS, peer: str = PEER
 ) -> str:
-    """Measure and return the Markdown text for the README.
+    """Measure and return Markdown text.
 
     Args:
         runs: What is run; methods without a pure form are left out there.

@@ -12,9 +12,9 @@ from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.compare_databases import Source, sources
 from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown, medians
-from benchmarks.row_sources import RowSource, row_sources
 from benchmarks.workloads import Case, made_by
 from privbench_core.evaluation.rows import row_figures
 from privbench_core.schema.constraints import ForeignKey
@@ -22,21 +22,21 @@ from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec
 
 RUNS = Runs(3, (0.8, 3.2), (1e-9,))
-DATABASES = ("chain", "seasons", "hospital", "shop", "San Diego", "stats")
+DATABASES = ("chain", "seasons", "hospital", "shop", "san_diego", "stats_every_key")
 _TIMES = {"a fifth": 0.2, "declared": 1.0, "20 times": 20.0}  # what the bounds that are declared are multiplied by
 
 
 def run(runs: Runs = RUNS, data: Path | None = None, databases: Sequence[str] = DATABASES) -> str:
-    """Measure, and return the Markdown text for the README."""
+    """Measure, and return Markdown text."""
     rows: list[Row] = []
-    for source in row_sources(data, runs.progress):
+    for source in sources(data):
         if source.name in databases:
             with TemporaryDirectory() as folder:
                 rows += _figures(source, Path(folder), runs)
     return f"{machine(runs.seeds)}\n\n{markdown(medians(rows, ('database', 'ε', 'bounds')))}"
 
 
-def _figures(source: RowSource, folder: Path, runs: Runs) -> list[Row]:
+def _figures(source: Source, folder: Path, runs: Runs) -> list[Row]:
     case = Case.of(source.spec(folder), lambda _spec, _rows: {})
     rows: list[Row] = []
     for (delta, epsilon), (bounds, times) in product(runs.budgets, _TIMES.items()):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -64,16 +64,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--against", metavar="NAME", help="what --without is compared with lacks this already")
     parser.add_argument("--case", nargs="+", type=_case, default=[], metavar="DATABASE:FIGURE[@EPSILON]",
                         help="what the change was made for; :FIGURE is the mean of all databases")  # fmt: skip
+    add_what_runs(parser, Path("compare.jsonl"))
+    parser.add_argument("--synthesizer", default="privbench")
+    parser.add_argument("--report", type=Path, metavar="FILE.jsonl", help="only print what is there")
+    return parser
+
+
+def add_what_runs(parser: argparse.ArgumentParser, results: Path) -> None:
+    """Add the options that say which databases run, how often, and where finished runs are kept."""
     parser.add_argument("--databases", nargs="+", help="default: all that can be made here")
     parser.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--delta", type=float, help="0 is pure (default: 1e-9)")
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--synthesizer", default="privbench")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
-    parser.add_argument("--results", type=Path, default=Path("compare.jsonl"), metavar="FILE.jsonl")
+    parser.add_argument("--results", type=Path, default=results, metavar="FILE.jsonl")
     parser.add_argument("--workers", type=int, default=2, help="processes, each with one run at a time (default 2)")
-    parser.add_argument("--report", type=Path, metavar="FILE.jsonl", help="only print what is there")
-    return parser
 
 
 def _case(text: str) -> Case:
@@ -179,7 +184,12 @@ def _compare(given: argparse.Namespace) -> int:
         if first in sides:
             raise PrivbenchError("before and after are the same: there is nothing to compare")
         checkouts = {each.fingerprint: each for each in (before, after)}
-        failed = _run(results, [first, *sides], checkouts, given, Path(place))
+        delta, seeds, epsilons = given.delta, given.seeds, given.epsilon
+
+        def groups(prepared: Prepared) -> Iterable[Group]:
+            return groups_of(prepared, [first, *sides], results, seeds, epsilons, delta, given.synthesizer)
+
+        failed = make_runs(results, groups, checkouts, given, Path(place))
         cases = given.case or ()
         comparisons = [
             Comparison(
@@ -192,19 +202,27 @@ def _compare(given: argparse.Namespace) -> int:
             if first.code in results.labels and side.code in results.labels
         ]
     for line in failed:
-        _tell(line)
+        tell(line)
     _report(results, comparisons, given.results)
     return 1 if failed else 0
 
 
-def _run(
+def make_runs(
     results: Results,
-    sides: Sequence[Side],
+    groups: Callable[[Prepared], Iterable[Group]],
     checkouts: dict[str, Checkout],
     given: argparse.Namespace,
     place: Path,
 ) -> list[str]:
-    """Make all runs that are not there; returns a line for each that failed."""
+    """Make all runs of some databases that are not there; returns a line for each that failed.
+
+    Args:
+        results: Takes what has run.
+        groups: What is still to run of a database.
+        checkouts: The states of the code, by fingerprint.
+        given: `data`, `databases` and `workers`, as on the command line.
+        place: An empty folder, for sources.
+    """
     failed: list[str] = []
     done = 0
 
@@ -212,14 +230,15 @@ def _run(
         nonlocal done
         for each in finished:
             done += 1
-            name = f"{each.cell.database}, ε {each.cell.epsilon:g}, seed {each.cell.seed}"
-            name += f", {checkouts[each.side.code].label}" + (f" without {each.side.off}" if each.side.off else "")
+            label = checkouts[each.side.code].label if each.side.code in checkouts else each.side.code
+            name = f"{each.cell.database}, {each.cell.synthesizer}, ε {each.cell.epsilon:g}, seed {each.cell.seed}"
+            name += f", {label}" + (f" without {each.side.off}" if each.side.off else "")
             if each.error:
                 # The first one in full: most fail for one reason.
                 failed.append(f"{name}: {each.error if not failed else each.error.strip().splitlines()[-1]}")
             else:
-                results.add(each, checkouts[each.side.code].label)
-            _tell(f"{done}: {name}: " + ("failed" if each.error else f"{each.found['seconds']:.1f} s"))
+                results.add(each, label)
+            tell(f"{done}: {name}: " + ("failed" if each.error else f"{each.found.get('seconds', 0):.1f} s"))
 
     known = [source.name for source in sources(given.data)]
     unknown = set(given.databases or ()) - set(known)
@@ -234,20 +253,28 @@ def _run(
             try:
                 prepared = Prepared.of(source.name, source.spec(folder))
             except SourceError as missing:
-                _tell(f"{source.name} is left out: {missing}")
+                tell(f"{source.name} is left out: {missing}")
                 continue
-            for group in _groups(prepared, sides, results, given):
+            for group in groups(prepared):
                 workers.give(group)
             take(workers.finished(wait=False))
         take(workers.finished(wait=True))
     return failed
 
 
-def _groups(prepared: Prepared, sides: Sequence[Side], results: Results, given: argparse.Namespace) -> Iterable[Group]:
-    """What is still to run of a database, seed by seed."""
-    delta = load_spec(prepared.spec).delta if given.delta is None else given.delta
-    for seed, epsilon in product(range(1, given.seeds + 1), given.epsilon):
-        cell = Cell(prepared.name, prepared.fingerprint, epsilon, delta, seed, given.synthesizer)
+def groups_of(
+    prepared: Prepared,
+    sides: Sequence[Side],
+    results: Results,
+    seeds: int,
+    epsilons: Sequence[float],
+    delta: float | None,
+    synthesizer: str,
+) -> Iterable[Group]:
+    """What is still to run of a database, seed by seed; δ is by default that of its spec."""
+    delta = load_spec(prepared.spec).delta if delta is None else delta
+    for seed, epsilon in product(range(1, seeds + 1), epsilons):
+        cell = Cell(prepared.name, prepared.fingerprint, epsilon, delta, seed, synthesizer)
         missing = tuple(side for side in sides if not results.has(side, cell))
         if missing:
             yield Group(prepared.spec, cell, missing)
@@ -259,8 +286,9 @@ def _report(results: Results, comparisons: Sequence[Comparison], file: Path) -> 
     for comparison in comparisons:
         print(report(results.runs, comparison), flush=True)
     written = write_json(results.runs, comparisons, _RESULTS / f"{file.stem}.json")
-    _tell(f"written: {written}")
+    tell(f"written: {written}")
 
 
-def _tell(line: str) -> None:
+def tell(line: str) -> None:
+    """Say how far it is, on stderr."""
     print(line, file=sys.stderr, flush=True)

@@ -9,19 +9,21 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import dense, population, stats, unseen
+from benchmarks import dense, population, sandag, stats, tpch, unseen
 from benchmarks.data import ADULT, data_folder, read_table
 from benchmarks.evaluation import adult_spec
-from benchmarks.row_sources import generated, san_diego, skewed_tpch, stats_spec
+from benchmarks.tpch_schema import SCHEMA as TPCH
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from tests.helpers.heavy_tails import CONVERGING, Database, chain
-from tests.helpers.planted import integer, rows_of
+from tests.helpers.planted import integer, place_of, rows_of
 from tests.helpers.relatives import mail_order
 from tests.helpers.row_cases import CASES
 
 _DELTA = 1e-9
 _MANY = 20_000  # users, five times as many as in the chain of the tests
+_TPCH_SCALE = 0.01
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,33 @@ def sources(data: Path | None) -> Iterator[Source]:
     yield Source("san_diego", san_diego)
     yield Source("adult", lambda folder: _adult(data, folder))
     yield Source("stats_every_key", lambda folder: stats_spec(stats.every_key, data_folder(data) / "stats", folder))
+
+
+def generated(make: Callable[[], Database], folder: Path) -> Spec:
+    """Write a database that is made in memory."""
+    schema, tables = make()
+    return place_of(folder / "place", schema, tables).spec
+
+
+def san_diego(folder: Path) -> Spec:
+    """The example's households, with the spec and the state in ``folder``."""
+    return replace(load_spec(sandag.SPEC), path=folder / "households.yaml", state=folder / "state")
+
+
+def skewed_tpch(folder: Path) -> Spec:
+    """TPC-H with references by Zipf's law; SourceError without its generator."""
+    source = folder / "source"
+    source.mkdir()
+    tpch.generate_skewed(source, _TPCH_SCALE)
+    return Spec(TPCH, str(source), folder / "tpch.yaml", (3.2,), 1e-9, 20.0, 1e-7, state=folder / "state")
+
+
+def stats_spec(spec: Callable[[Path, Path], Spec], data: Path, folder: Path) -> Spec:
+    """Stats by one of its specs, from the folder of its tables; SourceError if one is missing."""
+    source = folder / "source"
+    source.mkdir()
+    stats.prepare(data, source)
+    return spec(source, folder)
 
 
 def dense_database(table: dense.Dense) -> Database:

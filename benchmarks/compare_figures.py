@@ -22,7 +22,7 @@ from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.marginals import subset_distances
 from privbench_core.evaluation.q_error import run_workload
 from privbench_core.evaluation.rows import _coarsened as coarsened
-from privbench_core.evaluation.rows import row_figures
+from privbench_core.evaluation.rows import row_figures, shuffled_reference
 from privbench_core.evaluation.subsets import column_subsets
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
@@ -115,6 +115,10 @@ class Judge:
             **{name: _percentile(errors, rank) for name, rank in (("q_median", 50), ("q_95th", 95))},
         }
         return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+
+    def of_shuffled(self, seed: int) -> dict[str, float]:
+        """Return the figures of the source with the columns of every table shuffled, foreign keys as a whole."""
+        return self.figures(shuffled_reference(self._schema, self._rows, seed))
 
 
 def _queries(spec: Path) -> Path:

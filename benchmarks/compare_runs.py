@@ -35,6 +35,8 @@ _NEEDED = ("privbench_core", "benchmarks", "tests/helpers")
 _MAKER = Path("benchmarks") / "compare_maker.py"
 _IN_MEMORY = Path("/dev/shm")  # synthetic tables pass through it, and no disk
 _STOP = None
+SHUFFLED = Side("columns shuffled")
+"""No code: the source with the columns of each table shuffled, which a worker judges like what makers make."""
 _PATIENCE = 5.0  # seconds between looks whether workers still live
 
 
@@ -243,6 +245,9 @@ def _work(checkouts: Mapping[str, Checkout], place: Path, groups: Any, finished:
             makers, judged = {}, group.spec
             judge = Judge(group.spec)
         for side in group.sides:
+            if side == SHUFFLED:
+                finished.put(Finished(side, group.cell, judge.of_shuffled(seed_of(group.cell))))
+                continue
             if side.code not in makers:
                 makers[side.code] = Maker(checkouts[side.code])
             finished.put(_run(group, side, makers[side.code], judge, place))

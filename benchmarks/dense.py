@@ -167,7 +167,7 @@ def run(
     only: Sequence[str] = (),
     limit: float = _LIMIT,
 ) -> str:
-    """Measure and return the Markdown text for the README: mean errors, data by ε and method.
+    """Measure and return Markdown text: mean errors, data by ε and method.
 
     Args:
         runs: What is run; methods without a pure form are left out there.

@@ -56,7 +56,7 @@ class _Source:
 
 
 def run(runs: Runs = RUNS, data: Path | None = None) -> str:
-    """Measure, and return the Markdown text for the README."""
+    """Measure, and return Markdown text."""
     rows: list[Row] = []
     for source in _sources(data, runs.progress):
         specs = {}

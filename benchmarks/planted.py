@@ -13,12 +13,12 @@ CALIFORNIA = Runs(1, population.EPSILONS)
 
 
 def run_households(runs: Runs = HOUSEHOLDS) -> str:
-    """20,000 households: the Markdown text for the README; by default at δ = 1 / persons."""
+    """20,000 households: Markdown text; by default at δ = 1 / persons."""
     return _run(population.households(), "households", runs, baselines=True)
 
 
 def run_california(runs: Runs = CALIFORNIA) -> str:
-    """616,115 households: the Markdown text for the README, of the synthesizers alone."""
+    """616,115 households: Markdown text, of the synthesizers alone."""
     return _run(population.california(), "california", runs, baselines=False)
 
 

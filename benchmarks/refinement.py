@@ -91,7 +91,7 @@ class Protocol:
 
 
 def run(name: str, runs: Runs = RUNS, data: Path | None = None) -> str | None:
-    """Measure one of `DATABASES` and return the Markdown text for the README, None where AIM or the data is missing."""
+    """Measure one of `DATABASES` and return Markdown text, None where AIM or the data is missing."""
     if _METHOD not in peers.installed():
         runs.progress("refinement is left out: `make .venv/.peers` installs AIM")
         return None

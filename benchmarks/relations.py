@@ -206,7 +206,7 @@ def _mean_difference(correlations: Sequence[Correlation]) -> float:
 
 
 def run(pair: Pair, runs: Runs, *, baselines: bool = True) -> str:
-    """Measure and return the Markdown text for the README: a table per table, then the join.
+    """Measure and return Markdown text: a table per table, then the join.
 
     Args:
         pair: The database.

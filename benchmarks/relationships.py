@@ -71,7 +71,7 @@ Joins = Mapping[str, LinkedTables]
 
 
 def run(name: str, runs: Runs = RUNS, data: Path | None = None) -> str | None:
-    """Measure one of `DATABASES` and return the Markdown text for the README, None where the data folder lacks it."""
+    """Measure one of `DATABASES` and return Markdown text, None where the data folder lacks it."""
     rows: list[Row] = []
     with TemporaryDirectory() as place:
         case = _CASES[name](data_folder(data), Path(place))

@@ -1,4 +1,4 @@
-"""Medians over seeds as Markdown tables, written between markers of ``benchmarks/README.md``."""
+"""Medians over seeds as Markdown tables, each in a file of ``benchmarks/results``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-from privbench_core.errors import InternalError
-
-README = Path(__file__).with_name("README.md")
+RESULTS = Path(__file__).with_name("results")
 Row = Mapping[str, str | float]
 
 
@@ -62,14 +60,13 @@ def machine(seeds: int) -> str:
     )
 
 
-def rewrite(section: str, text: str, path: Path = README) -> None:
-    """Replace what stands between ``<!-- section:begin -->`` and ``<!-- section:end -->``."""
-    begin, end = f"<!-- {section}:begin -->", f"<!-- {section}:end -->"
-    content = path.read_text(encoding="utf-8")
-    if content.count(begin) != 1 or content.count(end) != 1:
-        raise InternalError(f"{path.name}: the markers {begin} and {end} must each stand there once")
-    before, rest = content.split(begin)
-    path.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{rest.split(end)[1]}", encoding="utf-8")
+def write(name: str, text: str, folder: Path = RESULTS) -> Path:
+    """Write what a benchmark has measured, below the command that measures it again; returns the file."""
+    benchmark, _, part = name.partition("/")
+    file = folder / f"{name.replace('/', '_')}.md"
+    title = f"{benchmark}, {part}" if part else benchmark
+    file.write_text(f"# {title}\n\n    python -m benchmarks {benchmark}\n\n{text.strip()}\n", encoding="utf-8")
+    return file
 
 
 def _cell(value: str | float) -> str:

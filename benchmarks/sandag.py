@@ -13,6 +13,6 @@ RUNS = Runs(3, (0.2, 0.4, 0.8, 1.6, 3.2))
 
 
 def run(runs: Runs = RUNS) -> str:
-    """Measure and return the Markdown text for the README; by default at δ = 1 / persons and in pure DP."""
+    """Measure and return Markdown text; by default at δ = 1 / persons and in pure DP."""
     pair = relations.Pair.of(load_spec(SPEC))
     return relations.run(pair, runs.at(pair.delta, 0.0))

@@ -62,7 +62,7 @@ _LEARN_AND_SAMPLE = ("profile", "model", "fanout", "sample")
 
 
 def run(*, progress: Callable[[str], None] = print) -> str:
-    """Measure and return the Markdown text for the README."""
+    """Measure and return Markdown text."""
     shapes = [(rows, 10, 20) for rows in ROWS] + [(100_000, columns, 20) for columns in COLUMNS]
     shapes += [(100_000, 10, size) for size in SIZES]
     grown: list[Row] = []
@@ -134,7 +134,7 @@ def run_engines(
     *,
     progress: Callable[[str], None] = print,
 ) -> str:
-    """Count with some engines, and TPC-H with the source's own; return the Markdown text for the README."""
+    """Count with some engines, and TPC-H with the source's own; return Markdown text."""
     found: list[Row] = []
 
     def counted(database: str, size: str, folder: str, source: str, engine: str) -> None:

@@ -246,7 +246,7 @@ def run(
     scales: Sequence[float] = (0.1,),
     progress: Callable[[str], None] = print,
 ) -> str:
-    """Measure and return the Markdown text for the README.
+    """Measure and return Markdown text.
 
     Args:
         data: The data folder; see `data.data_folder`.

@@ -84,7 +84,7 @@ SHAPES = (
 
 
 def run(runs: Runs = RUNS) -> str:
-    """Measure and return the Markdown text for the README: ratios of mean distances, per shape and in summary."""
+    """Measure and return Markdown text: ratios of mean distances, per shape and in summary."""
     rows: list[Row] = []
     ratios: dict[str, list[Ratio]] = {}
     for shape in SHAPES:

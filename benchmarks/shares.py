@@ -71,7 +71,7 @@ SETTINGS = (
 
 
 def run(runs: Runs = RUNS, data: Path | None = None, *, only: Sequence[str] = ()) -> str:
-    """Measure and return the Markdown text for the README.
+    """Measure and return Markdown text.
 
     Args:
         runs: What is run.

@@ -80,7 +80,7 @@ def rows(n: int, seed: int = 0) -> pa.Table:
 
 
 def run(runs: Runs = RUNS) -> str:
-    """Measure and return the Markdown text for the README."""
+    """Measure and return Markdown text."""
     found: list[Row] = []
     for n in SIZES:
         source = rows(n)

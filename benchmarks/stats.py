@@ -178,7 +178,7 @@ def prepare(data: Path, folder: Path) -> Tables:
 
 
 def run(runs: Runs = RUNS, data: Path | None = None) -> str:
-    """Measure and return the Markdown text for the README.
+    """Measure and return Markdown text.
 
     Args:
         runs: What is run; a δ of 0 is left out, because the names of badges are learned.

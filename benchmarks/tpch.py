@@ -169,7 +169,7 @@ def _with(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
 
 
 def run(runs: Runs = RUNS) -> str:
-    """Measure and return the Markdown text for the README, by default at δ = 1 / line items and in pure DP.
+    """Measure and return Markdown text, by default at δ = 1 / line items and in pure DP.
 
     Raises:
         SourceError: TPC-H cannot be generated.

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -209,15 +210,19 @@ def test_only_runs_that_are_missing_are_made(monkeypatch: pytest.MonkeyPatch, tm
 
     monkeypatch.setattr(compare, "Workers", Instant)
     file = tmp_path / "r.jsonl"
-    given = Namespace(data=tmp_path, databases=["shop"], workers=1, delta=None, seeds=2, epsilon=[0.8, 3.2])
-    given.synthesizer = "privbench"
+    given = Namespace(data=tmp_path, databases=["shop"], workers=1)
     checkouts = {"one": Checkout("main", tmp_path, "one")}
 
     def run(name: str, *sides: Side) -> list[str]:
         place = tmp_path / name
         place.mkdir()
         asked.clear()
-        return compare._run(Results.read(file), sides, checkouts, given, place)
+        results = Results.read(file)
+
+        def groups(prepared: Prepared) -> Iterable[Group]:
+            return compare.groups_of(prepared, sides, results, 2, (0.8, 3.2), None, "privbench")
+
+        return compare.make_runs(results, groups, checkouts, given, place)
 
     failed = run("first", PLAIN, WITHOUT)
     assert len(asked) == 4
