@@ -1,0 +1,47 @@
+"""Numbers that decide figures stand in one place, with their sources: `tuning`; those that only bound arithmetic, in `guards`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from privbench_core import guards, tuning
+
+PRODUCT = Path(guards.__file__).parent
+PACKAGES = ("measure", "estimate", "models", "sampling", "columns")
+MOST_TUNED = 30
+
+
+def _numeric_constants(module: Path) -> Iterator[str]:
+    """Names that a module binds to numbers, or to expressions of numbers alone."""
+    for statement in ast.parse(module.read_text(encoding="utf-8")).body:
+        if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
+            continue
+        parts = list(ast.walk(statement.value))
+        numbers = [part for part in parts if isinstance(part, ast.Constant) and type(part.value) in {int, float}]
+        named = any(isinstance(part, (ast.Name, ast.Attribute, ast.Call, ast.Dict)) for part in parts)
+        if numbers and not named:
+            yield f"{module.relative_to(PRODUCT)}:{statement.lineno}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_module_has_numbers_of_its_own(package: str):
+    assert [line for module in sorted((PRODUCT / package).rglob("*.py")) for line in _numeric_constants(module)] == []
+
+
+def test_tuning_is_small_and_says_where_each_number_is_from():
+    names = [field.name for field in fields(tuning.Tuning)]
+    assert len(names) <= MOST_TUNED
+    source = Path(tuning.__file__).read_text(encoding="utf-8").splitlines()
+    for name in names:
+        (line,) = [number for number, text in enumerate(source) if text.strip().startswith(f"{name}:")]
+        assert "#" in source[line] or source[line - 1].strip().startswith("#"), f"{name} has no source"
+
+
+def test_tuning_is_part_of_what_identifies_a_release():
+    changed = tuning.Tuning(**{fields(tuning.Tuning)[0].name: 0.123})
+    assert changed.fingerprint != tuning.TUNING.fingerprint
