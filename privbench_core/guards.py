@@ -21,3 +21,7 @@ HALVINGS = 30  # of an interval that a root is in
 LARGEST_ANY = 1 << 10  # T up to here may be any number (`ViewSpec.rows_per_unit`), larger ones powers of two
 HIDDEN_ROWS = 1 << 20  # most rows of a table that noise of as many units hides: else it would be as large as the noise
 GRID_STEPS = 12  # of a grid on which the least of a function of one number is searched
+SINGLE_NUMBERS = 16  # of children, up to which each has a cell of its own
+CELLS_PER_OCTAVE = 4  # of larger ones, so that one begins after each power of two
+SHOWN_DEVIATIONS = 2  # standard deviations that "±" stands for: 19 of 20 draws are within
+HIDDEN_PARTS = 4  # if noise hides even quarters of the rows of a column or key, it hides the column or key
