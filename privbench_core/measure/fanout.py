@@ -292,10 +292,8 @@ def _over_rows(
 ) -> dict[str, tuple[Array, Array]]:
     """Shares of the children that have an owner by its attributes, and their standard deviations, shapes (codes,)."""
     columns: Features = {name: (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
-    looks = measure_by_size(session, key.child, columns, children, price.share(TUNING.by_size_share))
-    found = looks.again(session, key.child, columns, price.share(1 - TUNING.by_size_share)).one_way(
-        children.classes[-1]
-    )
+    looks = measure_by_size(session, key.child, columns, children, price.share(TUNING.early_share))
+    found = looks.again(session, key.child, columns, price.share(1 - TUNING.early_share)).one_way(children.classes[-1])
     shares: dict[str, tuple[Array, Array]] = {}
     for name, coder in parent.discretizers.items():
         counts = found.clean()[name][: coder.size]  # rows without an owner have one more code

@@ -34,5 +34,5 @@ def one_way_over_rows(
             label, [Marginal((name,)) for name in columns], price
         )
         return OneWay.alike(dict(zip(columns, noisy.values, strict=True)), noisy.sigma)
-    looks = measure_by_size(session, table, columns, size, price.share(TUNING.by_size_share))
-    return looks.again(session, table, columns, price.share(1 - TUNING.by_size_share)).one_way(size.classes[-1])
+    looks = measure_by_size(session, table, columns, size, price.share(TUNING.early_share))
+    return looks.again(session, table, columns, price.share(1 - TUNING.early_share)).one_way(size.classes[-1])

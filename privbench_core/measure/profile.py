@@ -136,7 +136,7 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
 
 def first_share(size: RowCount | None) -> float:
     """Part of the price of one-way marginals for a first look: all, where it counts all rows."""
-    return 1.0 if size is None or size.in_full else TUNING.first_rows
+    return 1.0 if size is None or size.in_full else TUNING.early_share
 
 
 def over_rows(
@@ -159,10 +159,10 @@ def over_rows(
         return cells, cells.profile(), None
     first = profile.one_way.only(several)
     columns = own_columns(profile, several)
-    looks = measure_by_size(session, table.name, columns, size, price.share(TUNING.by_size_share)).updated(
+    looks = measure_by_size(session, table.name, columns, size, price.share(TUNING.early_share)).updated(
         size.rows_per_unit, first
     )
-    rest = price.share(1 - TUNING.by_size_share)
+    rest = price.share(1 - TUNING.early_share)
     looks = looks.again(session, table.name, columns, rest)
     counted = best_counted(session.view(ViewSpec(table.name, {}), "by size"), looks, rest)
     looks = replace(looks, size=counted)

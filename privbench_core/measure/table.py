@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from privbench_core.columns.discretizer import ordered_codes
+from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.measure.by_size import MarginalsOverRows, RowLooks
 from privbench_core.measure.lags import Array, Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.measure.learned import learn_domains
@@ -20,12 +20,14 @@ from privbench_core.measure.profile import Cells, first_share, measure_cells, ov
 from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.measured import Measured, MeasuredLeaf
 from privbench_core.models.profile import Profile
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Own
+from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
 
 
 class Network(Protocol):
@@ -55,7 +57,9 @@ def learn_table(
 ) -> tuple[Cells, Profile, Measured]:
     """Measure a table's attributes, as many of their joints as the price supports; a unit has at most ``bound`` rows.
 
-    The first look at the columns tells whether to look for anything else; if not, they get the rest of the price.
+    Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
+    average as prices add up), so the number of rows comes first: it tells whether to look for anything else. Gaussian
+    noise loses nothing, so there the first look itself tells.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
     learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
@@ -64,8 +68,18 @@ def learn_table(
     for_lags = price.share(own_lag_share(table))
     size, rest = measure_row_count(session, table.name, bound, Price(price.measure, price.amount - for_lags.amount))
     learned = learn_domains(session, table, size, rest, price.delta)
-    rest = learned.rest
-    share = first if sum(codec.size > 1 for codec in learned.codecs.values()) > 1 else 1.0
+    sizes, rest = [codec.size for codec in learned.codecs.values() if codec.size > 1], learned.rest
+    share = first if len(sizes) > 1 else 1.0
+    if share < 1 and price.measure is Measure.PURE:
+        view = session.view(ViewSpec(table.name, {}, (1 if size is None else size.rows_per_unit,)), "size")
+        if size is None:
+            rows = float(view.measure("rows", [Marginal(())], rest.share(TUNING.number_share)).values[0])
+            rest = rest.share(1 - TUNING.number_share)
+        else:
+            rows = size.rows
+        rows = max(1.0, rows)  # of few rows noise may leave none, or less
+        known = ordered_codes({name: Discretizer(codec) for name, codec in learned.codecs.items()})
+        share = share if network(known).promising(view, sizes, rows, rest, share) else 1.0
     early = first_share(size)
     cells = measure_cells(session, table, learned, size, rest.share(share * early))
     cells, profile, looks = over_rows(session, table, cells, rest.share(share * (1 - early)))
@@ -105,7 +119,7 @@ def _modelled(
     codes = [discretizer.size for discretizer in profile.discretizers.values()]
     by_lags = lag_joints(profile)
     left = price.share(1 - share)
-    if not chosen.promising(view, codes, profile.total, price, share):
+    if price.measure is Measure.ZCDP and not chosen.promising(view, codes, profile.total, price, share):
         return left
     if looks is None:
         return chosen.find(view, MarginalsOfView(view, profile.one_way), left, by_lags)
