@@ -7,7 +7,6 @@ within its budget: what the mechanism would have paid goes to what is left.
 from __future__ import annotations
 
 import inspect
-import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from hashlib import blake2b
 from importlib import import_module
 from pkgutil import resolve_name, walk_packages
 from typing import Any
+
+import numpy as np
 
 from benchmarks.paired import Case
 from privbench_core.errors import PrivbenchError
@@ -117,22 +118,28 @@ def _signs() -> None:
     _replace("measure.signs.gain_of_signs", lambda *given: (0.0, given[-1]))
 
 
-def _glance() -> None:
-    _replace("measure.profile.can_be_held", lambda *_: False)
-
-
 def _siblings() -> None:
     _replace("measure.siblings.agreements_tell", lambda *_: False)
 
 
 def _clipping() -> None:
-    def again(looks: Any, session: Any, table: str, columns: Any, price: Any) -> Any:
-        best = looks.best_counted(session, table, price)
-        return looks._again(session, table, columns, best, price, clipped=False)
+    _replace("measure.by_size.RowLooks._is_clipped", lambda *_: False)
 
-    _replace("measure.clipped.Clipping.of", classmethod(lambda *_: None))
-    _replace("measure.by_size.RowLooks.again", again)
-    _replace("measure.popularity._WELL_KNOWN", math.inf)  # how well, so that nothing is clipped for it
+
+def _size_drift() -> None:
+    def none(classes: int) -> tuple[Any, Any]:
+        return np.zeros(1), np.ones((1, 1, classes, classes))
+
+    _replace("estimate.random_walk._priors", none)
+
+
+def _size_shapes() -> None:
+    # Noisy counts are taken as they are, and what is beyond T is what they say of it.
+    def plain(_: Any, __: Any, noisy: Any, sigma: Any, ___: float) -> tuple[Any, Any]:
+        return noisy, np.broadcast_to(sigma, noisy.shape)
+
+    _replace("estimate.size_shapes.believed_counts", plain)
+    _replace("estimate.size_shapes.Shapes.deviation", lambda *_: 0.0)
 
 
 def _haar_shrinkage() -> None:
@@ -183,20 +190,25 @@ MECHANISMS: dict[str, Mechanism] = {
         _signs,
         (Case("pairs", "dense"), Case("pairs", "adult")),
     ),
-    "glance": Mechanism(
-        "a look at all pairs, and marginals measured in two parts, in pure privacy",
-        _glance,
-        (Case("pairs", "adult"), Case("columns", "adult"), Case("columns", "xor")),
-    ),
     "siblings": Mechanism(
         "rows exchanged between owners until siblings are as similar as released",
         _siblings,
         (Case("siblings", "chain"), Case("siblings", "hospital"), Case("siblings", "stats_every_key")),
     ),
     "clipping": Mechanism(
-        "units clipped in L2 norm",
+        "columns over rows counted with units clipped in L2 norm",
         _clipping,
-        (Case("columns", "stats_every_key"), Case("pairs", "stats_every_key"), Case("columns", "chain")),
+        (Case("columns", "chain"), Case("columns", "seasons"), Case("columns", "stats_every_key")),
+    ),
+    "size_drift": Mechanism(
+        "distributions of columns by class of the number of rows of a unit, which differ from class to class",
+        _size_drift,
+        (Case("columns", "chain"), Case("joined", "chain"), Case("columns", "seasons")),
+    ),
+    "size_shapes": Mechanism(
+        "noisy numbers of units by size drawn to smooth distributions of sizes",
+        _size_shapes,
+        (Case("rows", "chain"), Case("fanout", "chain"), Case("columns", "chain")),
     ),
     "haar_shrinkage": Mechanism(
         "noisy shares drawn to expected ones, scale by scale",

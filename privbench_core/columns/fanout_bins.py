@@ -12,10 +12,7 @@ import scipy
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-
-_SINGLES = 16  # numbers with a cell of their own; chosen by hand
-_TAIL = 1.5  # exponent of the power law assumed within a cell; chosen by hand
-_PER_OCTAVE = 4  # cells, so that one begins after each power of two
+from privbench_core.guards import CELLS_PER_OCTAVE, SINGLE_NUMBERS
 
 
 @dataclass(frozen=True)
@@ -31,15 +28,15 @@ class FanoutCodec:
     @cached_property
     def starts(self) -> NDArray[np.int64]:
         """First number of each cell."""
-        octaves = np.log2(max(self.bound, _SINGLES) / _SINGLES)
-        wide = _SINGLES * 2 ** (np.arange(int(octaves * _PER_OCTAVE) + 1) / _PER_OCTAVE)
-        starts = np.append(np.arange(_SINGLES + 1), np.rint(wide).astype(np.int64) + 1)
+        octaves = np.log2(max(self.bound, SINGLE_NUMBERS) / SINGLE_NUMBERS)
+        wide = SINGLE_NUMBERS * 2 ** (np.arange(int(octaves * CELLS_PER_OCTAVE) + 1) / CELLS_PER_OCTAVE)
+        starts = np.append(np.arange(SINGLE_NUMBERS + 1), np.rint(wide).astype(np.int64) + 1)
         return np.asarray(starts[starts <= self.bound], dtype=np.int64)
 
     @property
     def in_singles(self) -> bool:
         """Whether each number has a cell of its own."""
-        return self.bound <= _SINGLES
+        return self.bound <= SINGLE_NUMBERS
 
     @cached_property
     def prior(self) -> NDArray[np.float64]:
@@ -48,7 +45,7 @@ class FanoutCodec:
         Each octave has 0.7 times the rows of the one before it.
         """
         ends = np.append(self.starts[1:], self.bound + 1)
-        return np.asarray(np.maximum(self.starts, 0.5) ** -_TAIL - ends**-_TAIL)
+        return np.asarray(np.maximum(self.starts, 0.5) ** -1.5 - ends**-1.5)
 
     @property
     def size(self) -> int:

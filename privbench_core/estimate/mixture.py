@@ -1,4 +1,4 @@
-"""Mix estimates of the same numbers so that the estimated risk is least. Post-processing only."""
+"""Choose among estimates of the same numbers by their estimated risk. Post-processing only."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-_TINY = 1e-12  # keeps divisions finite
-_LARGE = 100.0  # added to risks that are scaled to a trace of 1; chosen by hand
-_ROUNDS = 1000  # of least squares, for each estimate: far more than were ever needed
 
 
 @dataclass(frozen=True)
@@ -30,23 +26,15 @@ class Estimate:
 
 
 def least_risk(estimates: Sequence[Estimate], found: Array, sigma: float) -> Array:
-    """Return the convex mixture with the least estimated risk.
-
-    The risk of Σ wᵢ xᵢ is |Σ wᵢ xᵢ - y|² + 2σ² Σ wᵢ · freedomᵢ, up to a constant (Stein 1981). As weights add up to 1,
-    this is a quadratic form in them; adding a large constant makes it positive definite, a sum of squares. Non-negative
-    least squares with one more equation, that weights add up to 1, finds its best direction; the sum is scaled to 1.
+    """Return the estimate x with the least |x - y|² + 2σ² · freedom, its risk up to a constant (Stein 1981).
 
     Args:
         estimates: At least one.
         found: The noisy numbers y.
         sigma: Standard deviation of the noise of each.
     """
-    errors = np.stack([(estimate.values - found).ravel() for estimate in estimates])
-    penalty = sigma**2 * np.array([estimate.freedom for estimate in estimates])
-    risks = errors @ errors.T + penalty[:, None] + penalty
-    values, vectors = np.linalg.eigh(risks / max(float(np.trace(risks)), _TINY) + _LARGE)
-    squares = np.vstack([np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, np.ones(len(estimates))])
-    rounds = _ROUNDS * len(estimates)
-    weights, _ = scipy.optimize.nnls(squares, np.append(np.zeros(len(estimates)), 1.0), maxiter=rounds)
-    weights /= weights.sum()
-    return np.asarray(sum(weight * estimate.values for weight, estimate in zip(weights, estimates, strict=True)))
+
+    def risk(estimate: Estimate) -> float:
+        return float(((estimate.values - found) ** 2).sum()) + 2 * sigma**2 * estimate.freedom
+
+    return min(estimates, key=risk).values

@@ -4,8 +4,8 @@ Neighbouring classes of sizes have similar habits, and the largest ones few unit
 a column's shares are a Gaussian process over classes: a random walk, and where the counts speak for it a walk of trends
 (habits that go on changing as they did; Wahba 1978). Roots of small and of large shares drift alike, as their sampling
 errors are alike (Anscombe 1948): a code that is rare in most classes may well be usual in the largest. What is measured
-is not linear in roots, so it is taken to be near what was expected, and once more near what that makes of it. How far
-steps go is averaged over, by what the noisy counts make of it, so that classes which noise cannot tell apart are
+is not linear in roots, so it is linearised about what was expected, and again about what that makes of it. The
+variances of steps and trends are averaged over by their posterior, so that classes which noise cannot tell apart are
 pooled, and classes that differ keep what is their own. All that is measured of the column is a sum over classes, and
 tells of all of them (Kalman 1960, without time). Post-processing.
 """
@@ -19,18 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.guards import LINEARISATIONS, SMOOTHING
 
 Array = NDArray[np.float64]
-# Variances of steps of roots from class to class, and of changes of trends: of shares, 4 times these times the share.
-_STEPS = np.append(0.0, np.geomspace(1e-4, 1.0, 7)) / 4
-_TRENDS = np.append(0.0, np.geomspace(1e-4, 0.3, 6)) / 4
-# Logarithm of the odds against each trend beforehand: chosen on four tables of a real site with noise of three budgets.
-# Less has smaller errors where there are trends, and larger ones where there are none.
-_AGAINST = float(np.log(len(_TRENDS) - 1)) + 2.0
-_ROUNDS = 3  # of what was expected; on a real site 2 and 6 are as good within 3%
-_UNLIKELY = 12.0  # less in log-likelihood than the best: left out of averages
-_UNKNOWN = 1.0  # variance of a root before anything is known
-_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -75,9 +66,9 @@ class Drift:
         classes, codes = noisy.shape
         there = np.flatnonzero(rows > 0)
         if not len(there):
-            return cls._fitted((), np.full(codes, 1 / codes), _NOTHING, np.full((codes, classes), 1 / codes), 1)
+            return cls._fitted((), np.full(codes, 1 / codes), SMOOTHING, np.full((codes, classes), 1 / codes), 1)
         shares = (noisy[there] / rows[there, None]).T
-        noise = np.maximum((sigmas[there] / rows[there]) ** 2, _NOTHING)
+        noise = np.maximum((sigmas[there] / rows[there]) ** 2, SMOOTHING)
         pooled = onto_simplex(shares @ (1 / noise) / (1 / noise).sum(), 1.0)
         least = min(float(1 / np.sqrt((1 / noise).sum())), 1 / codes)
         looks = [
@@ -85,7 +76,7 @@ class Drift:
             for place, share, variance in zip(there, shares.T, noise, strict=True)
         ]
         expected = np.maximum(pooled, least)
-        return cls._fitted(looks, expected, least, np.tile(expected[:, None], classes), _ROUNDS)
+        return cls._fitted(looks, expected, least, np.tile(expected[:, None], classes), LINEARISATIONS)
 
     @classmethod
     def _fitted(cls, looks: Sequence[_Look], expected: Array, least: float, first: Array, rounds: int) -> Drift:
@@ -98,23 +89,15 @@ class Drift:
             first: Shares that roots are expected to be near at first, none below ``least``; shape (codes, classes).
             rounds: How often they are taken to be near what was expected.
         """
-        classes = first.shape[1]
-        walk, trends = _walk(classes), _TRENDS[:, None, None] * _bend(classes)
-        beforehand, roots = np.where(_TRENDS > 0, -_AGAINST, 0.0), np.sqrt(expected)[:, None]
-        found = []
-        for step in _STEPS:  # one after the other, for memory
-            of_roots = (_UNKNOWN + step * walk + trends)[:, None]
-            near = np.tile(np.sqrt(first), (len(_TRENDS), 1, 1))
-            for _ in range(rounds):  # shares are near² + 2 near (roots - near), as far as roots are near
-                covariances = 4 * near[..., :, None] * near[..., None, :] * of_roots
-                known = cls(beforehand, near * (2 * roots - near), covariances, expected, least, tuple(looks))
-                for look in looks:
-                    known = known._given(look)
-                near = np.sqrt(np.maximum(known.means, least))
-            found.append(known)
-        best = max(float(each.likelihoods.max()) for each in found)
-        likelihoods, means, covariances = map(np.concatenate, zip(*(each._likely(best) for each in found), strict=True))
-        return cls(likelihoods, means, covariances, expected, least, tuple(looks))
+        beforehand, of_roots = _priors(first.shape[1])
+        near, roots = np.tile(np.sqrt(first), (len(of_roots), 1, 1)), np.sqrt(expected)[:, None]
+        for _ in range(rounds):  # shares are near² + 2 near (roots - near), as far as roots are near
+            covariances = 4 * near[..., :, None] * near[..., None, :] * of_roots
+            found = cls(beforehand, near * (2 * roots - near), covariances, expected, least, tuple(looks))
+            for look in looks:
+                found = found._given(look)
+            near = np.sqrt(np.maximum(found.means, least))
+        return found
 
     def updated(self, weights: Array, shares: Array, sigmas: Array) -> Drift:
         """The same, given what a sum over classes was found to be.
@@ -142,7 +125,7 @@ class Drift:
             sigmas: As in `updated`.
         """
         gain = self._gain(weights)
-        known = (gain @ wanted) ** 2 / np.maximum((gain * weights).sum(axis=-1) + sigmas**2, _NOTHING)
+        known = (gain @ wanted) ** 2 / np.maximum((gain * weights).sum(axis=-1) + sigmas**2, SMOOTHING)
         left = np.sqrt(np.maximum(self._gain(wanted) @ wanted - known, 0.0))
         return float(self._odds @ left.sum(axis=1))
 
@@ -170,27 +153,23 @@ class Drift:
     def _given(self, look: _Look) -> Drift:
         """The same, given a look, without another look at how far roots are from what was expected."""
         gain = self._gain(look.weights)
-        variance = np.maximum((gain * look.weights).sum(axis=-1) + look.variances, _NOTHING)
+        variance = np.maximum((gain * look.weights).sum(axis=-1) + look.variances, SMOOTHING)
         off = look.shares - (self.means * look.weights).sum(axis=-1)
         likelihoods = self.likelihoods - 0.5 * (np.log(variance) + off**2 / variance).sum(axis=1)
         less = gain[..., :, None] * (gain / variance[..., None])[..., None, :]
         means = self.means + gain * (off / variance)[..., None]
         return replace(self, likelihoods=likelihoods, means=means, covariances=self.covariances - less)
 
-    def _likely(self, best: float) -> tuple[Array, Array, Array]:
-        """What this consists of, without what is much less likely than the best."""
-        kept = self.likelihoods > best - _UNLIKELY
-        return self.likelihoods[kept], self.means[kept], self.covariances[kept]
 
+def _priors(classes: int) -> tuple[Array, Array]:
+    """Logarithms of prior odds, and covariances of roots in different classes, shape (variances, 1, classes, classes).
 
-def _walk(classes: int) -> Array:
-    """Covariances of a random walk from 0 with steps of variance 1, shape (classes, classes)."""
+    In the first class a root is anything in [0, 1]. Steps and changes of trends are from none at all to as large as
+    roots differ at most. Each variance of trends is as unlikely, compared with none, as there are combinations.
+    """
     places = np.arange(classes, dtype=float)
-    return np.asarray(np.minimum.outer(places, places))
-
-
-def _bend(classes: int) -> Array:
-    """Covariances of the sums of a random walk that begins with its first step, shape (classes, classes)."""
-    places = np.arange(classes)
-    since = np.maximum(places[:, None] - places, 0.0)
-    return np.asarray(since @ since.T)
+    walk, since = np.minimum.outer(places, places), np.maximum(places[:, None] - places, 0.0)
+    steps, trends = (np.append(0.0, np.geomspace(1e-4, 1.0, number) / 4) for number in (5, 4))
+    each, of_trend = np.repeat(steps, len(trends)), np.tile(trends, len(steps))
+    covariances = 1.0 + each[:, None, None] * walk + of_trend[:, None, None] * (since @ since.T)
+    return np.where(of_trend > 0, -np.log(len(each)), 0.0), covariances[:, None]

@@ -17,19 +17,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privbench_core.guards import TINY, TOLERANCE
+from privbench_core.tuning import TUNING
+
 Array = NDArray[np.float64]
-_CURVATURES = (0.0, *np.geomspace(0.03, 30, 12).tolist())  # b: from power laws to sizes all alike
-_STEEPEST = 4.0  # a, at most: P[size >= x] ~ x^-4 has nobody beyond the first classes
-_SPACING = 0.5  # of a, in standard deviations of x: neighbouring shapes are close
-_APART = 0.3  # how far, relatively, true counts of classes are from any of these shapes
-_BESIDE = 0.1  # of the counts of its neighbours: what a shape may take for a class's, as it does not end so sharply
-_CUT, _MOST = 0.02, 0.9  # of the rows of a shape: what a largest size takes away at least, and at most
-# Power of the mean size by which heavier tails are less likely. Jeffreys' prior is 0.5 for a Poisson mean and 1 for a
-# scale. Of 0.5, 0.75 and 1, the latter two had smaller errors of simulated numbers of rows (four tables of a real site,
-# a dozen distributions), and 1 lost rows of the smallest shop; 0.8 is level with 0.75.
-_RARER = 0.8
-_EXACT = 1e-6  # deviation of what is known exactly: what is divided by it stays finite
-_NOTHING = 1e-300
 
 
 @dataclass(frozen=True)
@@ -86,20 +77,19 @@ def size_shapes(
     classes[band, np.arange(len(starts))] = 1.0
     classes = classes[np.bincount(band, starts > 0) > 0]
     counts = noisy[np.bincount(band, starts > 0) > 0]
-    beside = np.append(counts[1:], 0.0) + np.append(0.0, counts[:-1])
-    spread = np.hypot(sigma, apart(np.maximum(counts, _BESIDE * beside)))
+    spread = np.hypot(sigma, apart(counts))
     design = (cells @ classes.T) / spread
     right = counts / spread
     for values, found, off in sums:
-        design = np.column_stack([design, cells @ values / max(off, _NOTHING)])
-        right = np.append(right, found / max(off, _NOTHING))
+        design = np.column_stack([design, cells @ values / max(off, TINY)])
+        right = np.append(right, found / max(off, TINY))
     precision = (design**2).sum(axis=1)
     best = design @ right / precision
     off = 1 / np.sqrt(precision)
     ratio = best / off
-    likelihood = (
-        ratio**2 / 2 + scipy.special.log_ndtr(ratio) + np.log(off) - _RARER * np.log(cells @ np.maximum(starts, 1))
-    )
+    # Larger mean sizes are as much less likely: Jeffreys' prior of a scale.
+    scale = np.log(cells @ np.maximum(starts, 1))
+    likelihood = ratio**2 / 2 + scipy.special.log_ndtr(ratio) + np.log(off) - scale
     weights = np.exp(likelihood - likelihood.max())
     # Mean and deviation of a normal number that is not negative.
     hazard = np.sqrt(2 / np.pi) / scipy.special.erfcx(-ratio / np.sqrt(2))
@@ -129,28 +119,31 @@ def believed_counts(
     unsure = np.array([shapes.deviation(cells) for cells in inside])
     spread = np.hypot(apart(expected), unsure)
     spread[(noisy > bar * sigma) | (inside @ shapes.cells.sum(axis=0) <= 0)] = np.inf
-    share = 1 / (1 + (sigma / np.maximum(spread, _EXACT)) ** 2)
+    share = 1 / (1 + (sigma / np.maximum(spread, TOLERANCE)) ** 2)
     return expected + share * (noisy - expected), sigma * np.sqrt(share)
 
 
 def apart(counts: Array) -> Array:
     """Standard deviation of true counts of classes from what a shape expects: of the shape, and by chance (Poisson)."""
-    return np.asarray(np.sqrt(np.maximum(counts, 0.0) + (_APART * np.maximum(counts, 0.0)) ** 2))
+    return np.asarray(np.sqrt(np.maximum(counts, 0.0) + (TUNING.shape_error * np.maximum(counts, 0.0)) ** 2))
 
 
 @cache
 def _densities(starts: tuple[int, ...], bound: int) -> Array:
-    """Distributions over cells, shape (shapes, cells); cells that begin with 0 have nothing."""
+    """Distributions over cells, shape (shapes, cells); cells that begin with 0 have nothing.
+
+    Each is there up to the bound, and up to each smaller power of two beyond which it has some of its rows, not most.
+    """
     first = np.array(starts, dtype=float)
     ends = np.append(first[1:], bound + 1.0)
     low, high = np.log(np.maximum(first - 0.5, 0.5)), np.log(ends - 0.5)
-    inside = np.linspace(0.1, 0.9, 5)
-    x = low[:, None] + (high - low)[:, None] * inside
+    x = low[:, None] + (high - low)[:, None] * np.linspace(0.1, 0.9, 5)  # inside of each cell
     widths = np.where(first > 0, high - low, 0.0)
     found = []
-    for b in _CURVATURES:
-        spacing = _SPACING * max(np.sqrt(b), 0.2)
-        slopes = np.arange(-b * np.log(bound + 1.0), _STEEPEST + spacing, spacing)
+    for b in (0.0, *np.geomspace(0.03, 30, 12)):  # from power laws to sizes that are all alike
+        spacing = max(np.sqrt(b), 0.2) / 2  # half a standard deviation of x
+        # P[size >= x] ~ x^-4, the steepest, has nobody beyond the first classes.
+        slopes = np.arange(-b * np.log(bound + 1.0), 4.0 + spacing, spacing)
         log_density = -slopes[:, None, None] * x - b * x**2 / 2
         log_density -= log_density.max(axis=(1, 2), keepdims=True)
         found.append(np.exp(log_density).mean(axis=2) * widths)
@@ -158,9 +151,9 @@ def _densities(starts: tuple[int, ...], bound: int) -> Array:
     sizes = whole * np.maximum(first, 1.0)
     beyond = 1 - np.cumsum(sizes, axis=1) / sizes.sum(axis=1, keepdims=True)
     largest = np.flatnonzero(np.isin(ends - 1, 2.0 ** np.arange(1, 64)))
-    ended = [whole * (np.arange(len(first)) <= cell) for cell in largest]
     kept = [
-        part[(beyond[:, cell] > _CUT) & (beyond[:, cell] < _MOST)] for part, cell in zip(ended, largest, strict=True)
+        (whole * (np.arange(len(first)) <= cell))[(beyond[:, cell] > 0.02) & (beyond[:, cell] < 0.9)]  # noqa: PLR2004
+        for cell in largest
     ]
     every = np.vstack([whole, *kept])
     return np.asarray(every / every.sum(axis=1, keepdims=True))

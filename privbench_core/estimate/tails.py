@@ -11,11 +11,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.estimate.size_shapes import believed_counts, size_shapes
 
 Array = NDArray[np.float64]
-# Standard deviations by which rows stand out that no shape explains; noise that is taken for rows costs most in a tail.
-_LUMP = 3.5
 
 
 def tail_counts(noisy: Array, sigmas: Array) -> tuple[Array, Array]:
@@ -27,4 +26,4 @@ def tail_counts(noisy: Array, sigmas: Array) -> tuple[Array, Array]:
     """
     pieces = np.arange(len(noisy))
     shapes = size_shapes(1 << pieces, (1 << len(noisy)) - 1, pieces, noisy, sigmas)
-    return believed_counts(shapes, pieces, noisy, sigmas, _LUMP)
+    return believed_counts(shapes, pieces, noisy, sigmas, SIGNIFICANT)

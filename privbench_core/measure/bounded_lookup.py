@@ -194,9 +194,7 @@ class _Looks:
         context = self._differing(known, usual, counted)
         candidates = [(target, column) for target in columns for column in self.own]
         ordered = ordered_codes({name: coder for name, (_, coder) in {**self.targets, **self.own}.items()})
-        measured, left = fit.pairs.fit_pairs(
-            view, known, candidates, rest, ordered, self.child.size, self.child.one_way.counts
-        )
+        measured, left = fit.pairs.fit_pairs(view, known, candidates, rest, ordered)
         targets = self._targets(left, parent, targets)
         return _Joints(targets.shares, context, measured), targets
 

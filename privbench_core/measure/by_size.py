@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, tails_of
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.random_walk import Drift
-from privbench_core.measure.alike import Alike
-from privbench_core.measure.clipped import Vectors
+from privbench_core.guards import FEW, LINEARISATIONS, NEGLIGIBLE
+from privbench_core.measure.clipped import CollisionPosterior, vector_lengths
 from privbench_core.measure.row_count import distance_by_noise
 from privbench_core.models.measured import Counted
 from privbench_core.models.one_way import OneWay
@@ -30,18 +29,10 @@ from privbench_core.privacy.features import Feature, UnitRows
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
-_DOUBT = 1.0  # of what larger units move distributions: what is not known of it
-BY_SIZE = 0.4  # share of a price for what columns have to do with the number of rows of a unit
-_EARLY = 0.1  # of the price of a last look: tells how many rows count where units are clipped
-_CLEAR = 0.01  # of all rows: doubt about a column that is no reason to clip, which takes time where rows are many
-_OTHERWISE = 0.05  # how far rows that are not counted move distributions beyond what shapes tell
-_HARDLY_MORE, _NO_DOUBT = 1.01, 1e-3  # doubts that are as good as the least: a hundredth more, a thousandth of all rows
-_ROUNDS = 2  # of which rows counted, where units are clipped
-_OFF = 2.0  # times that a number of rows is off by, at most: what else shares may add up to is noise
-_POSSIBLE = 1e-9  # standard deviation of what is known exactly: what is divided by it stays finite
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,7 @@ class RowLooks:
 
     size: RowCount
     drifts: Mapping[str, Drift]
-    alike: Mapping[str, Alike] = field(default_factory=dict)
+    alike: Mapping[str, CollisionPosterior] = field(default_factory=dict)
 
     @property
     def shapes(self) -> dict[str, Array]:
@@ -85,30 +76,31 @@ class RowLooks:
         """
         drifts, alike = dict(self.drifts), dict(self.alike)
         for name, noisy in found.items():
-            vectors, before = self.vectors(name, most), self.drifts[name]
-            of_codes, noise = noisy / vectors.lengths, sigma / vectors.lengths
+            lengths, before = self.lengths(name, most), self.drifts[name]
+            of_codes, noise = noisy / lengths, sigma / lengths
             total, unsure = float(of_codes.sum()), float(np.sqrt((noise**2).sum()))
-            for _ in range(_ROUNDS):  # which rows counted follows from shapes, and these from which rows counted
+            for _ in range(LINEARISATIONS):  # which rows counted follows from shapes, and these from which rows counted
                 shapes = drifts[name].shapes
-                counted = Alike.counted(self.size, vectors.lengths, shapes, most)
+                counted = CollisionPosterior.counted(self.size, lengths, shapes, most)
                 totals = (counted * shapes.T).sum(axis=(1, 2))
-                known = self.alike.get(name, Alike()).updated(totals, total, np.hypot(unsure, self._unsure * totals))
+                known = self.alike.get(name, CollisionPosterior())
+                known = known.updated(totals, total, np.hypot(unsure, self._unsure * totals))
                 expected, doubt = known.mean(counted), known.deviation((counted * shapes.T).sum(axis=2))
                 alike[name] = known
                 drifts[name] = self._updated(before, expected, total, unsure, of_codes, np.hypot(noise, doubt))
         return replace(self, drifts=drifts, alike=alike)
 
-    def vectors(self, name: str, most: float) -> Vectors:
-        """How long vectors of counts of a column are, where units are clipped to T: codes in doubt are scaled less."""
+    def lengths(self, name: str, most: float) -> NDArray[np.int64]:
+        """How long a row with each code of a column is, where units are clipped to T: unsure codes are scaled less."""
         shares, deviations = self.drifts[name].average(self._all_rows)
-        return Vectors.of(np.maximum(shares, 0.0), most, np.maximum(shares, 0.0) + deviations)
+        return vector_lengths(np.maximum(shares, 0.0) + deviations, most)
 
     def again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
         """The same, with another look at each column, for ``price`` in all.
 
         Up to how many rows of a unit count in full is chosen for each column by itself: few codes bear much noise, and
         those of rows that depend on the size of their unit need it. What is left of doubt then is known beforehand.
-        Where noise is Gaussian, units are clipped in L2 norm: a first part of the price tells how many rows that is.
+        Where noise is Gaussian, units are clipped in L2 norm, unless little is left to be known (it takes time).
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
@@ -119,36 +111,16 @@ class RowLooks:
             columns: Of its rows, those of ``drifts``.
             price: Of everything here.
         """
-        best, sigma = self.best_counted(session, table, price), self._of_units(session, table, price)
-        doubtful = any(self._doubt(name, sigma, most) > _CLEAR for name, most in best.items())
-        if price.measure is Measure.PURE or not (self.alike or doubtful):
-            return self._again(session, table, columns, best, price, clipped=False)
-        looks, left = self, price
-        if not self.alike:
-            early = {name: min(most, self.size.for_half) for name, most in best.items()}
-            looks, left = self._again(session, table, columns, early, price.share(_EARLY)), price.share(1 - _EARLY)
-        return looks._again(session, table, columns, looks.best_counted(session, table, left), left)
-
-    def _again(
-        self,
-        session: PrivateSession,
-        table: str,
-        columns: Features,
-        best: Mapping[str, int],
-        price: Price,
-        *,
-        clipped: bool = True,
-    ) -> RowLooks:
-        alike: dict[int, list[str]] = {}
+        best = self.best_counted(session, table, price)
+        clipped = self._is_clipped(best, self._of_units(session, table, price), price)
+        together: dict[int, list[str]] = {}
         for name, most in best.items():
-            alike.setdefault(most, []).append(name)
+            together.setdefault(most, []).append(name)
         looks = self
-        for most, names in sorted(alike.items()):
+        for most, names in sorted(together.items()):
             view = session.view(ViewSpec(table, {name: columns[name] for name in names}, (most,)), "over rows")
-            asked = [
-                Marginal((name,), clipped=clipped, scales=(looks.vectors(name, most).scale,) * clipped)
-                for name in names
-            ]
+            scales = [(tuple(looks.lengths(name, most).tolist()),) * clipped for name in names]
+            asked = [Marginal((name,), clipped=clipped, scales=of) for name, of in zip(names, scales, strict=True)]
             noisy = view.measure("one-way", asked, price.share(len(names) / len(self.drifts)))
             found = dict(zip(names, noisy.values, strict=True))
             if clipped:
@@ -156,6 +128,10 @@ class RowLooks:
             else:
                 looks = looks.updated(most, OneWay.alike(found, noisy.sigma))
         return looks
+
+    def _is_clipped(self, best: Mapping[str, int], sigma: float, price: Price) -> bool:
+        doubts = (self._doubt(name, sigma, most) for name, most in best.items())
+        return price.measure is not Measure.PURE and any(doubt > FEW for doubt in doubts)
 
     def best_counted(self, session: PrivateSession, table: str, price: Price) -> dict[str, int]:
         """Column -> up to how many rows of a unit count in full in `again` for ``price``."""
@@ -182,7 +158,7 @@ class RowLooks:
         counts, sigmas = {}, {}
         for name, drift in self.drifts.items():
             shares, deviations = drift.average(self._all_rows)
-            sigmas[name] = np.maximum(deviations, _POSSIBLE)
+            sigmas[name] = np.maximum(deviations, NEGLIGIBLE)
             counts[name] = total * _whole(shares, sigmas[name] ** 2)
             sigmas[name] *= total
         return OneWay(counts, sigmas, total)
@@ -197,7 +173,7 @@ class RowLooks:
         Of those that leave hardly more it is the largest: it relies least on what is known of sizes.
         """
         doubts = {most: self._doubt(name, sigma, most) for most in counts_up_to(self.size.classes[-1])}
-        enough = _HARDLY_MORE * min(doubts.values()) + _NO_DOUBT
+        enough = min(doubts.values()) + FEW
         return max(most for most, left in doubts.items() if left <= enough)
 
     def _doubt(self, name: str, sigma: float, most: int) -> float:
@@ -205,10 +181,10 @@ class RowLooks:
         drift = self.drifts[name]
         counted, noise = self.size.counted(most), np.full_like(drift.average(self._all_rows)[0], most * sigma)
         if name in self.alike:
-            vectors, known = self.vectors(name, most), self.alike[name]
-            by_alike = Alike.counted(self.size, vectors.lengths, drift.shapes, most)
+            lengths, known = self.lengths(name, most), self.alike[name]
+            by_alike = CollisionPosterior.counted(self.size, lengths, drift.shapes, most)
             doubt = known.deviation((by_alike * drift.shapes.T).sum(axis=2))
-            counted, noise = known.mean(by_alike), np.hypot(noise / vectors.lengths, doubt)
+            counted, noise = known.mean(by_alike), np.hypot(noise / lengths, doubt)
         rows = self._rows(drift, counted)
         return drift.doubt(self._all_rows, counted / rows, self._sigmas(drift, rows, noise / rows))
 
@@ -249,20 +225,20 @@ class RowLooks:
         """
         expected = self._rows(drift, counted)
         unsure = expected * self._unsure
-        share = unsure**2 / max(unsure**2 + total_sigma**2, _POSSIBLE)
+        share = unsure**2 / max(unsure**2 + total_sigma**2, NEGLIGIBLE)
         rows = max(1.0, expected + share * (total - expected))
         return drift.updated(counted / expected, noisy / rows, self._sigmas(drift, expected, sigmas / rows))
 
     def _sigmas(self, drift: Drift, counted: float, noise: Array) -> Array:
         """Standard deviations of shares among so many counted rows: noise, and habits that differ inside of a class."""
         missing = max(0.0, 1 - counted / max(float(self.size.rows_of.sum()), 1.0))
-        inside = _OTHERWISE * missing * np.maximum(drift.average(self._all_rows)[0], 0.0)
+        inside = TUNING.truncation_bias * missing * np.maximum(drift.average(self._all_rows)[0], 0.0)
         return np.asarray(np.hypot(noise, inside))
 
 
 def _whole(shares: Array, variances: Array) -> Array:
     """Shares that add up to 1: times what the number of rows may be off by, and less the rest, which is noise."""
-    scaled = shares / np.clip(shares.sum(), 1 / _OFF, _OFF)
+    scaled = shares / np.clip(shares.sum(), 0.5, 2.0)
     return np.asarray(scaled + (1 - scaled.sum()) * variances / variances.sum())
 
 
@@ -306,14 +282,11 @@ class MarginalsOverRows:
         """See `Marginals`."""
         return self.looks.size
 
-    def counted_with(self, gain: float) -> Counted | None:
+    @property
+    def rows_counted(self) -> Counted | None:
         """See `Marginals`."""
-        size, shapes = self.looks.size, self.looks.shapes
-        rows, every = gain * float(size.counted(self.most).sum()), max(float(size.rows_of.sum()), 1.0)
-        if rows >= every:
-            return None
-        less = {name: -size.left_out(shape, size.most_for(rows)) for name, shape in shapes.items()}
-        return Counted(self.one_way.moved(less), rows / every)
+        rows, every = float(self.looks.size.counted(self.most).sum()), float(self.looks.size.rows_of.sum())
+        return Counted(self.counted, rows / every) if rows < every else None
 
     def noise(self, price: Price) -> float:
         """See `Marginals`."""
@@ -356,36 +329,22 @@ def measure_by_size(session: PrivateSession, table: str, columns: Features, size
 def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
     """The size of the table with T: up to how many rows of a unit to count in full in all that is asked of it later.
 
-    It has the least expected error of distributions over rows, of each column by itself and with another one.
+    It has the least expected error of the columns by themselves and in pairs. Their distributions over all rows are
+    known: joints need only odds ratios.
 
     Args:
         curator: Of a view that counts every unit once.
-        looks: At the columns: how far counting T rows of larger units moves their distributions.
+        looks: At the columns.
         price: Of all columns' marginals.
     """
     size, shapes = looks.size, looks.shapes
     sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
     codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
-    alike = [looks.alike[name].expected if name in looks.alike else 1.0 for name in shapes]
-    # As if no codes were scaled: what else is counted with T is not clipped, and noisier with a larger one.
-    vectors = [Vectors.plain(drift.average(looks._all_rows)[0]) for drift in looks.drifts.values()]
-    alone = [own + (1 - own) * of.by_chance for own, of in zip(alike, vectors, strict=True)]
-    pairs = float(np.mean([min(pair) for pair in combinations(alone, 2)] or alone or [1.0]))
+    every = max(float(size.rows_of.sum()), 1.0)
 
     def error(most: int) -> float:
-        doubt = sum(
-            doubt_left(shape, size, size.counted(most, one)) for shape, one in zip(shapes.values(), alone, strict=True)
-        )
-        rows = max(1.0, float(size.counted(most, pairs).sum()))
+        rows = max(1.0, float(size.counted(most).sum()))
         noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in (codes, codes * codes.mean())]
-        return doubt + float(np.mean(noise))
+        return len(codes) * TUNING.truncation_bias * (1 - rows / every) + float(np.mean(noise))
 
-    of_pairs = float(np.mean([min(pair) for pair in combinations(alike, 2)] or alike or [1.0]))
-    return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error), alike_of_pairs=of_pairs)
-
-
-def doubt_left(shape: Array, size: RowCount, counted: Array) -> float:
-    """How far, in total variation distance, a column may be from all rows after so many of each class were counted."""
-    every = max(float(size.rows_of.sum()), 1.0)
-    moved = (size.rows_of / every - counted / max(float(counted.sum()), 1.0)) @ shape
-    return float(np.abs(moved).sum()) / 2 * _DOUBT + _OTHERWISE * (1 - float(counted.sum()) / every)
+    return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error))

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from privbench_core.estimate.segmentation import SIGNIFICANT
+from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
 from privbench_core.measure.learned import expected_codes, learning_shares
 from privbench_core.measure.row_count import noise_of_rows
 from privbench_core.models.row_count import RowCount
@@ -14,9 +15,6 @@ from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.relations import bounded_moves, reference_moves, stability
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
-
-_DEVIATIONS = 2  # standard deviations that "±" stands for: 19 of 20 draws are within
-_PARTS = 4  # of the rows with a key: if noise hides even quarters of them, it hides the key, as `Profile.hidden` has it
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def expected_noise(schema: Schema, table: str, price: Price) -> ExpectedNoise:
     # Without a measured number of rows it is that of the columns' totals: a column of k codes has k times the variance.
     of_totals = cell / math.sqrt(sum(1 / size for size in codes)) if codes else cell
     rows = noise_of_rows(schema, table, price) if most > 1 else of_totals
-    return ExpectedNoise(_DEVIATIONS * rows, _DEVIATIONS * cell, most)
+    return ExpectedNoise(SHOWN_DEVIATIONS * rows, SHOWN_DEVIATIONS * cell, most)
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class LinkNoise:
     @property
     def all_noise(self) -> bool:
         """Whether noise hides even a quarter of the links, so that released numbers say nothing of which there are."""
-        part = SIGNIFICANT / _DEVIATIONS * math.sqrt(_PARTS) * self.links
+        part = SIGNIFICANT / SHOWN_DEVIATIONS * math.sqrt(HIDDEN_PARTS) * self.links
         return self.rows is not None and self.rows <= part
 
     def __str__(self) -> str:
@@ -103,7 +101,7 @@ def link_noise(
         if bounded:
             lost, gained = bounded_moves(schema, key, most, own * most)
             sensitivity = Sensitivity(lost + gained, math.hypot(lost, gained))
-        return _DEVIATIONS * noise_std(sensitivity, price)
+        return SHOWN_DEVIATIONS * noise_std(sensitivity, price)
 
     if size is None or size.bound == 1:
         return LinkNoise(key, noise(1), None if size is None else size.rows)

@@ -26,7 +26,7 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
 from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.row_shares import row_shares, with_row_shares
-from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
+from privbench_core.measure.by_size import Features, measure_by_size
 from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags
 from privbench_core.measure.links import Siblings, expected_context, link_context, measure_links
@@ -53,6 +53,7 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 _OWNER = "#owner"
@@ -105,7 +106,7 @@ def fit_fanout(
     lags = measure_lags(session, key, features, expected, child, rest.share(fit.lag_share)) if features else ()
     rest = rest.share(1 - fit.lag_share) if lags else rest
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
-    pair_tables = measure_links(view, context, own, (child.counted, child.size), model, rest, fit, expected, lags)
+    pair_tables = measure_links(view, context, own, child.counted, model, rest, fit, expected, lags)
     return replace(sizes, pair_tables=pair_tables, lags=tuple(each.lag for each in lags))
 
 
@@ -253,7 +254,7 @@ def _counts(
     of_parents = price.share(1 - share)
     # Units are counted best: where parents are units, joints over them tell all. Of others a unit may have many.
     row_share = 0.0 if parent.size.units is None or not parent.discretizers else fit.row_share
-    joints, _ = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered, parent.size, clean)
+    joints, _ = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered)
     tables = {name: joint for (name, _), joint in joints.items()}
     if row_share:
         over_rows = _over_rows(session, key, parent, children, of_parents.share(row_share))
@@ -291,8 +292,8 @@ def _over_rows(
 ) -> dict[str, tuple[Array, Array]]:
     """Shares of the children that have an owner by its attributes, and their standard deviations, shapes (codes,)."""
     columns: Features = {name: (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
-    looks = measure_by_size(session, key.child, columns, children, price.share(BY_SIZE))
-    found = looks.again(session, key.child, columns, price.share(1 - BY_SIZE)).one_way(children.classes[-1])
+    looks = measure_by_size(session, key.child, columns, children, price.share(TUNING.early_share))
+    found = looks.again(session, key.child, columns, price.share(1 - TUNING.early_share)).one_way(children.classes[-1])
     shares: dict[str, tuple[Array, Array]] = {}
     for name, coder in parent.discretizers.items():
         counts = found.clean()[name][: coder.size]  # rows without an owner have one more code

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
+from privbench_core.guards import LARGEST_ANY
 from privbench_core.measure.row_count import distance_by_noise
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.row_count import LARGEST_ANY, RowCount, size_classes
+from privbench_core.models.row_count import RowCount, size_classes
 from privbench_core.privacy.permutations import MOST_MEMBERS
 
 Array = NDArray[np.float64]

@@ -151,11 +151,9 @@ class LatentFit:
             ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,)), "pair_tables"
         )
         network = counted.fit()
-        of_children = counted.one_way, child.size
         expected = expected_context(key, parent, child.size, found.fanout, context, siblings)
-        links = measure_links(
-            view, context, children.features, of_children, network, of_links, spending, expected, lags
-        )
+        own, rows = children.features, counted.one_way
+        links = measure_links(view, context, own, rows, network, of_links, spending, expected, lags)
         most = 0 if order is None else order.most
         return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)
 
@@ -187,7 +185,7 @@ class LatentFit:
             session.view(spec, "pair_tables"),
             context,
             children.features,
-            (children.counted, child.size),
+            children.counted,
             plain,
             rest.share(self.typed),
             FanoutFit(pairs=self.pairs),

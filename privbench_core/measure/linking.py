@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,11 @@ from privbench_core.estimate.fitting import shrunk
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.measure.clipped import Clipping, RowsCounted, Vectors, measure_rows
 from privbench_core.measure.link_candidates import Candidate, Features, candidates_of, merged
 from privbench_core.measure.linked_rows import Counting, LettingGo, Reference, countings, with_none
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.curator import Curator, Measurement
 from privbench_core.privacy.features import feature_size
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession
@@ -105,7 +104,6 @@ def measure_cross_marginals(
     candidates = list(candidates_of(pairs, features, reference, plan.cells))
     coarse = {n: merged(features, n, g) for c in candidates for n, g in zip(c.names, c.groups, strict=True)}
     view = session.view(ViewSpec(table, coarse, (most,), plan.counting.bounded), "links")
-    clipping = None if along else Clipping.of(replace(reference.size, rows_per_unit=most), view, price, ())
     weights = reference.weights(most)
     per_round = math.ceil(planned / fit.rounds)
     found: list[CrossMarginal] = []
@@ -126,12 +124,9 @@ def measure_cross_marginals(
         significant = False
         for candidate, expected in chosen:
             names, for_answer = candidate.names, price.share(share * (1 - fit.select))
-            axes = range(expected.ndim)
-            columns = tuple(Vectors.plain(expected.sum(axis=tuple(a for a in axes if a != axis))) for axis in axes)
-            noisy = measure_rows(view, " x ".join(names), Marginal(names), for_answer, clipping, columns)
-            off = float(np.abs(noisy.counts - expected).sum()) / 2
-            noise = ABSOLUTE * noisy.sigma * float((1 / np.broadcast_to(noisy.lengths, expected.shape)).sum())
-            significant = significant or off > 2 * noise
+            noisy = view.measure(" x ".join(names), [Marginal(names)], for_answer)
+            off = float(np.abs(noisy.values[0] - expected).sum()) / 2
+            significant = significant or off > 2 * ABSOLUTE * noisy.sigma * expected.size
             cross = _cross_marginal(candidate, noisy, expected, followed=along is not None)
             found.append(cross if along is None else with_none(cross, reference, float(along.linked.mean())))
             candidates.remove(candidate)
@@ -203,7 +198,7 @@ def _expected(candidate: Candidate, codes: Mapping[str, Codes], weights: Numbers
 
 
 def _cross_marginal(
-    candidate: Candidate, noisy: RowsCounted, expected: Array, *, followed: bool = False
+    candidate: Candidate, noisy: Measurement, expected: Array, *, followed: bool = False
 ) -> CrossMarginal:
     """Return the estimate of a marginal, given its counts in the reference: their margins are known better.
 
@@ -213,8 +208,7 @@ def _cross_marginal(
     base = expected.reshape(rows, -1)
     sides = np.maximum(base.sum(axis=1), 1.0), np.maximum(base.sum(axis=0), 1.0)
     base = base + _UNSEEN * np.outer(*sides) / expected.sum()  # cells that the sample lacks are like all others
-    lengths = np.broadcast_to(noisy.lengths, expected.shape).reshape(rows, -1)
-    table = NoisyTable(noisy.counts.reshape(rows, -1), noisy.sigma, lengths=lengths)
+    table = NoisyTable(noisy.values[0].reshape(rows, -1), noisy.sigma)
     left = base.sum(axis=1)
     if followed:
         near = shrunk(table.counts.sum(axis=1), noisy.sigma * math.sqrt(base.shape[1]), left)

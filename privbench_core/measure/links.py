@@ -89,7 +89,7 @@ def measure_links(
     view: Curator,
     context: Features,
     own: Features,
-    counted: tuple[OneWay, RowCount],
+    one_way: OneWay,
     model: Node,
     price: Price,
     fit: FanoutFit,
@@ -105,14 +105,14 @@ def measure_links(
         view: Of the children, with all these columns.
         context: Columns of the context.
         own: Columns of the children.
-        counted: Released counts of the latter, as the view counts them, and the size of their table.
+        one_way: Released counts of the latter, as the view counts them.
         model: Of the children: the parts of a root sum node are tied to the context too.
         price: Of everything here.
         fit: How to spend it.
         expected: What shares of the children are expected to have the codes of a column of the context, where known.
         lags: How long after their owner children are dated: what of the joints follows from that.
     """
-    candidates, (one_way, size) = [(name, column) for name in context for column in own], counted
+    candidates = [(name, column) for name in context for column in own]
     if candidates and shortlist_size(view, len(candidates), one_way.total, price) == len(candidates):
         view.expect([Marginal(pair) for pair in candidates])
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
@@ -130,7 +130,7 @@ def measure_links(
         regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
         price = price.share(1 - fit.region_share)
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
-    joints, _ = fit.pairs.fit_pairs(view, clean, candidates, price, ordered, size, own, known)
+    joints, _ = fit.pairs.fit_pairs(view, clean, candidates, price, ordered, known)
     for each, joint in zip(lags, finer, strict=True):
         joints[each.finer] = each.cut(joint, joints.pop(each.pair))
     return {**regions, **joints}

@@ -133,6 +133,4 @@ def _pair_tables(
         margins = view.measure("context", [Marginal((name,)) for name in above], price.share(share))
         known |= {name: onto_simplex(n, child.one_way.total) for name, n in zip(above, margins.values, strict=True)}
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
-    return fit.pairs.fit_pairs(
-        view, known, candidates, price.share(1 - share), ordered, child.size, child.one_way.counts
-    )
+    return fit.pairs.fit_pairs(view, known, candidates, price.share(1 - share), ordered)

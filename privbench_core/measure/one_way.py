@@ -102,8 +102,9 @@ class Marginals(Protocol):
         """Of the table, where a unit may have several rows."""
         ...
 
-    def counted_with(self, gain: float) -> Counted | None:
-        """The rows that joints count where they count ``gain`` times as many as `counted`; None if these are all."""
+    @property
+    def rows_counted(self) -> Counted | None:
+        """The rows that joints count; None if these are all."""
         ...
 
     @property
@@ -146,8 +147,10 @@ class MarginalsOfView:
         """See `Marginals`: all rows are counted alike."""
         return None
 
-    def counted_with(self, gain: float) -> Counted | None:
+    @property
+    def rows_counted(self) -> Counted | None:
         """See `Marginals`."""
+        return None
 
     def noise(self, price: Price) -> float:
         """See `Marginals`."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
+from privbench_core.measure.by_size import Features, measure_by_size
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
+from privbench_core.tuning import TUNING
 
 
 def one_way_over_rows(
@@ -33,5 +34,5 @@ def one_way_over_rows(
             label, [Marginal((name,)) for name in columns], price
         )
         return OneWay.alike(dict(zip(columns, noisy.values, strict=True)), noisy.sigma)
-    looks = measure_by_size(session, table, columns, size, price.share(BY_SIZE))
-    return looks.again(session, table, columns, price.share(1 - BY_SIZE)).one_way(size.classes[-1])
+    looks = measure_by_size(session, table, columns, size, price.share(TUNING.early_share))
+    return looks.again(session, table, columns, price.share(1 - TUNING.early_share)).one_way(size.classes[-1])

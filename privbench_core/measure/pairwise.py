@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from privbench_core.estimate.candidates import Candidates, PairSelection, PairTable, noisy_cells
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.measure.clipped import Clipping, Vectors, measure_rows
 from privbench_core.measure.glance import Glance, glance
 from privbench_core.measure.one_way import Marginals, MarginalsOfView, least_noise, remeasure
 from privbench_core.measure.scores import clear_scores, largest_noise, pair_scores
@@ -31,7 +30,6 @@ from privbench_core.measure.signs import cuts_of, determined_by_signs, gain_of_s
 from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf, with_marginals
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
@@ -116,7 +114,7 @@ class PairwiseFit:
         left = left + found if isinstance(found, Price) else left
         if isinstance(found, Price) and not leaf.triples:
             return left
-        rows = marginals.counted_with(1.0) if isinstance(found, Price) else found.counted
+        rows = marginals.rows_counted if isinstance(found, Price) else found.counted
         return replace(leaf, one_way=marginals.improve(left), counted=rows)
 
     def _find_pairs(
@@ -144,7 +142,7 @@ class PairwiseFit:
         def without_tables(rest: Price) -> MeasuredLeaf | Price:
             if not known:
                 return rest
-            counted, kept = marginals.counted_with(1.0), signs if by_signs else None
+            counted, kept = marginals.rows_counted, signs if by_signs else None
             return MeasuredLeaf(marginals.improve(rest), {}, kept, counted=counted, lags=by_lags)
 
         number = shortlist_size(curator, len(pairs), one_way.total, price)
@@ -157,27 +155,28 @@ class PairwiseFit:
             return without_tables(price)
         scores = clear_scores(curator, one_way, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
-        candidates, clipping = (
-            Candidates.of(pairs, scores, clean, ordered),
-            Clipping.of(marginals.size, curator, price, clean),
-        )
-        cells = candidates.cells if clipping is None else clipping.noisy_cells(candidates, clean)
+        candidates = Candidates.of(pairs, scores, clean, ordered)
+
+        def selection(share: float) -> PairSelection:
+            return self.choose(curator, candidates.useful, candidates.cells, rest.share(share))
 
         def promise(share: float) -> float:
             """Expected L1 error over all pairs if ``share`` of the rest goes to joints."""
-            gain = self.choose(curator, candidates.useful, cells, rest.share(share)).gain if share > 0 else 0.0
+            gain = (
+                self.choose(curator, candidates.useful, candidates.cells, rest.share(share)).gain if share > 0 else 0.0
+            )
             return ABSOLUTE * marginals.noise(rest.share(1 - share)) * (len(clean) - 1) - gain
 
         share = min(_SHARES, key=promise)
         if share == 0:
             return without_tables(rest)
-        tables = self.choose(curator, candidates.useful, cells, rest.share(share)).tables(candidates)
+        tables = selection(share).tables(candidates)
         if not tables:
             return without_tables(rest)
         better = marginals.improve(rest.share(1 - share))
-        found, gain = self.measure(curator, tables, clean, rest.share(share), clipping)
+        found = self.measure(curator, tables, rest.share(share))
         kept = signs if by_signs else None
-        return MeasuredLeaf(better, found, kept, counted=marginals.counted_with(gain), lags=by_lags)
+        return MeasuredLeaf(better, found, kept, counted=marginals.rows_counted, lags=by_lags)
 
     def promising(
         self,
@@ -264,8 +263,6 @@ class PairwiseFit:
         pairs: Sequence[Pair],
         price: Price,
         ordered: Mapping[str, int],
-        size: RowCount,
-        own: Iterable[str] = (),
         known: Mapping[Pair, Array] | None = None,
     ) -> tuple[dict[Pair, Array], Price]:
         """Joint probabilities of the pairs that the budget supports, and what is left of the price if it supports none.
@@ -279,8 +276,6 @@ class PairwiseFit:
             pairs: Pairs of columns.
             price: Of scores and joints together.
             ordered: As in `find`.
-            size: Of the table.
-            own: Columns in which rows of a unit differ as in others: codes are scaled (`measure.clipped`).
             known: Counts of pairs that follow from something else: a pair is measured where it is far from these.
         """
         pairs, total = _informative(clean, pairs), _total(clean)
@@ -291,12 +286,10 @@ class PairwiseFit:
         scores = pair_scores(curator, clean, pairs, price.share(for_scores), known)
         rest = price.share(1 - for_scores)
         candidates = Candidates.of(pairs, scores, clean, ordered)
-        clipping = Clipping.of(size, curator, price, own)
-        cells = candidates.cells if clipping is None else clipping.noisy_cells(candidates, clean)
-        tables = self.choose(curator, candidates.useful, cells, rest).tables(candidates)
+        tables = self.choose(curator, candidates.useful, candidates.cells, rest).tables(candidates)
         if not tables:
             return shares, rest
-        return self.joints(curator, tables, clean, rest, clipping, known), zero(rest.measure)
+        return self.joints(curator, tables, clean, rest, known), zero(rest.measure)
 
     def tells(self, curator: Curator, pairs: int, total: float, price: Price) -> bool:
         """Whether `fit_pairs` would look at so many pairs for this price: strong dependences stand out of noise."""
@@ -336,43 +329,27 @@ class PairwiseFit:
         tables: Sequence[PairTable],
         clean: Mapping[str, Array],
         price: Price,
-        clipping: Clipping | None = None,
         known: Mapping[Pair, Array] | None = None,
     ) -> dict[Pair, Array]:
         """Measure joints of pairs, and return their probabilities: denoised, fitted to the marginals, never zero."""
         total = _total(clean)
-        measured, _ = self.measure(curator, tables, clean, price, clipping)
+        measured = self.measure(curator, tables, price)
         return {pair: joint / total for pair, joint in estimated_joints(measured, clean, known).items()}
 
-    def measure(
-        self,
-        curator: Curator,
-        tables: Sequence[PairTable],
-        clean: Mapping[str, Array],
-        price: Price,
-        clipping: Clipping | None = None,
-    ) -> tuple[dict[Pair, NoisyTable], float]:
+    def measure(self, curator: Curator, tables: Sequence[PairTable], price: Price) -> dict[Pair, NoisyTable]:
         """Measure the joints of some pairs, for ``price`` in all: the noisier ones get more of it.
-
-        Where units are clipped, counts are scaled to the number of rows that count where they are not. Returns how many
-        times as many have counted, in the mean, too.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
         """
         weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
-        measured, gains = {}, []
+        measured = {}
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
             a, b = table.pair
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
-            asked = Marginal((a, b), groups)
-            columns: tuple[Vectors, ...] = ()
-            if clipping is not None:
-                columns = clipping.vectors(a, clean[a], groups[0]), clipping.vectors(b, clean[b], groups[1])
-            found = measure_rows(curator, f"{a} x {b}", asked, price.share(share), clipping, columns)
-            measured[a, b] = NoisyTable(found.counts, found.sigma, groups, table.ordered, found.lengths)
-            gains.append(found.gain)
-        return measured, float(np.mean(gains)) if gains else 1.0
+            found = curator.measure(f"{a} x {b}", [Marginal((a, b), groups)], price.share(share))
+            measured[a, b] = NoisyTable(found.values[0], found.sigma, groups, table.ordered)
+        return measured
 
 
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:

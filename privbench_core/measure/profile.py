@@ -14,27 +14,26 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer, tails_of
+from privbench_core.guards import NEGLIGIBLE
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
-from privbench_core.measure.by_size import BY_SIZE, Features, RowLooks, best_counted, measure_by_size
+from privbench_core.measure.by_size import Features, RowLooks, best_counted, measure_by_size
 from privbench_core.measure.lags import measure_own_lags, own_lag_share
-from privbench_core.measure.learned import Learned, expected_codes, learn_domains, lists_to_learn
+from privbench_core.measure.learned import Learned, learn_domains, lists_to_learn
 from privbench_core.measure.one_way import least_noise, remeasure
 from privbench_core.measure.pairwise import MOST_CODES
 from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
-from privbench_core.privacy.budget import Measure, Price, zero
-from privbench_core.privacy.curator import Refinable
+from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
-_FIRST = 0.35  # of the price of one-way marginals, for a first look that leaves rows out
-_POSSIBLE = 1e-9  # rows of a class, at least: what has none is drawn like all others
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class Cells:
         rows: Noisy number of rows and its standard deviation, where there are no columns to add up.
         size: Of the table, where it was measured for itself.
         guessed: Column -> what is assumed of it, where noise hid the domain that was to be learned.
-        held: Columns that were counted together -> the same counts at less noise, for what that is more.
     """
 
     codecs: Mapping[str, Codec]
@@ -59,7 +57,6 @@ class Cells:
     rows: tuple[float, float]
     size: RowCount | None = None
     guessed: Mapping[str, str] = field(default_factory=dict)
-    held: Mapping[tuple[str, ...], Refinable] = field(default_factory=dict)
 
     @property
     def rows_per_unit(self) -> int:
@@ -93,32 +90,13 @@ class Cells:
         return Profile(discretizers, one_way, self.size or RowCount(total, sigma), {}, self.guessed)
 
     def again(self, session: PrivateSession, table: Table, price: Price) -> Cells:
-        """The same cells at less noise, for ``price``: as they were held back, if that is enough for it.
-
-        Else they are counted once more where that leaves the least noise, and averaged.
+        """The same cells counted once more for ``price``, where that leaves the least noise, and averaged.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
         """
         if not self.looks:
             return self
-        if self.held and sum((held.missing for held in self.held.values()), zero(price.measure)).fits(price):
-            refined = {names: held.refine() for names, held in self.held.items()}
-            finer = {
-                name: (counts, found.sigma)
-                for names, found in refined.items()
-                for name, counts in zip(names, found.values, strict=True)
-            }
-            return replace(
-                self,
-                first={name: finer[name][0] for name in self.first},
-                sigmas={name: finer[name][1] for name in self.sigmas},
-                looks={
-                    name: CellCounts.first(look.codec, *finer[name], named=look.named, laplace=look.laplace)
-                    for name, look in self.looks.items()
-                },
-                held={},
-            )
         counts = {name: look.counts for name, look in self.looks.items()}
         sigmas = {name: np.sqrt(look.variances) for name, look in self.looks.items()}
         features = {name: (Own(name), Discretizer(look.codec)) for name, look in self.looks.items()}
@@ -148,9 +126,7 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
     for_lags = price.share(own_lag_share(table))
-    size, rest = measure_row_count(
-        session, table.name, bound, expected_codes(table), Price(price.measure, price.amount - for_lags.amount)
-    )
+    size, rest = measure_row_count(session, table.name, bound, Price(price.measure, price.amount - for_lags.amount))
     learned = learn_domains(session, table, size, rest, price.delta)
     first = first_share(size)
     cells = measure_cells(session, table, learned, size, learned.rest.share(first))
@@ -160,16 +136,7 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
 
 def first_share(size: RowCount | None) -> float:
     """Part of the price of one-way marginals for a first look: all, where it counts all rows."""
-    return 1.0 if size is None or size.in_full else _FIRST
-
-
-def can_be_held(table: Table, learned: Learned, size: RowCount | None, price: Price) -> bool:
-    """Whether `measure_cells` may hold finer counts back: for a pure price, where it counts all cells of all rows once.
-
-    Counts with Gaussian noise are averaged without loss.
-    """
-    telling = {name: codec for name, codec in learned.codecs.items() if codec.size > 1}
-    return price.measure is Measure.PURE and first_share(size) == 1 and not share_of(table, telling)
+    return 1.0 if size is None or size.in_full else TUNING.early_share
 
 
 def over_rows(
@@ -192,8 +159,10 @@ def over_rows(
         return cells, cells.profile(), None
     first = profile.one_way.only(several)
     columns = own_columns(profile, several)
-    looks = measure_by_size(session, table.name, columns, size, price.share(BY_SIZE)).updated(size.rows_per_unit, first)
-    rest = price.share(1 - BY_SIZE)
+    looks = measure_by_size(session, table.name, columns, size, price.share(TUNING.early_share)).updated(
+        size.rows_per_unit, first
+    )
+    rest = price.share(1 - TUNING.early_share)
     looks = looks.again(session, table.name, columns, rest)
     counted = best_counted(session.view(ViewSpec(table.name, {}), "by size"), looks, rest)
     looks = replace(looks, size=counted)
@@ -215,22 +184,15 @@ def with_looks(profile: Profile, looks: RowLooks) -> Profile:
         found.total,
         profile.one_way.tails,
     )
-    counted = looks.size.counted(most) + _POSSIBLE
+    counted = looks.size.counted(most) + NEGLIGIBLE
     by_size = {name: shape * (counted / counted.sum())[:, None] for name, shape in looks.shapes.items()}
     return Profile(profile.discretizers, one_way, looks.size, by_size, profile.guessed)
 
 
 def measure_cells(
-    session: PrivateSession,
-    table: Table,
-    learned: Learned,
-    size: RowCount | None,
-    price: Price,
-    whole: Price | None = None,
+    session: PrivateSession, table: Table, learned: Learned, size: RowCount | None, price: Price
 ) -> Cells:
     """All cells counted for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many.
-
-    Where the price may become a ``whole`` one, counts for that are held back (see `can_be_held`).
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
@@ -249,20 +211,11 @@ def measure_cells(
     shares = least_noise({name: min(codec.size, MOST_CODES) for name, codec in telling.items()}, price.measure)
     groups = {tuple(name for name in telling if shares[name] == share): share for share in sorted(set(shares.values()))}
     looks_at = [([Marginal((name,)) for name in alike], share * len(alike)) for alike, share in groups.items()]
-    if whole is not None and not all(
-        view.can_measure_in_two(asked, first.share(part), whole.share(part)) for asked, part in looks_at
-    ):
-        whole = None
     view.expect([marginal for asked, _ in looks_at for marginal in asked])
     found: dict[str, Array] = {}
     sigmas: dict[str, float] = {}
-    held: dict[tuple[str, ...], Refinable] = {}
     for alike, (asked, part) in zip(groups, looks_at, strict=True):
-        if whole is None:
-            noisy = view.measure("one-way", asked, first.share(part))
-        else:
-            held[alike] = view.measure_in_two("one-way", asked, first.share(part), whole.share(part))
-            noisy = held[alike].first
+        noisy = view.measure("one-way", asked, first.share(part))
         found |= zip(alike, noisy.values, strict=True)
         sigmas |= dict.fromkeys(alike, noisy.sigma)
     named = {column.name for column in lists_to_learn(table)}
@@ -273,4 +226,4 @@ def measure_cells(
         for name, codec in telling.items()
     }
     looks = refine_bins(session, table, looks, full, price.share(closer)) if closer else looks
-    return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size, learned.guessed, held)
+    return Cells(codecs, found, looks, sigmas, (0.0, 0.0), size, learned.guessed)

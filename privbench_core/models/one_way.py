@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Tails
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.estimate.tails import tail_counts
+from privbench_core.guards import NEGLIGIBLE
 
 Array = NDArray[np.float64]
-_EXACT = 1e-9  # noise of counts that are known exactly: what is divided by it stays finite
-_POSSIBLE = 0.3  # standard deviations that a count is at least: noise does not rule a value out
-_RARELY = 0.2  # of an equal share of the rows: most that a value is given without evidence
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class OneWay:
         return float(sum(sigmas.sum() for sigmas in self.sigmas.values()))
 
     def clean(self) -> dict[str, Array]:
-        """Counts that add up to `total`, none of them zero unless its noise is."""
+        """Counts that add up to `total`, none of them zero: noise does not rule a value out."""
         return {name: self._possible(name) for name in self.counts}
 
     def _possible(self, name: str) -> Array:
@@ -71,11 +69,9 @@ class OneWay:
             counts, sigmas = counts.copy(), sigmas.copy()
             found, off = tail_counts(counts[pieces], sigmas[pieces])
             counts[pieces[1:]], sigmas[pieces[1:]] = found[1:], off[1:]
-        total, variances = self.total, sigmas**2
-        nearest = onto_simplex(counts, total, variances)
-        least = np.minimum(_POSSIBLE * np.sqrt(variances), _RARELY * total / len(nearest))
-        raised = np.maximum(nearest, least)
-        return np.asarray(raised * (total / raised.sum()))
+        total = self.total
+        nearest = np.maximum(onto_simplex(counts, total, sigmas**2), NEGLIGIBLE * total)
+        return np.asarray(nearest * (total / nearest.sum()))
 
     def times(self, factor: float) -> OneWay:
         """The same in another unit of counts."""
@@ -98,4 +94,4 @@ class OneWay:
         return self._sigmas(name) ** 2
 
     def _sigmas(self, name: str) -> Array:
-        return np.maximum(self.sigmas[name], _EXACT)
+        return np.maximum(self.sigmas[name], NEGLIGIBLE)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.discretizer import Discretizer, tails_of
 from privbench_core.estimate.segmentation import SIGNIFICANT
+from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
 from privbench_core.models.lags import Lag
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import RowCount
 
 Array = NDArray[np.float64]
-_PARTS = 4  # of a column that shows no structure: if noise hides even quarters of the rows, it hides the column
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Profile:
             if name in self.guessed:
                 continue
             sigma = float(self.one_way.sigmas[name][0])
-            parts = min(discretizer.codec.size, _PARTS)
+            parts = min(discretizer.codec.size, HIDDEN_PARTS)
             if parts > 1 == discretizer.size and self.total <= SIGNIFICANT * sigma * math.sqrt(parts):
                 found.append(name)
         return tuple(found)
@@ -77,7 +77,7 @@ class Profile:
     @property
     def noise_in_words(self) -> str:
         """How many rows, more or less, and how many columns noise hides."""
-        rows = f"{max(0, round(self.size.rows)):,} ± {round(2 * self.size.sigma):,} rows"
+        rows = f"{max(0, round(self.size.rows)):,} ± {round(SHOWN_DEVIATIONS * self.size.sigma):,} rows"
         return f"{rows}; noise hides {len(self.hidden)} of {self._comparable} columns" if self._comparable else rows
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,15 +12,11 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.guards import HALVINGS, HIDDEN_ROWS, LARGEST_ANY, TINY
 from privbench_core.privacy.relations import WEIGHT_SCALE
 
 Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
-LARGEST_ANY = 1 << 10  # T up to here may be any number (`ViewSpec.rows_per_unit`), larger ones powers of two
-HIDDEN_ROWS = 1 << 20
-"""Most rows of a table that noise of as many units hides: without it, such a table would be as large as the noise."""
-_NOTHING = 1e-300
-_HALVINGS = 30
 
 
 @dataclass(frozen=True)
@@ -39,8 +34,6 @@ class RowCount:
         units: Noisy number of units by class of their number of rows up to the declared bound, all powers of two, shape
             (powers,); none where no unit has more than one row.
         noise: Standard deviation of these.
-        alike_of_pairs: How likely two rows of a unit have the same codes in two columns for what their unit is, as a
-            rule; 1 where nothing is known of it.
     """
 
     rows: float
@@ -52,7 +45,6 @@ class RowCount:
     bound: int = 1
     units: Array | None = None
     noise: float = 0.0
-    alike_of_pairs: float = 1.0
 
     def counted(self, most: float | Array, collisions: float | Array = 1.0) -> Array:
         """Number of rows of each class that count if units with more than ``most`` of them count as so many.
@@ -70,8 +62,8 @@ class RowCount:
             Shape (classes,), or (.., classes).
         """
         last, first = np.array(self.classes, dtype=float), np.append(1.0, self.classes[:-1])
-        mean = np.clip(self.rows_of / np.maximum(self.units_of, _NOTHING), first, last)
-        above = (mean - first) / np.maximum(last - first, _NOTHING)  # share of units
+        mean = np.clip(self.rows_of / np.maximum(self.units_of, TINY), first, last)
+        above = (mean - first) / np.maximum(last - first, TINY)  # share of units
         in_full = most / np.sqrt(collisions + (1 - collisions) / mean)  # rows of a unit whose vector is as long as T
         of_unit = (1 - above) * _mean_up_to(in_full, first, mean) + above * _mean_up_to(in_full, mean, last)
         return np.asarray(self.rows_of * np.minimum(of_unit / mean, 1.0))
@@ -82,37 +74,9 @@ class RowCount:
         It is the largest that is possible, so that no more rows are taken to count than do.
         """
         least, largest = 0.0, 1.0
-        for _ in range(_HALVINGS):
+        for _ in range(HALVINGS):
             middle = (least + largest) / 2
             least, largest = (middle, largest) if self.counted(most, middle).sum() > rows else (least, middle)
-        return largest
-
-    @property
-    def for_half(self) -> int:
-        """The largest T with which at most half of the rows count where units are not clipped.
-
-        It tells the collisions of units that are clipped later: a smaller T tells those of small units, too.
-        """
-        possible, half = counts_up_to(self.classes[-1]), float(self.rows_of.sum()) / 2
-        return max((most for most in possible if float(self.counted(most).sum()) <= half), default=possible[0])
-
-    def gain(self, rows: float, square: float = 1.0) -> float:
-        """How many times as many rows count as with `rows_per_unit` where units are not clipped.
-
-        Args:
-            rows: As many have been found to, with noise.
-            square: Mean square of the length of a row, where units are clipped: it tells how many count at least.
-        """
-        plain, every = max(float(self.counted(self.rows_per_unit).sum()), _NOTHING), float(self.rows_of.sum())
-        least = max(float(self.counted(self.rows_per_unit / math.sqrt(square)).sum()), _NOTHING)
-        return min(max(rows, least), every) / plain
-
-    def most_for(self, rows: float) -> float:
-        """T with which ``rows`` rows count: the inverse of `counted`, where units are not clipped."""
-        least, largest = 0.0, float(self.classes[-1])
-        for _ in range(_HALVINGS):
-            middle = (least + largest) / 2
-            least, largest = (middle, largest) if self.counted(middle).sum() < rows else (least, middle)
         return largest
 
     def left_out(self, shape: Array, most: float) -> Array:
@@ -123,7 +87,7 @@ class RowCount:
             most: T.
         """
         every, counted = self.rows_of, self.counted(most)
-        return np.asarray((every / max(every.sum(), _NOTHING) - counted / max(counted.sum(), _NOTHING)) @ shape)
+        return np.asarray((every / max(every.sum(), TINY) - counted / max(counted.sum(), TINY)) @ shape)
 
     @property
     def hidden(self) -> bool:
@@ -141,15 +105,15 @@ class RowCount:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> RowCount:
-        """The inverse of `to_dict`, and of what it was before it said how likely rows are alike."""
-        known = {name: value for name, value in stored.items() if name != "collisions_of_pairs"}
+        """The inverse of `to_dict`, and of what it was when it said how likely rows are alike."""
+        known = {name: value for name, value in stored.items() if not name.endswith("_of_pairs")}
         return cls(**{**known, "classes": tuple(stored["classes"])})
 
 
 def _mean_up_to(most: Array, least: Array, largest: Array) -> Array:
     """Mean of the smaller one of ``most`` and a number that is anywhere between ``least`` and ``largest``."""
     beyond = np.clip(most - least, 0.0, largest - least)
-    return np.asarray(np.minimum(most, largest) - beyond**2 / np.maximum(2 * (largest - least), _NOTHING))
+    return np.asarray(np.minimum(most, largest) - beyond**2 / np.maximum(2 * (largest - least), TINY))
 
 
 def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArray[np.int64]:

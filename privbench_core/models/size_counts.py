@@ -18,14 +18,9 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.estimate.size_shapes import Shapes, apart, believed_counts, size_shapes
+from privbench_core.guards import FITTING_ROUNDS_PER_NUMBER, TINY, TOLERANCE
 
 Array = NDArray[np.float64]
-_EXACT = 1e-6  # noise of what is known exactly: what is divided by it stays finite
-_TILT = 1.0  # standard deviation of the prior's exponent
-_TILTS = np.linspace(-30.0, 30.0, 601)  # exponents tried
-_NOTHING = 1e-300
-_ROUNDS = 1000  # of least squares, for each number: far more than were ever needed
-_WITHIN = 0.1  # how far, relatively, the mean size in a class may be off: a third of its width, for a factor of two
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,9 @@ class SizeCounts:
         """Standard deviation of what is known of the rows that `rows` leaves out."""
         beyond = mean_sizes(self.codec, self.binning) - mean_sizes(self.codec, self.binning, most)
         of_shape = 0.0 if self.shapes is None else self.shapes.deviation(self.codec.means() - self.codec.means(most))
-        return float(np.linalg.norm([of_shape, *(self.sigmas * beyond), _WITHIN * float(self.counts @ beyond)]))
+        # The mean of a class [c, 2c] is 1.5 c if all sizes are as many, and 2 ln 2 c if they fall as 1/x².
+        of_mean = (1.5 / (2 * np.log(2)) - 1) * float(self.counts @ beyond)
+        return float(np.linalg.norm([of_shape, *(self.sigmas * beyond), of_mean]))
 
 
 @dataclass(frozen=True)
@@ -111,11 +108,11 @@ class ExpectedSizes:
             mean: Rows per group.
         """
         means, places = codec.means(), np.maximum(codec.starts, 1.0)
-        shapes = codec.prior * places ** _TILTS[:, None]
+        shapes = codec.prior * places ** _exponents()[:, None]
         shape = shapes[np.argmin(np.abs(shapes @ means / shapes.sum(axis=1) - mean))]
         band = np.minimum(np.searchsorted(classes, codec.starts), len(classes) - 1)
         groups = np.bincount(band, shape / shape.sum()).astype(np.float64)
-        return cls(groups, np.bincount(band, shape / shape.sum() * means) / np.maximum(groups, _NOTHING))
+        return cls(groups, np.bincount(band, shape / shape.sum() * means) / np.maximum(groups, TINY))
 
 
 def estimate_bands(
@@ -141,7 +138,7 @@ def estimate_bands(
     band = np.minimum(np.searchsorted(classes, codec.starts), len(classes) - 1)
     sums = [] if rows is None else [(codec.means(rows.most), rows.value, rows.sigma)]
     shapes = size_shapes(codec.starts, codec.bound, band, noisy, sigma, sums)
-    prior = shapes.expected() + codec.prior * _NOTHING**0.5 * ((codec.starts > 0) | (classes[0] == 0))
+    prior = shapes.expected() + codec.prior * TINY**0.5 * ((codec.starts > 0) | (classes[0] == 0))
     if rows is not None:
         prior = prior * _tilt(codec, band, prior, np.maximum(noisy, 0.0), sigma, rows)
     mass = np.bincount(band, prior).astype(np.float64)
@@ -156,15 +153,20 @@ def _tilt(
     """Factors x^θ on the prior of each size, so that sizes within their classes add up to the measured number of rows.
 
     Classes say little of where in them sizes are: the exponent of the prior is the one number that a number of rows can
-    tell. θ is the maximum a posteriori under a normal prior, found on a grid; shape (cells,).
+    tell. θ is the maximum a posteriori under a standard normal prior, found on a grid; shape (cells,).
     """
     places = np.maximum(codec.starts, 1.0)
-    shapes = prior * places ** _TILTS[:, None]
+    shapes = prior * places ** _exponents()[:, None]
     inside = band[:, None] == np.arange(len(counts))
-    expected = (shapes * codec.means(rows.most)) @ inside / np.maximum(shapes @ inside, _NOTHING)
+    expected = (shapes * codec.means(rows.most)) @ inside / np.maximum(shapes @ inside, TINY)
     spread = np.hypot(rows.sigma, sigma * np.sqrt((expected**2).sum(axis=1)))
-    loss = ((rows.value - expected @ counts) / np.maximum(spread, _EXACT)) ** 2 + (_TILTS / _TILT) ** 2
-    return np.asarray(places ** _TILTS[np.argmin(loss)])
+    loss = ((rows.value - expected @ counts) / np.maximum(spread, TOLERANCE)) ** 2 + _exponents() ** 2
+    return np.asarray(places ** _exponents()[np.argmin(loss)])
+
+
+def _exponents() -> Array:
+    """Exponents θ that are tried, from sizes that are all the least to all the largest."""
+    return np.linspace(-30.0, 30.0, 601)
 
 
 def refine_bands(
@@ -184,11 +186,11 @@ def refine_bands(
     significant = (whole > SIGNIFICANT * sigma * cells)[band]
     # A class was counted twice: by itself, and as the sum of its cells.
     sums, of_band, of_sums = bands.binning.sums(noisy), bands.sigmas**2, cells * sigma**2
-    better = (whole * of_sums + sums * of_band) / np.maximum(of_band + of_sums, _NOTHING)
-    variance = of_band * of_sums / np.maximum(of_band + of_sums, _NOTHING)
+    better = (whole * of_sums + sums * of_band) / np.maximum(of_band + of_sums, TINY)
+    variance = of_band * of_sums / np.maximum(of_band + of_sums, TINY)
     even = noisy + ((better - sums) / cells)[band]
     smooth = better[band] * np.asarray(bands.binning.weights)
-    even = smooth + (even - smooth) / (1 + (sigma / np.maximum(apart(smooth), _EXACT)) ** 2)
+    even = smooth + (even - smooth) / (1 + (sigma / np.maximum(apart(smooth), TOLERANCE)) ** 2)
     weights = np.where(significant, 1.0, np.asarray(bands.binning.weights) * (whole > 0)[band])
     begins = significant | np.append(True, band[1:] != band[:-1]) & (whole > 0)[band]
     begins[0] = True
@@ -212,11 +214,11 @@ def _counts(
 
 def _fitted(noisy: Array, sigmas: Array, sums: Sequence[tuple[Array, NoisySum]]) -> Array:
     """Non-negative least squares in units of noise: the counts, and weighted sums of them; shape of the counts."""
-    matrix, right = [np.diag(1 / np.maximum(sigmas, _EXACT))], [noisy / np.maximum(sigmas, _EXACT)]
+    matrix, right = [np.diag(1 / np.maximum(sigmas, TOLERANCE))], [noisy / np.maximum(sigmas, TOLERANCE)]
     for weights, measured in sums:
-        matrix.append(weights[None, :] / max(measured.sigma, _EXACT))
-        right.append(np.array([measured.value / max(measured.sigma, _EXACT)]))
-    rounds = _ROUNDS * len(noisy)  # the default of three for each number stops before the end where bounds are generous
+        matrix.append(weights[None, :] / max(measured.sigma, TOLERANCE))
+        right.append(np.array([measured.value / max(measured.sigma, TOLERANCE)]))
+    rounds = FITTING_ROUNDS_PER_NUMBER * len(noisy)
     return np.asarray(scipy.optimize.nnls(np.vstack(matrix), np.concatenate(right), maxiter=rounds)[0], dtype=float)
 
 

@@ -1,15 +1,15 @@
 """The curator: what a synthesizer holds instead of rows.
 
-Its methods are `Curator.measure` (answers plus noise), `Curator.measure_in_two` (the same, paid in two parts),
-`Curator.select` (a noisy choice) and `Curator.split` (disjoint parts by a released rule); `PrivateSession.view` and
-`PrivateSession.discover` belong to the session. Each measurement is charged to the step's privacy filter and recorded
-in the ledger before rows are read, and refused if the filter has too little left.
+Its methods are `Curator.measure` (answers plus noise), `Curator.select` (a noisy choice) and `Curator.split` (disjoint
+parts by a released rule); `PrivateSession.view` and `PrivateSession.discover` belong to the session. Each measurement
+is charged to the step's privacy filter and recorded in the ledger before rows are read, and refused if the filter has
+too little left.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.errors import InternalError
 from privbench_core.privacy.admission import admit_price, admit_queries, admit_rule
-from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.budget import Price
 from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, admit_in_two, can_hold, noise_std
+from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, noise_std
 from privbench_core.privacy.queries import Distances, Query
 from privbench_core.privacy.split_rules import Rule
 from privbench_core.privacy.views import CodedView
@@ -39,21 +39,6 @@ class Measurement:
 
     values: tuple[NDArray[np.float64], ...]
     sigma: float
-
-
-@dataclass(frozen=True)
-class Refinable:
-    """Released answers that can be had with less noise.
-
-    Attributes:
-        first: What has been released.
-        missing: What is to be paid for the rest.
-        refine: Pays that and returns the same answers as for the whole price; they replace the first ones.
-    """
-
-    first: Measurement
-    missing: Price
-    refine: Callable[[], Measurement]
 
 
 class Curator:
@@ -75,13 +60,6 @@ class Curator:
     def stability(self) -> float:
         """Return the largest total count that one unit moves: public."""
         return self._view.stability / self._view.weight_scale
-
-    @property
-    def noise_of_clipping(self) -> float:
-        """Return how many times as large Gaussian noise is if units are clipped, inf if they cannot be: public."""
-        if not self._view.clipped:
-            return math.inf
-        return math.hypot(*self._view.clipped_shifts) / math.hypot(*self._view.shifts)
 
     def expect(self, queries: Sequence[Query]) -> None:
         """Say what will be measured later, to have it counted in the same scan as what is measured next.
@@ -116,51 +94,6 @@ class Curator:
         flat, shapes = np.concatenate([answer.ravel() for answer in exact]), [answer.shape for answer in exact]
         noisy = self._noise.add(site, flat, sensitivity, price)
         return self._released(asked, shapes, noisy, noise_std(sensitivity, price))
-
-    def measure_in_two(self, what: str, queries: Sequence[Query], first: Price, whole: Price) -> Refinable:
-        """Measure all ``queries`` for ``first``, so that they can be had as for ``whole`` by what that is more.
-
-        Two independent looks with Laplace noise are worth less than one for the price of both. Here the first is a
-        coarser form of the second, so nothing is lost.
-
-        Formal guarantee: satisfies ε-DP at the first price, and at the whole price once refined, for adding or removing
-        one unit; ``docs/privacy.md``, section 5, mechanism 4, *In two parts*.
-
-        Args:
-            what: As in `measure`.
-            queries: As in `measure`.
-            first: Pure; charged before any row is read.
-            whole: Pure, and more than ``first``.
-
-        Raises:
-            BudgetExhaustedError: The step has less than ``first`` left.
-            InternalError: A query that is not of `privacy.queries`, or other prices (`can_measure_in_two` tells);
-                nothing was charged.
-        """
-        site = f"{self._label}/{what}"
-        admit_price(site, first)
-        admit_price(site, whole)
-        pure = first.measure is whole.measure is Measure.PURE and first.delta == whole.delta == 0
-        if not pure or whole.amount <= first.amount:
-            raise InternalError(f"{site}: only a pure price can be paid in two parts, the first below the whole")
-        asked, sensitivity = self._admitted(site, queries)
-        admit_in_two(site, sensitivity, first, whole)
-        self._filter.charge(site, first)
-        exact = self._exact(asked)
-        flat, shapes = np.concatenate([answer.ravel() for answer in exact]), [answer.shape for answer in exact]
-        held = self._noise.hold(site, flat, sensitivity, first, whole)
-        missing = Price(Measure.PURE, whole.amount - first.amount)
-
-        def refine() -> Measurement:
-            self._filter.charge(f"{site}, refined", missing)
-            return self._released(asked, shapes, held.fine(), noise_std(sensitivity, whole))
-
-        coarse = self._released(asked, shapes, held.coarse, noise_std(sensitivity, first))
-        return Refinable(coarse, missing, refine)
-
-    def can_measure_in_two(self, queries: Sequence[Query], first: Price, whole: Price) -> bool:
-        """Return whether noise at these prices is neither too large nor too far apart: public, free."""
-        return can_hold(self._admitted(self._label, queries)[1], first, whole)
 
     def _admitted(self, site: str, queries: Sequence[Query]) -> tuple[tuple[Query, ...], Sensitivity]:
         """The queries, all admitted and of one scale, and their joint sensitivity."""

@@ -9,8 +9,6 @@ cannot be seeded; tests inject a source of their own, which a durable ledger ref
 from __future__ import annotations
 
 import math
-import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Protocol
@@ -24,9 +22,6 @@ from privbench_core.privacy.budget import Measure, Price
 Counts = NDArray[np.int64]
 _ROUND_UP = 1 + 1e-9  # factor on scales, far above a float's rounding error, so that rounding can only add noise
 
-_MOST_AS_FINE = 1000.0  # of two prices: how far apart they may be for 64 random bits to be exact enough
-_LARGEST_HELD = 2.0**50  # scale of noise that is added to noise: a sum beyond 62 bits has a probability below e^-4000
-
 
 @dataclass(frozen=True)
 class Sensitivity:
@@ -34,19 +29,6 @@ class Sensitivity:
 
     l1: float
     l2: float
-
-
-@dataclass(frozen=True)
-class Held:
-    """Noisy counts that may be had at two prices, one after the other.
-
-    Attributes:
-        coarse: For the first price.
-        fine: Returns those for the whole price: private until that is paid.
-    """
-
-    coarse: Counts
-    fine: Callable[[], Counts]
 
 
 class NoiseSource(Protocol):
@@ -63,10 +45,6 @@ class NoiseSource(Protocol):
 
     def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
         """Return ``exact`` plus noise calibrated to ``price``, same shape."""
-        ...
-
-    def hold(self, site: str, exact: Counts, sensitivity: Sensitivity, first: Price, whole: Price) -> Held:
-        """Draw noise for ``whole``, pure, and make it coarser: as `add` does for ``first`` alone."""
         ...
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
@@ -95,29 +73,6 @@ def noise_scale(sensitivity: Sensitivity, price: Price) -> float:
 def noise_std(sensitivity: Sensitivity, price: Price) -> float:
     """Return the standard deviation of one draw of the noise of `noise_scale`."""
     return noise_scale(sensitivity, price) * (math.sqrt(2) if price.measure is Measure.PURE else 1.0)
-
-
-def share_as_fine(sensitivity: Sensitivity, first: Price, whole: Price) -> float:
-    """Return the probability with which a count for the first price is the one for the whole price.
-
-    Discrete Laplace noise of the larger scale 1/-ln p is that of the smaller scale 1/-ln q, plus, with one minus this
-    probability, independent noise of the larger scale: its generating function (1-p)²/((1-pz)(1-p/z)) is that of q
-    times w + (1 - w) times itself, with w = (q/p)((1-p)/(1-q))². Koufogiannis, Han and Pappas 2015, Theorem 9, have
-    the same of continuous noise. `docs/privacy.md`, section 5, mechanism 4.
-    """
-    one, other = 1 / noise_scale(sensitivity, first), 1 / noise_scale(sensitivity, whole)
-    return math.exp(one - other) * (math.expm1(-one) / math.expm1(-other)) ** 2
-
-
-def can_hold(sensitivity: Sensitivity, first: Price, whole: Price) -> bool:
-    """Return whether `NoiseSource.hold` is exact enough at these prices."""
-    return noise_scale(sensitivity, first) <= _LARGEST_HELD and whole.amount <= _MOST_AS_FINE * first.amount
-
-
-def admit_in_two(site: str, sensitivity: Sensitivity, first: Price, whole: Price) -> None:
-    """Raise InternalError unless `NoiseSource.hold` is exact enough at these prices."""
-    if not can_hold(sensitivity, first, whole):
-        raise InternalError(f"{site}: noise this large, or prices this far apart, cannot be paid in two parts")
 
 
 def threshold(sensitivity: Sensitivity, price: Price, touched: int) -> float:
@@ -156,15 +111,6 @@ class OpenDPNoise:
             mechanism = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)
         noisy = mechanism(np.asarray(exact, dtype=np.int64).ravel().tolist())
         return np.asarray(noisy, dtype=np.int64).reshape(exact.shape)
-
-    def hold(self, site: str, exact: Counts, sensitivity: Sensitivity, first: Price, whole: Price) -> Held:
-        """Draw fine noise and add to some of it, see `NoiseSource.hold`."""
-        admit_in_two(site, sensitivity, first, whole)
-        fine = self.add(site, exact, sensitivity, whole)
-        more = self.add(site, np.zeros_like(fine), sensitivity, first)
-        bar = int(share_as_fine(sensitivity, first, whole) * (1 << 64))
-        alike = np.array([secrets.randbits(64) < bar for _ in range(fine.size)], dtype=bool).reshape(fine.shape)
-        return Held(np.where(alike, fine, fine + more), lambda: fine)
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
         """Choose by the exponential mechanism: ε-DP at scale 2Δ/ε, ε²/8-zCDP by bounded range (Cesar, Rogers 2021)."""

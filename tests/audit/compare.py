@@ -146,10 +146,6 @@ class _Notes(ReplayNoise):
         self._gaussian = price.measure.value != "pure"
         return super().add(site, exact, sensitivity, price)
 
-    def hold(self, site: str, exact: Counts, sensitivity: Sensitivity, first: Price, whole: Price) -> Any:
-        self._gaussian = False
-        return super().hold(site, exact, sensitivity, first, whole)
-
     _gaussian = False
 
 

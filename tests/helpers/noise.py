@@ -16,16 +16,7 @@ import numpy as np
 import pytest
 
 from privbench_core.privacy.budget import Measure, Price
-from privbench_core.privacy.noise import (
-    Counts,
-    Held,
-    NoiseSource,
-    OpenDPNoise,
-    Sensitivity,
-    noise_scale,
-    share_as_fine,
-    threshold,
-)
+from privbench_core.privacy.noise import Counts, NoiseSource, OpenDPNoise, Sensitivity, noise_scale, threshold
 
 _SLACK = 1 + 1e-9  # sensitivities are floats
 
@@ -50,12 +41,6 @@ class SeededNoise:
         noise = np.rint(draw(0.0, noise_scale(sensitivity, price), np.shape(exact)))
         return exact + np.clip(noise, -(1 << 62), 1 << 62).astype(np.int64)
 
-    def hold(self, site: str, exact: Counts, sensitivity: Sensitivity, first: Price, whole: Price) -> Held:
-        fine = self.add(site, exact, sensitivity, whole)
-        more = self.add(site, np.zeros_like(fine), sensitivity, first)
-        alike = self._rng.random(fine.shape) < share_as_fine(sensitivity, first, whole)
-        return Held(np.where(alike, fine, fine + more), lambda: fine)
-
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
         epsilon = price.amount if price.measure is Measure.PURE else math.sqrt(8 * price.amount)
         return int(np.argmax(scores + self._rng.gumbel(0.0, 2 * sensitivity / epsilon, len(scores))))
@@ -72,7 +57,7 @@ class SeededNoise:
 def seed_noise(patch: pytest.MonkeyPatch, seed: int = 0) -> None:
     """Have production's noise seeded, for tests that hold what whole runs in this process release to figures."""
     seeded = SeededNoise(seed)
-    for name in ("add", "hold", "choose", "keep"):
+    for name in ("add", "choose", "keep"):
         patch.setattr(OpenDPNoise, name, getattr(seeded, name))
 
 
@@ -102,16 +87,6 @@ class RecordingNoise:
     def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
         answer = self.source.add(site, exact, sensitivity, price)
         return self._note(("add", site, np.shape(exact), sensitivity, price), np.array(exact), answer)
-
-    def hold(self, site: str, exact: Counts, sensitivity: Sensitivity, first: Price, whole: Price) -> Held:
-        held = self.source.hold(site, exact, sensitivity, first, whole)
-        self._note(("hold", site, np.shape(exact), sensitivity, first, whole), np.array(exact), held.coarse)
-
-        def fine() -> Counts:
-            more = Price(whole.measure, whole.amount - first.amount)
-            return self._note(("refine", site, np.shape(exact), sensitivity, more), np.array(exact), held.fine())
-
-        return Held(held.coarse.copy(), fine)
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
         answer = self.source.choose(site, scores, sensitivity, price)
@@ -149,18 +124,6 @@ class ReplayNoise:
     def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
         call = self._expect(("add", site, np.shape(exact), sensitivity, price))
         return self._within(site, np.asarray(exact) - call.exact, sensitivity, price, call).copy()
-
-    def hold(self, site: str, exact: Counts, sensitivity: Sensitivity, first: Price, whole: Price) -> Held:
-        call = self._expect(("hold", site, np.shape(exact), sensitivity, first, whole))
-        shift = np.asarray(exact) - call.exact
-        coarse = self._within(site, shift, sensitivity, first, call).copy()
-
-        def fine() -> Counts:
-            more = Price(whole.measure, whole.amount - first.amount)
-            again = self._expect(("refine", site, np.shape(exact), sensitivity, more))
-            return self._within(site, shift, sensitivity, more, again).copy()
-
-        return Held(coarse, fine)
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
         call = self._expect(("choose", site, np.shape(scores), sensitivity, price))

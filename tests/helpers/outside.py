@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from privbench_core.privacy.budget import Measure, Price
-from privbench_core.privacy.noise import Counts, Held, NoiseSource, Sensitivity
+from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
 
 
 def _audited(kind: str, metric: Callable[[Any, Any], float], drawn: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,18 +64,6 @@ class AuditedNoise:
         kind, metric, declared = ("laplace", _l1, sensitivity.l1) if pure else ("gaussian", _l2, sensitivity.l2)
         audited = _audited(kind, metric, drawn)
         return np.array(audited(exact=exact, declared=declared, site=site, shape=np.shape(exact), price=price))
-
-    def hold(self, site: str, exact: Counts, sensitivity: Sensitivity, first: Price, whole: Price) -> Held:
-        """See `NoiseSource`."""
-
-        def drawn(exact: Counts, **_: Any) -> Counts:
-            held = self.source.hold(site, exact, sensitivity, first, whole)
-            return np.stack([held.coarse, held.fine()])
-
-        audited = _audited("laplace", _l1, drawn)
-        given = {"site": site, "shape": np.shape(exact), "price": first, "whole": whole}
-        coarse, fine = np.array(audited(exact=exact, declared=sensitivity.l1, **given))
-        return Held(coarse, lambda: fine)
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
         """See `NoiseSource`."""

@@ -26,7 +26,7 @@ from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.noise import Counts, Held, NoiseSource, Sensitivity
+from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView, HeldRows
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
@@ -53,10 +53,6 @@ class NoNoise:
     def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
         """The answer itself."""
         return np.asarray(exact, dtype=np.int64).copy()
-
-    def hold(self, site: str, exact: Counts, sensitivity: Sensitivity, first: Price, whole: Price) -> Held:
-        """The answer itself, twice."""
-        return Held(np.asarray(exact, dtype=np.int64).copy(), np.asarray(exact, dtype=np.int64).copy)
 
     def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
         """The first of the largest scores."""

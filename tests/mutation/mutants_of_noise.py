@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutation.mutant import Mutant
 
 _AUDIT = "tests/unit/test_privacy_audit.py"
-_IN_TWO = "tests/unit/test_privacy_in_two.py"
 _BUDGET = "tests/unit/test_privacy_budget.py"
 _LEDGER = "tests/unit/test_privacy_ledger.py"
 _SIZES = "tests/unit/test_privacy_sizes.py"
@@ -48,24 +47,6 @@ NOISE = [
         "return sensitivity.l2 / math.sqrt(2 * price.amount) * _ROUND_UP",
         "return sensitivity.l2 / (2 * math.sqrt(price.amount)) * _ROUND_UP",
         (f"{_AUDIT}::test_gaussian_noise_is_worth_its_rho",),
-    ),
-    Mutant(
-        "fine-before-paid",
-        "noise",
-        "the finer counts released for the first part of a price",
-        "privacy/noise.py",
-        "return Held(np.where(alike, fine, fine + more), lambda: fine)",
-        "return Held(fine, lambda: fine)",
-        (f"{_IN_TWO}::test_the_first_part_is_worth_its_epsilon_and_no_more",),
-    ),
-    Mutant(
-        "fine-too-often",
-        "noise",
-        "coarser counts that are the finer ones more often than they may be",
-        "privacy/noise.py",
-        "return math.exp(one - other) * (math.expm1(-one) / math.expm1(-other)) ** 2",
-        "return math.exp(one - other) * (math.expm1(-one) / math.expm1(-other))",
-        (f"{_IN_TWO}::test_the_generating_functions_agree",),
     ),
     Mutant(
         "one-draw-for-all",

@@ -30,7 +30,6 @@ _T_RUNNER = "tests/unit/test_runner.py"
 _T_OWNERS = "tests/unit/test_owner_relative_columns.py"
 _T_ADMISSION = "tests/unit/test_privacy_admission.py"
 _T_OBSERVE = "tests/unit/test_observe.py"
-_T_IN_TWO = "tests/unit/test_privacy_in_two.py"
 _T_QUERIES = "tests/unit/test_privacy_queries.py"
 _T_DIALECTS = "tests/unit/test_reflect_dialects.py"
 _T_PUBLIC = "tests/unit/test_draft_public.py"
@@ -83,15 +82,6 @@ PAYMENT = [
         "(state.released if chosen is None else state.epsilon == chosen)",
         "(chosen is None or state.epsilon == chosen)",
         (f"{_T_FIRST}::test_a_plain_refresh_names_what_it_leaves_to_a_person",),
-    ),
-    Mutant(
-        "rest-for-nothing",
-        "payment",
-        "the rest of a price that is paid in two parts is not paid",
-        _CURATOR,
-        '            self._filter.charge(f"{site}, refined", missing)\n',
-        "",
-        (f"{_T_IN_TWO}::test_the_rest_is_paid_when_it_is_asked_for",),
     ),
     Mutant(
         "expected-read-unpaid",

@@ -391,17 +391,6 @@ def test_half_the_sensitivity_is_flagged(case: str) -> None:
             replay(plan, database.without(unit), ReplayNoise(recorded.tape, claim=0.5))
 
 
-def test_what_is_paid_in_two_parts_is_refined_where_nothing_depends() -> None:
-    """The cases of polls above hold counts back; of independent answers they release them, of others they do not."""
-    kinds = {}
-    for case in ("poll, independent, pure", "poll, tied, pure"):
-        _, _, recorded, _ = recorded_case(case, 0)
-        kinds[case] = [call.head[0] for call in recorded.tape]
-        assert {"hold", "choose"} <= set(kinds[case])
-    assert "refine" in kinds["poll, independent, pure"]
-    assert "refine" not in kinds["poll, tied, pure"]
-
-
 @pytest.mark.parametrize("budget", [ZCDP, PURE], ids=["zCDP", "pure"])
 def test_references_that_become_null_have_to_be_paid_for(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
     """Votes of user 0 on posts of others stay and lose their voter: what is measured along that key moves by these."""

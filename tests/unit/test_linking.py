@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
-from privbench_core.measure.clipped import RowsCounted
 from privbench_core.measure.link_candidates import Candidate
 from privbench_core.measure.linked_rows import Reference, countings
 from privbench_core.measure.linking import LinkingFit, _cross_marginal, _planned
@@ -23,6 +22,7 @@ from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget, Measure, Price
+from privbench_core.privacy.curator import Measurement
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
@@ -46,7 +46,7 @@ def pair(joint: np.ndarray = JOINT) -> CrossMarginal:
 def answered(noisy: np.ndarray, sigma: float, expected: np.ndarray) -> np.ndarray:
     """What is made of the answer for a pair, shape (left codes, right codes)."""
     codes = tuple(np.arange(size) for size in noisy.shape)
-    found = RowsCounted(noisy, sigma, np.ones(1, dtype=np.int64), 1.0)
+    found = Measurement((noisy,), sigma)
     return _cross_marginal(Candidate(("a",), ("b",), codes), found, expected).counts
 
 

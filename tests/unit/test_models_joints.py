@@ -88,23 +88,6 @@ def test_neighbouring_codes_that_are_alike_lend_to_each_other():
     assert error(found, truth) < 0.75 * error(without, truth[shuffled])
 
 
-def test_a_pair_is_seen_better_by_way_of_a_column_that_determines_one_of_them():
-    size, sigma = 12, 60.0
-    hidden = np.random.default_rng(4).permutation(size)
-    table = np.random.default_rng(5).dirichlet(np.full(size, 0.3), size) * 1500  # no smoothness, full rank
-    twin = np.zeros((size, size))
-    twin[np.arange(size), hidden] = table.sum(axis=1)
-    truth = {("a", "b"): table, ("a", "c"): twin, ("c", "b"): table[np.argsort(hidden)]}
-    clean = {"a": table.sum(axis=1), "b": table.sum(axis=0), "c": table.sum(axis=1)[np.argsort(hidden)]}
-    alone, together = [], []
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        tables = {pair: NoisyTable(t + rng.normal(0, sigma, t.shape), sigma) for pair, t in truth.items()}
-        alone.append(error(estimated_joint(tables["a", "b"], clean["a"], clean["b"]), table))
-        together.append(error(estimated_joints(tables, clean)["a", "b"], table))
-    assert np.mean(together) < 0.85 * np.mean(alone)
-
-
 def test_a_way_that_tells_nothing_does_no_harm():
     truth = smooth_table(12, 10)
     rng = np.random.default_rng(6)

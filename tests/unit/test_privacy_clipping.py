@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import isqrt
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.measure.clipped import Clipping, Vectors
+from privbench_core.measure.clipped import vector_lengths
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.clipping import UnitsOfRows
@@ -87,11 +86,9 @@ def test_counts_are_clipped_only_where_a_proof_says_how_far_they_move() -> None:
     }
     for name, spec in views.items():
         view = session.view(spec, name)
-        assert view.noise_of_clipping == float("inf")
         with pytest.raises(InternalError, match="cannot be clipped"):
             view.measure("works", [Marginal(("works",), clipped=True)], PRICE)
     whole = session.view(ViewSpec("person", {"works": (Own("works"), works)}, (2,)), "whole")
-    assert whole.noise_of_clipping == pytest.approx(1)
     for part in whole.split(ByValue("works", (0,) * works.size)):
         with pytest.raises(InternalError, match="cannot be clipped"):
             part.measure("works", [Marginal(("works",), clipped=True)], PRICE)
@@ -191,34 +188,18 @@ def test_rows_that_count_grow_with_t_and_with_rows_in_cells_of_their_own_and_nev
             assert size.counted(most, collisions).sum() == pytest.approx(expected, rel=0.02)
 
 
-def test_joints_are_chosen_by_the_noise_that_they_have_where_units_are_clipped() -> None:
-    view = CodedView(HeldRows({}, {}, None, 0), {}, 1, 1, 1, own=1, clipped=5)
-    curator = Curator(view, PrivacyFilter(PRICE, lambda _label, _price: None), SeededNoise(0), "joints")
-    assert curator.noise_of_clipping == pytest.approx(13**0.5)
-    vectors = Vectors(np.ones((3, 3), dtype=np.int64), 1.0, 0.0)
-    noise = {}
-    for n in (13, 16):
-        size = RowCount(100.0 * n, 0.0, 1, (1, n), np.array([0, 100.0 * n]), np.array([0, 100.0]), n, alike_of_pairs=0)
-        clipping = Clipping.of(size, curator, PRICE, ())
-        assert clipping is not None
-        assert clipping.worth(vectors) == (n > 13 * 1.05)
-        noise[n] = clipping.noise_of(vectors)
-        assert Clipping.of(size, curator, Price(Measure.PURE, 1.0), ()) is None
-        assert Clipping.of(replace(size, alike_of_pairs=1.0), curator, PRICE, ()) is None
-    assert noise == {13: pytest.approx(1), 16: pytest.approx((13 / 16) ** 0.5)}
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30).filter(any), st.integers(1, 500))
 def test_rare_cells_are_scaled_and_no_row_is_longer_than_a_unit_may_be(shares: list[float], most: int) -> None:
     given_shares = np.array(shares) / sum(shares)
-    vectors, plain = Vectors.of(given_shares, most), Vectors.plain(given_shares)
-    assert vectors.lengths.max() <= min(most, 64)
-    assert vectors.lengths[np.argmax(given_shares)] == vectors.lengths.min() == 1
-    assert (np.diff(vectors.lengths[np.argsort(-given_shares)]) >= 0).all()
-    assert 0 <= vectors.by_chance <= 1
+    lengths = vector_lengths(given_shares, most)
+    assert lengths.max() <= min(most, 64)
+    assert lengths[np.argmax(given_shares)] == lengths.min() == 1
+    assert (np.diff(lengths[np.argsort(-given_shares)]) >= 0).all()
     # Noise of all cells, for as many rows that count of units with many: but for powers of two not more than without.
-    scaled, other = ((1 / v.lengths).sum() * (v.square * v.by_chance) ** 0.5 for v in (vectors, plain))
-    assert scaled <= 2**0.5 * other
+    scaled, plain = (
+        (1 / each).sum() * np.linalg.norm(given_shares * each) for each in (lengths, np.ones(len(lengths)))
+    )
+    assert scaled <= 2**0.5 * plain
 
 
 def test_codes_of_units_whose_rows_are_alike_are_as_many_as_they_are() -> None:
@@ -226,21 +207,11 @@ def test_codes_of_units_whose_rows_are_alike_are_as_many_as_they_are() -> None:
     units, rng = np.repeat(np.arange(400), 200), np.random.default_rng(0)
     cells = np.where(units < 200, 0, 1 + rng.integers(0, 20, len(units)))
     rows, shares = UnitsOfRows(32, units, np.full(len(units), 200)), np.bincount(cells) / len(cells)
-    vectors = Vectors.of(shares, 32)
-    counts = [rows.counts(cells, 21, lengths) for lengths in (np.ones(1, dtype=np.int64), vectors.lengths)]
+    lengths = vector_lengths(shares, 32)
+    counts = [rows.counts(cells, 21, each) for each in (np.ones(1, dtype=np.int64), lengths)]
     plain, scaled = (float(each[0] / each.sum()) for each in counts)
     assert plain < 0.2
     assert scaled == pytest.approx(0.5, abs=0.1)
-
-
-def test_numbers_of_rows_that_count_say_which_t_they_have() -> None:
-    classes, rows = (1, 4, 16, 64), np.array([100.0, 400.0, 1600.0, 6400.0])
-    size = RowCount(8500.0, 0.0, 1, classes, rows, rows / np.array([1, 3, 12, 50]), 64)
-    for most in (0.5, 1, 3, 10, 60):
-        assert size.most_for(float(size.counted(most).sum())) == pytest.approx(most, rel=1e-3)
-    assert size.gain(0.0) == 1
-    assert size.gain(0.0, 4.0) == pytest.approx(0.5)
-    assert size.gain(1e9) == pytest.approx(8500 / float(size.counted(1).sum()))
 
 
 def _moves_as_claimed(asked: Query, one: CodedView, other: CodedView) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from privbench_core.models.size_counts import NoisySum, estimate_bands, refine_b
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import ViewSpec
+from privbench_core.tuning import TUNING
 from tests.helpers.planted import door_of, planted_pair
 
 SIGMA = 20.0
@@ -119,7 +120,9 @@ def test_a_number_of_rows_that_noise_hides_is_a_likely_one_or_few() -> None:
 def test_what_a_plan_says_of_rows_is_the_noise_that_they_get() -> None:
     schema, tables = planted_pair(50)
     price, door = Price(Measure.ZCDP, 0.1), door_of(schema, tables)
-    sigma = door.view(ViewSpec("child", {})).sigma([Marginal(())], price.share(0.02))  # the unit's: its columns' totals
+    sigma = door.view(ViewSpec("child", {})).sigma(
+        [Marginal(())], price.share(TUNING.size_share)
+    )  # the unit's: its columns' totals
     assert noise_of_rows(schema, "child", price) == pytest.approx(sigma)
 
 

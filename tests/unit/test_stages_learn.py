@@ -175,7 +175,7 @@ def test_a_table_without_rows_has_a_number_of_rows_whatever_noise_says() -> None
     for seed in range(200):
         price = Price(Measure.ZCDP, 0.1)
         session = PrivateSession(database, PrivacyFilter(price, lambda *_: None), SeededNoise(seed), "c")
-        found, _ = measure_row_count(session, "c", 4, [2], price)
+        found, _ = measure_row_count(session, "c", 4, price)
         assert found is not None
         assert 0 < found.rows < 100
 
@@ -197,7 +197,7 @@ def test_a_number_of_rows_that_noise_hides_is_not_that_noise() -> None:
     price, found = Price(Measure.ZCDP, 0.01), []
     for seed in range(7):
         session = PrivateSession(database, PrivacyFilter(price, lambda *_: None), SeededNoise(seed), "link")
-        size, _ = measure_row_count(session, "link", 900, [2], price)
+        size, _ = measure_row_count(session, "link", 900, price)
         assert size is not None
         assert size.rows < size.sigma
         found.append(size.rows)

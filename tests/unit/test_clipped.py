@@ -7,9 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from privbench_core.estimate.random_walk import Drift
-from privbench_core.measure.alike import Alike
 from privbench_core.measure.by_size import RowLooks
-from privbench_core.measure.clipped import Vectors
+from privbench_core.measure.clipped import CollisionPosterior, vector_lengths
 from privbench_core.models.row_count import RowCount, size_classes
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.relations import WEIGHT_SCALE
@@ -36,12 +35,14 @@ def table(alike: float, units: int = 200_000) -> tuple[RowCount, UnitsOfRows, ND
 def test_rows_of_each_code_count_as_long_as_vectors_of_their_units_are(alike: float) -> None:
     size, rows, codes = table(alike)
     every = np.bincount(codes, minlength=4)
-    vectors = Vectors.of(every / every.sum(), MOST)
-    assert vectors.lengths.tolist() == [1, 2, 2, 4]
-    counts = rows.counts(codes, 4, vectors.lengths) / WEIGHT_SCALE * MOST
-    found = Alike().updated(*_expected(size, vectors), float(counts.sum()), np.full(11, 0.01 * counts.sum()))
+    lengths = vector_lengths(every / every.sum(), MOST)
+    assert lengths.tolist() == [1, 2, 2, 4]
+    counts = rows.counts(codes, 4, lengths) / WEIGHT_SCALE * MOST
+    found = CollisionPosterior().updated(
+        *_expected(size, lengths), float(counts.sum()), np.full(12, 0.01 * counts.sum())
+    )
     assert found.expected == pytest.approx(alike, abs=0.06)
-    counted = found.mean(_counted(size, vectors)).sum(axis=1) / size.rows
+    counted = found.mean(_counted(size, lengths)).sum(axis=1) / size.rows
     np.testing.assert_allclose(counts / every, counted, rtol=0.1)
     if alike == 1:
         assert counted[3] < counted[0] / 1.3
@@ -53,7 +54,7 @@ def test_columns_over_all_rows_are_found_however_hard_units_with_rare_codes_are_
     shapes = np.repeat((every / every.sum())[None], 7, axis=0)
     nothing = Drift.of(size.rows_of[:, None] * shapes, np.full(7, 0.1 * size.rows), size.rows_of)
     looks = RowLooks(size, {"x": nothing})
-    lengths = looks.vectors("x", MOST).lengths
+    lengths = looks.lengths("x", MOST)
     assert lengths[3] > lengths[0]
     counts = rows.counts(codes, 4, lengths) / WEIGHT_SCALE * MOST * lengths
     drift = looks.clipped(MOST, {"x": counts}, 1.0).drifts["x"]
@@ -66,17 +67,17 @@ def test_columns_over_all_rows_are_found_however_hard_units_with_rare_codes_are_
 def test_what_noise_hides_stays_open_and_is_said_to_be() -> None:
     size, _, codes = table(0.6)
     every = np.bincount(codes, minlength=4)
-    vectors = Vectors.of(every / every.sum(), MOST)
-    totals = _expected(size, vectors)[0]
-    hidden, clear = (Alike().updated(totals, float(totals[6]), np.full(11, off)) for off in (1e6, 10.0))
+    lengths = vector_lengths(every / every.sum(), MOST)
+    totals = _expected(size, lengths)[0]
+    hidden, clear = (CollisionPosterior().updated(totals, float(totals[6]), np.full(12, off)) for off in (1e6, 10.0))
     assert hidden.expected == pytest.approx(0.5, abs=0.01)
-    assert clear.expected == pytest.approx(0.6, abs=0.01)
+    assert clear.expected == pytest.approx(6 / 11, abs=0.01)
     assert hidden.deviation(totals) > 100 * clear.deviation(totals)
 
 
-def _counted(size: RowCount, vectors: Vectors) -> NDArray[np.float64]:
-    return Alike.counted(size, vectors.lengths, np.repeat(SHARES[None], 7, axis=0), MOST)
+def _counted(size: RowCount, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+    return CollisionPosterior.counted(size, lengths, np.repeat(SHARES[None], 7, axis=0), MOST)
 
 
-def _expected(size: RowCount, vectors: Vectors) -> tuple[NDArray[np.float64]]:
-    return ((_counted(size, vectors) * SHARES[:, None]).sum(axis=(1, 2)),)
+def _expected(size: RowCount, lengths: NDArray[np.int64]) -> tuple[NDArray[np.float64]]:
+    return ((_counted(size, lengths) * SHARES[:, None]).sum(axis=(1, 2)),)
