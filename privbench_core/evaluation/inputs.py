@@ -85,7 +85,7 @@ class DatabasePair:
 
     def linked(self, key: ForeignKey) -> tuple[LinkedTables, LinkedTables]:
         """Return the join along ``key`` in the source and in the synthetic database."""
-        return link_tables(key, self.source, self.encoded[0]), link_tables(key, self.synthetic, self.encoded[1])
+        return link_tables((key,), self.source, self.encoded[0]), link_tables((key,), self.synthetic, self.encoded[1])
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ import numpy as np
 from privbench_core.evaluation.attributes import Risk, attribute_risks
 from privbench_core.evaluation.inputs import BundleAndSource, BundleSummary
 from privbench_core.evaluation.membership import Attack, run_attacks
-from privbench_core.evaluation.metric import SEED
 from privbench_core.evaluation.nearest import NearestRecords, nearest_records
 from privbench_core.evaluation.rehearsed import RunOnRows, rehearse_half
+from privbench_core.evaluation.subsets import SEED
 from privbench_core.evaluation.traces import Trace, find_traces
 
 _MAX_EXPONENT = 700.0  # above about 709, exp overflows

@@ -15,9 +15,9 @@ from privbench_core.evaluation.heatmap import worst_and_typical
 from privbench_core.evaluation.inputs import refuse_inside_bundle
 from privbench_core.evaluation.join_figures import FANOUT_METRICS, JOIN_METRICS
 from privbench_core.evaluation.marginals import MarginalDistances
-from privbench_core.evaluation.metric import SEED
 from privbench_core.evaluation.q_error import WorkloadResult
 from privbench_core.evaluation.runtime import RunTimeResult
+from privbench_core.evaluation.subsets import SEED
 from privbench_core.files import write_durably
 from privbench_core.report import plots, tree
 from privbench_core.report.advice import advice_on

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import PublishError, SourceError
-from privbench_core.evaluation.comparison import Comparison, compare
+from privbench_core.evaluation.comparison import Comparison, OrderFigures, TableFigures, compare
 from privbench_core.evaluation.evaluation import INTERNAL, Evaluation, evaluate_bundle
 from privbench_core.evaluation.inputs import (
     BundleAndSource,
@@ -28,11 +28,10 @@ from privbench_core.evaluation.inputs import (
 from privbench_core.evaluation.join_figures import FANOUT_METRICS, JOIN_METRICS, JoinFigures, KeyFigures
 from privbench_core.evaluation.marginals import MarginalDistances
 from privbench_core.evaluation.membership import Attack
-from privbench_core.evaluation.metric import BRIEF, Scope
 from privbench_core.evaluation.privacy_figures import odds, privacy_figures
 from privbench_core.evaluation.q_error import Answer, WorkloadResult, run_workload
 from privbench_core.evaluation.runtime import QueryTime, RunTimeResult, RunTimeSettings
-from privbench_core.evaluation.table_figures import OrderFigures, TableFigures
+from privbench_core.evaluation.subsets import BRIEF, Scope
 from privbench_core.evaluation.verdict import Level, judge
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.report import plots
