@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import chain_links
+from privbench_core.evaluation.nearest import REFERENCE
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows
 
 RunOnRows = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
 """Private and public rows -> synthetic rows, by the plan of the evaluated bundle; nothing is released."""
 
-POOL = 20_000
-"""Maximum number of units in the experiment; fewer units make attacks easier, if anything. Chosen by hand."""
+TARGETS = 500
+"""Rows of members, and of others, that are attacked; predicates; and most confident guesses about units."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def rehearse_half(
 ) -> Rehearsal | None:
     """Run the plan on a random half of (a pool of) the units; None if there are too few to halve.
 
+    A pool has at most `REFERENCE` units; fewer units make attacks easier, if anything.
+
     Args:
         schema: The database.
         tables: Rows of the source.
@@ -72,7 +75,7 @@ def rehearse_half(
         rng: Tosses the coins.
     """
     shuffled = rng.permutation(tables[schema.unit].num_rows)
-    pool, others = shuffled[:POOL], shuffled[POOL:]
+    pool, others = np.split(shuffled, [REFERENCE])
     member = rng.random(len(pool)) < 0.5  # noqa: PLR2004 - a fair coin
     if not 0 < member.sum() < len(pool):
         return None

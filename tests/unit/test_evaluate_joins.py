@@ -133,7 +133,7 @@ def _brute_force(linked: LinkedTables, query: CountingQuery) -> int:
     return count
 
 
-@pytest.mark.parametrize("children", [1, 2, 3])
+@pytest.mark.parametrize("children", [1, 2])
 @pytest.mark.parametrize("max_fanout", [None, 3])
 def test_counting_queries_agree_with_brute_force(children: int, max_fanout: int | None) -> None:
     rng = np.random.default_rng(children)
@@ -252,7 +252,7 @@ def test_a_batch_of_queries_of_many_kinds_is_answered_as_one_by_one() -> None:
     linked = _database(rng, parents=200)
     queries = [
         query
-        for children in (1, 2, 3)
+        for children in (1, 2)
         for most in (None, 4)
         for query in counting_queries(
             linked, ((False, True), (False, True)), CountingShape(children, 2, 0.5, most), 40, rng
