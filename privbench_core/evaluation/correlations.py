@@ -99,8 +99,9 @@ def sibling_pearson(links: NDArray[np.int64], values: Numbers) -> float | None:
     if not x.size:
         return None
     x = x - x.mean()  # keeps sums of squares small
-    size = np.bincount(of).astype(np.float64)
-    total, squares = np.bincount(of, weights=x), np.bincount(of, weights=x**2)
+    parents = int(links.max()) + 1
+    size = np.bincount(of, minlength=parents).astype(np.float64)
+    total, squares = (np.bincount(of, weights=w, minlength=parents) for w in (x, x**2))
     pairs = float((size * (size - 1)).sum())
     if not pairs:
         return None

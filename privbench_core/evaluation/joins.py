@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 import pyarrow as pa
@@ -58,8 +58,12 @@ class LinkedTables:
     def joined(self) -> CodeTable:
         """The inner join: the parent's and the child's columns for every child that has a parent."""
         has_parent = self.links != NO_PARENT
-        columns = [*(c[self.links[has_parent]] for c in self.parent.T), *(c[has_parent] for c in self.child.T)]
-        return np.array(columns, order="C").T.reshape(int(has_parent.sum()), len(columns))
+        rows = np.empty((int(has_parent.sum()), len(self.sizes)), np.int32, order="F")
+        parents = (column[self.links[has_parent]] for column in self.parent.T)
+        children = (column[has_parent] for column in self.child.T)
+        for position, column in enumerate(chain(parents, children)):  # one by one, as they are stored
+            rows[:, position] = column
+        return rows
 
     def with_shuffled_links(self, rng: np.random.Generator) -> LinkedTables:
         """Return the same rows with the links in random order; every parent keeps its fanout."""
@@ -72,10 +76,10 @@ def chains(schema: Schema, longest: int = 3) -> tuple[Chain, ...]:
     frontier: list[Chain] = [(key,) for table in schema.private_tables for key in table.foreign_keys]
     for _ in range(longest - 1):
         frontier = [
-            (*chain, key)
-            for chain in frontier
-            for key in schema.table(chain[-1].parent).foreign_keys
-            if key.parent not in {chain[0].child, *(step.parent for step in chain)}
+            (*keys, key)
+            for keys in frontier
+            for key in schema.table(keys[-1].parent).foreign_keys
+            if key.parent not in {keys[0].child, *(step.parent for step in keys)}
         ]
         found += frontier
     return tuple(found)
@@ -86,18 +90,18 @@ def junctions(schema: Schema) -> tuple[tuple[ForeignKey, ForeignKey], ...]:
     return tuple(pair for table in schema.private_tables for pair in combinations(table.foreign_keys, 2))
 
 
-def chain_links(chain: Chain, tables: Mapping[str, pa.Table]) -> NDArray[np.int64]:
+def chain_links(keys: Chain, tables: Mapping[str, pa.Table]) -> NDArray[np.int64]:
     """Return the row of the last key's parent of each row of the first key's table, or `NO_PARENT`; shape (rows,)."""
-    links = np.arange(tables[chain[0].child].num_rows, dtype=np.int64)
-    for key in chain:
+    links = np.arange(tables[keys[0].child].num_rows, dtype=np.int64)
+    for key in keys:
         links = np.append(parent_rows(tables[key.parent], tables[key.child], key), NO_PARENT)[links]
     return links
 
 
-def link_tables(chain: Chain, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable]) -> LinkedTables:
+def link_tables(keys: Chain, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable]) -> LinkedTables:
     """Return the join of the first key's table with the last key's parent; of a single key with its parent."""
-    child, parent = coded[chain[0].child], coded[chain[-1].parent]
-    return LinkedTables(parent.codes, parent.sizes, child.codes, child.sizes, chain_links(chain, tables))
+    child, parent = coded[keys[0].child], coded[keys[-1].parent]
+    return LinkedTables(parent.codes, parent.sizes, child.codes, child.sizes, chain_links(keys, tables))
 
 
 def link_junction(

@@ -73,7 +73,7 @@ def run_attacks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Attack,
         scores = _of_one_row(rehearsal, table, densities[table], rng)
         has_rows = np.isfinite(scores)
         found.append((f"marginals, one row of {table}", scores[has_rows], member[has_rows]))
-    return tuple(score_attack(name, scores, truth, 0.05 / len(found), rng) for name, scores, truth in found)
+    return tuple(score_attack(name, scores, truth, (1 - 0.95) / len(found), rng) for name, scores, truth in found)
 
 
 def _densities(rehearsal: Rehearsal, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
