@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from math import isfinite
 
 import numpy as np
@@ -90,16 +89,18 @@ def subset_distances(
         if codes.size and (codes.min() < 0 or codes.max() >= sizes[column]):
             raise InternalError(f"column {column}: codes outside the domain 0..{sizes[column] - 1}")
 
-    @lru_cache(maxsize=8)  # neighbours in lexicographic order share their first columns
-    def cells(subset: Subset) -> tuple[NDArray[np.int64], int]:
-        """Return the cell of each row in a marginal, and the number of cells."""
-        index, size = cells(subset[:-1]) if len(subset) > 1 else (np.zeros(len(both), np.int64), 1)
-        if size * sizes[subset[-1]] > np.iinfo(np.int64).max:
-            index, size = _occurring(index)
-        return index * sizes[subset[-1]] + both[:, subset[-1]], size * int(sizes[subset[-1]])
-
+    # The cell of each row in the marginals over the first columns of a subset, and the number of cells: neighbours in
+    # lexicographic order share most of them.
+    known: dict[Subset, tuple[NDArray[np.int64], int]] = {(): (np.zeros(len(both), np.int64), 1)}
     for subset in subsets:
-        index, size = cells(subset)
+        known = {prefix: cells for prefix, cells in known.items() if subset[: len(prefix)] == prefix}
+        for place in range(len(known) - 1, len(subset)):
+            index, size = known[subset[:place]]
+            domain = int(sizes[subset[place]])
+            if size * domain > np.iinfo(np.int64).max:
+                index, size = _occurring(index)
+            known[subset[: place + 1]] = index * domain + both[:, subset[place]], size * domain
+        index, size = known[subset]
         if size > len(index):
             index, size = _occurring(index)
         counts = [np.bincount(part, minlength=size) for part in (index[: len(a)], index[len(a) :])]
