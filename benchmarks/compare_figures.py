@@ -17,11 +17,10 @@ import pyarrow as pa
 
 from benchmarks.workloads import Case, Tables, source_rows
 from privbench_core.errors import PrivbenchError
-from privbench_core.evaluation.encode import encode_tables
+from privbench_core.evaluation.encode import coarsen, encode_tables
 from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.marginals import subset_distances
 from privbench_core.evaluation.q_error import run_workload
-from privbench_core.evaluation.rows import _coarsened as coarsened
 from privbench_core.evaluation.rows import row_figures, shuffled_reference
 from privbench_core.evaluation.subsets import column_subsets
 from privbench_core.schema.tables import Schema
@@ -148,7 +147,7 @@ def _log_sizes(schema: Schema, source: Tables, made: Tables) -> float:
 
 def _subset_figures(schema: Schema, source: Tables, made: Tables) -> Mapping[str, float]:
     """Mean distances of pairs and triples of columns of one table, coded as in `row_figures`."""
-    true, other = coarsened(encode_tables(schema, source), encode_tables(schema, made, source))
+    true, other = coarsen(encode_tables(schema, source), encode_tables(schema, made, source))
     distances: dict[int, list[float]] = {order: [] for order in _MOST_SUBSETS}
     for name in (table.name for table in schema.private_tables):
         a, b = true[name], other[name]

@@ -174,7 +174,7 @@ def _join(schema: Schema, tables: Mapping[str, pa.Table], coded: Mapping[str, En
     for one, other in junctions(schema):
         return link_junction(one, other, tables, coded)
     key = next(key for table in schema.tables for key in table.foreign_keys if key.owner)
-    return link_tables(key, tables, coded)
+    return link_tables((key,), tables, coded)
 
 
 def linked(spec: str, epsilon: float, delta: float, seed: int, out: str, rows: str) -> None:

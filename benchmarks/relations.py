@@ -39,8 +39,8 @@ from privbench_core.evaluation.counting import (
     counting_queries,
 )
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
-from privbench_core.evaluation.joins import LinkedTables, fanout_distance, joint_tvd, link_tables
-from privbench_core.evaluation.marginals import mean_distances
+from privbench_core.evaluation.joins import LinkedTables, fanout_wasserstein, joint_tvd, link_tables
+from privbench_core.evaluation.marginals import codes_tvd, mean_distances
 from privbench_core.evaluation.subsets import column_subsets
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, Values
@@ -147,7 +147,6 @@ class Pair:
     def score_join(self, synthetic: Join) -> dict[str, float]:
         """Errors of counting queries, distances of the join and of correlations, by column heading."""
         true, other = self.join.linked, synthetic.linked
-        fanout = fanout_distance(true.fanout, other.fanout)
         joint = joint_tvd(true, other)
         return {
             **{
@@ -158,14 +157,14 @@ class Pair:
             "Pearson, siblings": _mean_difference(intra_group(self.join.side, synthetic.side)),
             "joint TVD, mean": float(joint.mean()),
             "joint TVD, worst": float(joint.max()),
-            "fanout TVD": fanout.tvd,
-            "fanout distance, children": fanout.wasserstein,
+            "fanout TVD": codes_tvd(true.fanout, other.fanout),
+            "fanout distance, children": fanout_wasserstein(true.fanout, other.fanout),
         }
 
 
 def _join(schema: Schema, key: ForeignKey, tables: Tables, coded: Mapping[str, EncodedTable]) -> Join:
     parent, child = (ordered_values(schema.table(name), tables[name]) for name in (key.parent, key.child))
-    return Join(link_tables(key, tables, coded), parent, child)
+    return Join(link_tables((key,), tables, coded), parent, child)
 
 
 def _queries(schema: Schema, key: ForeignKey, linked: LinkedTables) -> dict[str, tuple[CountingQuery, ...]]:

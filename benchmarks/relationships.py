@@ -42,7 +42,6 @@ from privbench_core.evaluation.joins import (
     chains,
     cross_distances,
     junctions,
-    link_chain,
     link_junction,
     link_tables,
 )
@@ -142,8 +141,8 @@ def timed_pipeline(**arguments: Any) -> tuple[float, float]:
 def _joins(schema: Schema, tables: Tables, coded: Mapping[str, EncodedTable]) -> Joins:
     """All joins along keys, along chains of them, and between the parents of junction tables."""
     keys = [key for table in schema.private_tables for key in table.foreign_keys]
-    found = {f"{'owner' if key.owner else 'key'} {key.name}": link_tables(key, tables, coded) for key in keys}
-    found |= {" → ".join(key.name for key in chain): link_chain(chain, tables, coded) for chain in chains(schema)}
+    found = {f"{'owner' if key.owner else 'key'} {key.name}": link_tables((key,), tables, coded) for key in keys}
+    found |= {" → ".join(key.name for key in chain): link_tables(chain, tables, coded) for chain in chains(schema)}
     return found | {
         f"{one.name} and {other.name}": link_junction(one, other, tables, coded) for one, other in junctions(schema)
     }

@@ -21,14 +21,7 @@ from numpy.typing import NDArray
 
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.nearest import REFERENCE, find_nearest
-from privbench_core.evaluation.rehearsed import Rehearsal
-
-TARGETS = 500
-"""Rows of members, and of others, that are attacked, one per unit; and predicates. Chosen by hand."""
-_MAX_SECRETS = 10  # columns of a table that are inferred; chosen by hand
-_TOLERANCE = 0.05  # of the domain of an ordered column: anonymeter's
-_PREDICATE = 3  # columns: anonymeter's
-_TRIES = 10  # predicates tried for each that is wanted; chosen by hand
+from privbench_core.evaluation.rehearsed import TARGETS, Rehearsal
 
 
 @dataclass(frozen=True)
@@ -71,17 +64,24 @@ def attribute_risks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Ris
     found = []
     for table in rehearsal.schema.private_tables:
         true, made = (codes[table.name] for codes in rehearsal.codes)
-        sides = [_rows_of(rehearsal, table.name, units, rng) for units in _sides(rehearsal)]
-        size = min(len(rows) for rows in sides)
+        of = rehearsal.units[table.name]
+        sides = [  # rows of members and of others, in random order
+            rng.permutation(np.flatnonzero(np.isin(of, rehearsal.pool[chosen])))
+            for chosen in (rehearsal.member, ~rehearsal.member)
+        ]
+        size = min(map(len, sides))
         if len(true.names) < 2 or not size or not len(made.codes):  # noqa: PLR2004 - a half needs a column
             continue
-        one_each = [_one_per_unit(rehearsal, table.name, rows)[:TARGETS] for rows in sides]
+        one_each = [rows[np.sort(np.unique(of[rows], return_index=True)[1])][:TARGETS] for rows in sides]
         targets = [rows[: min(map(len, one_each))] for rows in one_each]
         halves = np.array_split(rng.permutation(len(true.names)), 2)
-        secrets = rng.permutation(len(true.names))[:_MAX_SECRETS]
+        secrets = rng.permutation(len(true.names))[:10].tolist()  # columns that are inferred
         predicates = _predicates(made, rng)
         attacks = {
-            "singling out": [_singled_out(true.codes[rows[:size]], predicates) for rows in sides],
+            "singling out": [
+                np.array([_satisfying(true.codes[rows[:size]], predicate) == 1 for predicate in predicates], bool)
+                for rows in sides
+            ],
             "linkability": [_linked(true, made, rows, halves) for rows in targets],
             "inference": [_inferred(true, made, rows, secrets) for rows in targets],
         }
@@ -92,21 +92,6 @@ def attribute_risks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Ris
     return tuple(found)
 
 
-def _sides(rehearsal: Rehearsal) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    return rehearsal.pool[rehearsal.member], rehearsal.pool[~rehearsal.member]
-
-
-def _rows_of(
-    rehearsal: Rehearsal, table: str, units: NDArray[np.integer], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Return the rows of some units, in random order."""
-    return rng.permutation(np.flatnonzero(np.isin(rehearsal.units[table], units)))
-
-
-def _one_per_unit(rehearsal: Rehearsal, table: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    return rows[np.sort(np.unique(rehearsal.units[table][rows], return_index=True)[1])]
-
-
 def _linked(
     true: EncodedTable, made: EncodedTable, rows: NDArray[np.int64], halves: list[NDArray[np.int64]]
 ) -> NDArray[np.bool_]:
@@ -115,15 +100,13 @@ def _linked(
     return same
 
 
-def _inferred(
-    true: EncodedTable, made: EncodedTable, rows: NDArray[np.int64], secrets: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Return whether each secret of each row is guessed; an ordered one is if it is near enough."""
+def _inferred(true: EncodedTable, made: EncodedTable, rows: NDArray[np.int64], secrets: list[int]) -> NDArray[np.bool_]:
+    """Return whether each secret of each row is guessed; an ordered one is if it is within 5% of the domain."""
     found = []
-    for secret in secrets.tolist():
+    for secret in secrets:
         known = [i for i in range(len(true.names)) if i != secret]
         guess = made.codes[find_nearest(true, made, rows, known)[0], secret]
-        near = _TOLERANCE * (true.sizes[secret] - 1) if true.ordered[secret] else 0.0
+        near = 0.05 * (true.sizes[secret] - 1) if true.ordered[secret] else 0.0  # anonymeter's tolerance
         found.append(np.abs(guess - true.codes[rows, secret]) <= near)
     return np.concatenate(found)
 
@@ -137,19 +120,15 @@ def _predicates(made: EncodedTable, rng: np.random.Generator) -> list[Predicate]
     codes = made.codes[:REFERENCE]
     middle = np.median(codes, axis=0)
     found: list[Predicate] = []
-    for _ in range(_TRIES * TARGETS):
+    for _ in range(10 * TARGETS):  # many tries satisfy no row alone
         row = codes[rng.integers(len(codes))]
-        columns = rng.permutation(len(row))[:_PREDICATE].tolist()
+        columns = rng.permutation(len(row))[:3].tolist()  # as many as anonymeter takes
         predicate = [(c, int(row[c]), (1 if row[c] > middle[c] else -1) if made.ordered[c] else 0) for c in columns]
         if _satisfying(codes, predicate) == 1:
             found.append(predicate)
         if len(found) == TARGETS:
             break
     return found
-
-
-def _singled_out(codes: NDArray[np.integer], predicates: list[Predicate]) -> NDArray[np.bool_]:
-    return np.array([_satisfying(codes, predicate) == 1 for predicate in predicates], dtype=bool)
 
 
 def _satisfying(codes: NDArray[np.integer], predicate: Predicate) -> int:

@@ -14,12 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.encode import as_numbers
+from privbench_core.evaluation.joins import LinkedTables
 from privbench_core.schema.columns import Values
 from privbench_core.schema.tables import Table
 from privbench_core.validate.references import NO_PARENT
 
 Numbers = NDArray[np.float64]
-_ROUNDING = 1e-12  # relative variances below this are rounding errors of float64
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,13 @@ def ordered_values(table: Table, rows: pa.Table) -> dict[str, Numbers]:
 
 def inter_table(true: JoinValues, synthetic: JoinValues) -> tuple[Correlation, ...]:
     """Return the coefficients of each ordered column of the parent with each of the child, over the joined rows."""
+
+    def coefficient(of: JoinValues, parent: str, child: str) -> float | None:
+        linked = of.links != NO_PARENT
+        return pearson(of.parent[parent][of.links[linked]], of.child[child][linked])
+
     return tuple(
-        Correlation((p, c), *(_parent_child(values, p, c) for values in (true, synthetic)))
+        Correlation((p, c), coefficient(true, p, c), coefficient(synthetic, p, c))
         for p in true.parent
         for c in true.child
     )
@@ -80,17 +85,11 @@ def inter_table(true: JoinValues, synthetic: JoinValues) -> tuple[Correlation, .
 def intra_group(true: JoinValues, synthetic: JoinValues) -> tuple[Correlation, ...]:
     """Return the coefficients of each ordered column of the child over all pairs of children of one parent."""
     return tuple(
-        Correlation((c, c), *(sibling_pearson(v.links, v.child[c], _parents(v)) for v in (true, synthetic)))
-        for c in true.child
+        Correlation((c, c), *(sibling_pearson(of.links, of.child[c]) for of in (true, synthetic))) for c in true.child
     )
 
 
-def _parents(values: JoinValues) -> int:
-    """Return the number of parents, without the last ones that have no children."""
-    return int(values.links.max(initial=NO_PARENT)) + 1
-
-
-def sibling_pearson(links: NDArray[np.int64], values: Numbers, parents: int) -> float | None:
+def sibling_pearson(links: NDArray[np.int64], values: Numbers) -> float | None:
     """Return the Pearson coefficient of a column with itself over all pairs (i, j), i ≠ j, of children of one parent.
 
     Sums per group give the moments without a self-join.
@@ -100,6 +99,7 @@ def sibling_pearson(links: NDArray[np.int64], values: Numbers, parents: int) -> 
     if not x.size:
         return None
     x = x - x.mean()  # keeps sums of squares small
+    parents = int(links.max()) + 1
     size = np.bincount(of, minlength=parents).astype(np.float64)
     total, squares = (np.bincount(of, weights=w, minlength=parents) for w in (x, x**2))
     pairs = float((size * (size - 1)).sum())
@@ -109,6 +109,37 @@ def sibling_pearson(links: NDArray[np.int64], values: Numbers, parents: int) -> 
     variance = float(((size - 1) * squares).sum()) / pairs - mean**2
     covariance = float((total**2 - squares).sum()) / pairs - mean**2
     return _ratio(covariance, variance, float((x**2).mean()))
+
+
+def pearson(x: Numbers, y: Numbers) -> float | None:
+    """Return the Pearson coefficient over the rows where neither is NULL or infinite; None where undefined."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    if not x.size:
+        return None
+    x, y = x - x.mean(), y - y.mean()
+    spread = float(np.sqrt((x**2).mean() * (y**2).mean()))
+    return _ratio(float((x * y).mean()), spread, spread)
+
+
+def _ratio(covariance: float, variance: float, scale: float) -> float | None:
+    """Return the ratio; None where the variance is only a rounding error of float64."""
+    if not np.isfinite(variance) or variance <= 1e-12 * scale or scale == 0:
+        return None
+    return float(np.clip(covariance / variance, -1.0, 1.0))
+
+
+def sibling_agreements(source: LinkedTables, synthetic: LinkedTables) -> dict[int, tuple[float, float]]:
+    """Return `sibling_agreement` in both databases, by position of the child's column.
+
+    Left out where no child has siblings in the source; 0 where none has any in the synthetic database.
+    """
+    found = {}
+    for place in range(len(source.child_sizes)):
+        true, made = (sibling_agreement(linked.links, linked.child[:, place]) for linked in (source, synthetic))
+        if true is not None:
+            found[place] = true, made or 0.0
+    return found
 
 
 def sibling_agreement(links: NDArray[np.int64], codes: NDArray[np.integer[Any]]) -> float | None:
@@ -130,26 +161,3 @@ def sibling_agreement(links: NDArray[np.int64], codes: NDArray[np.integer[Any]])
     cells, counts = np.unique(groups * (int(codes.max()) + 1) + codes, return_counts=True)
     others = sizes[cells // (int(codes.max()) + 1)] - 1
     return float((counts * (counts - 1) / np.maximum(others, 1)).sum() / with_siblings)
-
-
-def _parent_child(values: JoinValues, parent: str, child: str) -> float | None:
-    linked = values.links != NO_PARENT
-    return pearson(values.parent[parent][values.links[linked]], values.child[child][linked])
-
-
-def pearson(x: Numbers, y: Numbers) -> float | None:
-    """Return the Pearson coefficient over the rows where neither is NULL or infinite; None where undefined."""
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = x[known], y[known]
-    if not x.size:
-        return None
-    x, y = x - x.mean(), y - y.mean()
-    spread = float(np.sqrt((x**2).mean() * (y**2).mean()))
-    return _ratio(float((x * y).mean()), spread, spread)
-
-
-def _ratio(covariance: float, variance: float, scale: float) -> float | None:
-    """Return the ratio; None where the variance is only rounding."""
-    if not np.isfinite(variance) or variance <= _ROUNDING * scale or scale == 0:
-        return None
-    return float(np.clip(covariance / variance, -1.0, 1.0))

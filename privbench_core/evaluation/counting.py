@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import combinations
-from operator import and_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +22,8 @@ Predicate = tuple[tuple[int, NDArray[np.bool_]], ...]
 """A conjunction: (column, which of its codes satisfy it)."""
 
 _Bits = NDArray[np.uint64]  # one bit per query
-_BITS = 64  # of an unsigned integer of numpy
-_ALL = np.uint64(2**64 - 1)
+_BITS = 64
+_ALL = ~np.uint64(0)
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class CountingQuery:
     Attributes:
         fanout: Required number of children; None requires at least one.
         parent: Predicate on the parent's row.
-        children: One predicate per required child; a child counts for one of them only.
+        children: One or two predicates, of a required child each; a child counts for one of them only.
     """
 
     fanout: int | None
@@ -49,7 +46,7 @@ class CountingShape:
     """Parameters of a random workload of counting queries (PrivLava, section 7.2).
 
     Attributes:
-        children: c, predicates on distinct children per query.
+        children: c, predicates on distinct children per query, 1 or 2.
         attributes: k, attributes per predicate.
         selectivity: Product of the domain shares of all attributes of a query.
         max_fanout: Fanouts are drawn from 1 to this; None requires at least one child.
@@ -129,20 +126,14 @@ def _columns(query: CountingQuery) -> tuple[int, list[int], list[int]]:
 def _answer(linked: LinkedTables, grouped: _GroupedChildren, queries: Sequence[CountingQuery]) -> NDArray[np.int64]:
     holds = _satisfied(linked.parent, [query.parent for query in queries])
     holds &= _fanout_matches(grouped.fanout, [query.fanout for query in queries])
-    most = max(len(query.children) for query in queries)
-    # Where a query has fewer predicates than others of its batch, the missing ones count as satisfied.
-    masks = [
-        _satisfied(grouped.child, [query.children[i] if i < len(query.children) else () for query in queries])
-        for i in range(most)
-    ]
-    counted = [sum(1 << n for n, q in enumerate(queries) if i < len(q.children)) for i in range(most)]
-    # Hall's theorem: there are distinct children for all predicates exactly if every set of predicates is satisfied
-    # by at least as many children as it has members.
-    for members in range(1, most + 1):
-        for chosen in combinations(range(most), members):
-            either = np.bitwise_or.reduce([masks[i] for i in chosen])
-            concerned = np.uint64(reduce(and_, (counted[i] for i in chosen)))
-            holds &= grouped.at_least(members, either) | ~concerned
+    first, second = (
+        _satisfied(grouped.child, [query.children[place] if place < len(query.children) else () for query in queries])
+        for place in (0, 1)
+    )
+    holds &= grouped.at_least(first)[0]
+    pairs = sum(1 << number for number, query in enumerate(queries) if len(query.children) > 1)
+    if pairs:  # Hall's theorem: each predicate has a child, and both together have two
+        holds &= (grouped.at_least(second)[0] & grouped.at_least(first | second)[1]) | ~np.uint64(pairs)
     return _count_bits(holds)[: len(queries)]
 
 
@@ -211,18 +202,16 @@ class _GroupedChildren:
             sizes = (sizes + 1) // 2
         return cls(np.asfortranarray(linked.child[order]), fanout, tuple(levels))
 
-    def at_least(self, number: int, bits: _Bits) -> _Bits:
-        """Return the queries that at least ``number`` children of each parent satisfy, shape (parents,)."""
-        planes = [bits, *(np.zeros_like(bits) for _ in range(number - 1))]  # plane i: at least i + 1 children
+    def at_least(self, bits: _Bits) -> tuple[_Bits, _Bits]:
+        """Return the queries that at least one, and at least two, children of each parent satisfy; shape (parents,)."""
+        one, two = bits.copy(), np.zeros_like(bits)
         for stay, merged in self.levels:
-            left, right = [p[merged - 1] for p in planes], [p[merged] for p in planes]
-            for i, plane in enumerate(planes):
-                both = [left[j] & right[i - 1 - j] for j in range(i)]
-                plane[merged - 1] = np.bitwise_or.reduce([left[i], right[i], *both])
-            planes = [plane[stay] for plane in planes]
-        whole = np.zeros(len(self.fanout), np.uint64)
-        whole[self.fanout > 0] = planes[-1]
-        return whole
+            two[merged - 1] |= two[merged] | (one[merged - 1] & one[merged])
+            one[merged - 1] |= one[merged]
+            one, two = one[stay], two[stay]
+        whole = np.zeros((2, len(self.fanout)), np.uint64)
+        whole[:, self.fanout > 0] = one, two
+        return whole[0], whole[1]
 
 
 def counting_errors(

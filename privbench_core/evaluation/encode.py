@@ -20,8 +20,8 @@ from privbench_core.evaluation.marginals import CodeTable
 from privbench_core.schema.columns import Column, Pattern, Range, Values
 from privbench_core.schema.tables import Schema, Table
 
-QUANTILE_BINS = 32
-"""Number of bins for ordered columns without a declared domain. Chosen by hand, not tuned."""
+BINS = 32
+"""Bins of ordered columns without a declared domain, and the most codes of `coarsen`."""
 
 
 class _Encoder(Protocol):
@@ -65,25 +65,20 @@ def encode_tables(
     Raises:
         SourceError: A column holds values of the wrong type, or NULL where none may be.
     """
-    bins_from = tables if source is None else source
-    return {
-        table.name: _encode(table, tables[table.name], bins_from[table.name])
-        for table in schema.tables
-        if table.name in tables
-    }
-
-
-def _encode(table: Table, rows: pa.Table, source: pa.Table) -> EncodedTable:
-    encoders = [_encoder(table, column, source[column.name]) for column in table.attributes]
-    codes = np.empty((rows.num_rows, len(encoders)), np.int32, order="F")
-    for position, (column, encoder) in enumerate(zip(table.attributes, encoders, strict=True)):
-        codes[:, position] = encoder.encode(rows[column.name])
-    return EncodedTable(
-        names=tuple(column.name for column in table.attributes),
-        codes=codes,
-        sizes=tuple(encoder.size for encoder in encoders),
-        ordered=tuple(encoder.ordered > 0 for encoder in encoders),
-    )
+    found = {}
+    for table in (table for table in schema.tables if table.name in tables):
+        rows, bins_from = tables[table.name], (tables if source is None else source)[table.name]
+        encoders = [_encoder(table, column, bins_from[column.name]) for column in table.attributes]
+        codes = np.empty((rows.num_rows, len(encoders)), np.int32, order="F")
+        for position, (column, encoder) in enumerate(zip(table.attributes, encoders, strict=True)):
+            codes[:, position] = encoder.encode(rows[column.name])
+        found[table.name] = EncodedTable(
+            names=tuple(column.name for column in table.attributes),
+            codes=codes,
+            sizes=tuple(encoder.size for encoder in encoders),
+            ordered=tuple(encoder.ordered > 0 for encoder in encoders),
+        )
+    return found
 
 
 def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> _Encoder:
@@ -108,13 +103,13 @@ class SourceBins:
     edges: NDArray[np.float64]
 
     @classmethod
-    def of(cls, source: pa.ChunkedArray, bins: int = QUANTILE_BINS) -> SourceBins:
+    def of(cls, source: pa.ChunkedArray, bins: int = BINS) -> SourceBins:
         """Return at most ``bins`` bins of about equal counts; a frequent value that covers quantiles ends one bin."""
         values = as_numbers(source)
         values = values[~np.isnan(values)]
         if not values.size:
             return cls(np.empty(0))
-        return cls(np.unique(np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")))
+        return cls(_quantiles(values, bins))
 
     @property
     def size(self) -> int:
@@ -131,6 +126,40 @@ class SourceBins:
         numbers = as_numbers(values)
         bins = np.searchsorted(self.edges, numbers, side="left")
         return np.where(np.isnan(numbers), self.size - 1, bins).astype(np.int32)
+
+
+def coarsen(
+    true: Mapping[str, EncodedTable], made: Mapping[str, EncodedTable]
+) -> tuple[dict[str, EncodedTable], dict[str, EncodedTable]]:
+    """Return both with wide columns in few codes: where there is an order, bins of about as many rows of the source.
+
+    Lists keep the `BINS` values that most rows of the source have; all others, and those that it has not, are one code.
+    A pair of wide columns has more cells than there are rows, so two samples of one distribution would be far apart;
+    and values that one row has each, such as numbers of documents, would be wrong whatever they are.
+    """
+    coarse: tuple[dict[str, EncodedTable], dict[str, EncodedTable]] = {}, {}
+    for name, coded in true.items():
+        sides = [np.array(side[name].codes, order="F") for side in (true, made)]
+        sizes = list(coded.sizes)
+        for i in (i for i, size in enumerate(sizes) if size > BINS + 1 and len(sides[0])):
+            if coded.ordered[i]:
+                cuts = _quantiles(sides[0][:, i], BINS)
+                code_of = np.searchsorted(cuts, np.arange(sizes[i]), side="left")
+            else:
+                rows = np.bincount(sides[0][:, i], minlength=sizes[i])
+                code_of = np.full(sizes[i], BINS)
+                code_of[np.argsort(-rows, kind="stable")[:BINS]] = np.arange(BINS)
+            sizes[i] = int(code_of.max()) + 1
+            for codes in sides:
+                codes[:, i] = code_of[codes[:, i]]
+        for result, codes in zip(coarse, sides, strict=True):
+            result[name] = replace(coded, codes=codes, sizes=tuple(sizes))
+    return coarse
+
+
+def _quantiles(values: NDArray[Any], bins: int) -> NDArray[Any]:
+    """Return the values that end all but the last of some bins of about as many rows, ascending; equal ones once."""
+    return np.unique(np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf"))
 
 
 def as_numbers(values: pa.ChunkedArray) -> NDArray[np.float64]:

@@ -12,12 +12,12 @@ from privbench_core.errors import SourceError
 from privbench_core.evaluation.comparison import Comparison, compare
 from privbench_core.evaluation.generate import QUERY_SECONDS, Recipe, generate_workload
 from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_source
-from privbench_core.evaluation.metric import FULL, SEED, Scope, Section
 from privbench_core.evaluation.privacy_figures import PrivacyFigures, privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
 from privbench_core.evaluation.rehearsed import RunOnRows
 from privbench_core.evaluation.rows import shuffled_reference
 from privbench_core.evaluation.runtime import RunTimeResult
+from privbench_core.evaluation.subsets import FULL, SEED, Scope
 from privbench_core.evaluation.verdict import Verdict, judge
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
@@ -54,7 +54,7 @@ class Evaluation:
     @property
     def verdict(self) -> Verdict:
         """The verdict on everything but privacy."""
-        sections: tuple[Section | None, ...] = (self.comparison, self.workload, self.run_time)
+        sections = (self.comparison, self.workload, self.run_time)
         return judge(remark for section in sections if section is not None for remark in section.remarks())
 
     def to_dict(self) -> dict[str, Any]:

@@ -21,14 +21,12 @@ from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.engine import Engine
-from privbench_core.workload.literals import literal
+from privbench_core.workload.engine import Engine, literal
 from privbench_core.workload.resolve import UnansweredError
 from privbench_core.workload.statements import Statement, Workload
 
 _OPERATORS = ("=", "<", ">")
-_ATTEMPTS = 20  # draws per query, because small databases have few queries with a result; chosen by hand
-QUERY_SECONDS = 5.0  # seconds to count a query; slower ones are dropped; chosen by hand
+QUERY_SECONDS = 5.0  # seconds to count a query; slower ones are dropped
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def generate_workload(
     if not draft.filled:
         raise SourceError(f"{schema.name}: no table has a row, so no query can be drawn; give a source with rows")
     kept: dict[str, Statement] = {}
-    for _ in range(recipe.queries * _ATTEMPTS):
+    for _ in range(20 * recipe.queries):  # small databases have few queries with a result
         sql = draft.query()
         if sql not in kept and _finds_rows(engine, sql):
             kept[sql] = Statement(sql)

@@ -11,28 +11,21 @@ Reports show the exact selectivities too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.codec import Codes
 from privbench_core.evaluation.counting import rows_satisfying
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.spn import Leaf, Node, Product, Sum
+from privbench_core.privacy.split_rules import Rule
 
 CodeQuery = Mapping[str, NDArray[np.bool_]]
 """A conjunction: column -> which of its codes satisfy it."""
-
-# Chosen by hand for legible pictures, not tuned:
-_MAX_SPLITS = 2  # row splits from root to leaf, so at most four regions
-_MIN_ROWS = 500  # rows of a region
-_MIN_DEPENDENCE = 0.08  # R-score, as a share of rows, above which two columns count as dependent
-_QUERIES, _MIN_SELECTIVITY, _MAX_SELECTIVITY = 200, 0.01, 0.4  # random queries, and which of them may be shown
-_MAX_CODES = 12  # per column for the dependence of two columns: with more, noise looks like dependence
 
 
 @dataclass(frozen=True)
@@ -86,9 +79,9 @@ def worst_and_typical(true: EncodedTable, synthetic: EncodedTable, rng: np.rando
 
     Queries that very few or most rows of the source satisfy are left out; the result may be empty.
     """
-    queries = random_queries(true, _QUERIES, rng)
+    queries = random_queries(true, 200, rng)
     answered = zip(queries, selectivities(true, queries), selectivities(synthetic, queries), strict=True)
-    fit = [found for found in answered if _MIN_SELECTIVITY <= found[1] <= _MAX_SELECTIVITY]
+    fit = [found for found in answered if 0.01 <= found[1] <= 0.4]  # noqa: PLR2004 - legible ones
     if not fit or not len(synthetic.codes):
         return ()
     fit.sort(key=lambda found: -abs(found[1] - found[2]) / found[1])
@@ -101,51 +94,45 @@ def worst_and_typical(true: EncodedTable, synthetic: EncodedTable, rng: np.rando
     )
 
 
-def grow_spn(coded: EncodedTable) -> Node:
-    """Learn a network of a table from exact counts: split independent groups of columns, else rows by one column."""
-    return _grow_spn(coded, _columns(coded), coded.names, _MAX_SPLITS)
+def grow_spn(coded: EncodedTable, names: Sequence[str] | None = None, depth: int = 2) -> Node:
+    """Learn a network of a table from exact counts: split independent groups of columns, else rows by one column.
 
-
-def _grow_spn(coded: EncodedTable, codes: Mapping[str, Codes], names: Sequence[str], depth: int) -> Node:
-    rows = len(next(iter(codes.values())))
-    if len(names) == 1 or depth == 0 or rows < 2 * _MIN_ROWS:
-        return _product([_leaf(coded, codes, name) for name in names])
-    scores = _dependence(coded, codes, names)
-    graph = nx.Graph([pair for pair, score in scores.items() if score > _MIN_DEPENDENCE])
+    Args:
+        coded: The table.
+        names: The columns to model; all of them by default.
+        depth: Most row splits from root to leaf: two make at most four regions, which is what can be read.
+    """
+    names = coded.names if names is None else names
+    leaves = [_leaf(coded, name) for name in names]
+    if len(names) == 1 or depth == 0 or len(coded.codes) < 1000:  # noqa: PLR2004 - regions of at least 500 rows
+        return _product(leaves)
+    scores = _dependence(coded, names)
+    graph = nx.Graph([pair for pair, score in scores.items() if score > 0.08])  # noqa: PLR2004 - R-score, of all rows
     graph.add_nodes_from(names)
     groups = [[name for name in names if name in group] for group in nx.connected_components(graph)]
     if len(groups) > 1:
-        return _product([_grow_spn(coded, codes, group, depth) for group in groups])
-    counts = {name: np.bincount(codes[name], minlength=_size(coded, name)).astype(float) for name in names}
+        return _product([grow_spn(coded, group, depth) for group in groups])
     ordered = frozenset(name for name, is_ordered in zip(coded.names, coded.ordered, strict=True) if is_ordered)
-    rule = AttributeSplit(ordered).rule(scores, counts)
+    rule = AttributeSplit(ordered).rule(scores, {leaf.columns[0]: _counts(coded, leaf.columns[0]) for leaf in leaves})
     if rule is None:
-        return _product([_leaf(coded, codes, name) for name in names])
-    part_of = rule.assign(codes)
-    return Sum(
-        rule,
-        tuple(
-            _grow_spn(coded, {name: c[part_of == part] for name, c in codes.items()}, names, depth - 1)
-            for part in range(rule.parts)
-        ),
-    )
+        return _product(leaves)
+    return Sum(rule, tuple(grow_spn(part, names, depth - 1) for part in _split(coded, rule)))
 
 
 def refit_spn(node: Node, coded: EncodedTable) -> Node:
     """Return the same network with the counts of another table of the same codes."""
-    return _refit_spn(node, coded, _columns(coded))
-
-
-def _refit_spn(node: Node, coded: EncodedTable, codes: Mapping[str, Codes]) -> Node:
     if isinstance(node, Leaf):
-        return _leaf(coded, codes, node.columns[0])
+        return _leaf(coded, node.columns[0])
     if isinstance(node, Product):
-        return Product(tuple(_refit_spn(part, coded, codes) for part in node.parts))
-    part_of = node.rule.assign(codes)
-    insides = ({name: c[part_of == part] for name, c in codes.items()} for part in range(len(node.parts)))
-    return Sum(
-        node.rule, tuple(_refit_spn(part, coded, inside) for part, inside in zip(node.parts, insides, strict=True))
-    )
+        return Product(tuple(refit_spn(part, coded) for part in node.parts))
+    inside = _split(coded, node.rule)
+    return Sum(node.rule, tuple(refit_spn(part, rows) for part, rows in zip(node.parts, inside, strict=True)))
+
+
+def _split(coded: EncodedTable, rule: Rule) -> list[EncodedTable]:
+    """Return the rows of each part."""
+    part_of = rule.assign({name: coded.codes[:, i].astype(np.int32, copy=False) for i, name in enumerate(coded.names)})
+    return [replace(coded, codes=coded.codes[part_of == part]) for part in range(rule.parts)]
 
 
 def heat(node: Node, query: CodeQuery, share: float = 1.0) -> Heat:
@@ -203,41 +190,33 @@ def _around(code: int, size: int, ordered: bool, rng: np.random.Generator) -> ND
     return admitted
 
 
-def _dependence(coded: EncodedTable, codes: Mapping[str, Codes], names: Sequence[str]) -> dict[tuple[str, str], float]:
+def _dependence(coded: EncodedTable, names: Sequence[str]) -> dict[tuple[str, str], float]:
     """Return R-scores as shares of rows: half the L1 distance of a pair's counts from the product of its marginals."""
-    coarse = {name: _coarse(codes[name], _size(coded, name)) for name in names}
+    most = 12  # codes of a column: with more, noise looks like dependence
+    coarse = {}
+    for name in names:  # groups of neighbouring codes, of about as many rows
+        counts = _counts(coded, name)
+        group = np.minimum((np.cumsum(counts) - counts) * most // max(counts.sum(), 1), most - 1)
+        coarse[name] = group.astype(np.int64)[coded.codes[:, coded.names.index(name)]]
     scores = {}
     for a, b in combinations(names, 2):
-        joint = np.bincount(coarse[a] * _MAX_CODES + coarse[b], minlength=_MAX_CODES**2).reshape(_MAX_CODES, _MAX_CODES)
+        joint = np.bincount(coarse[a] * most + coarse[b], minlength=most**2).reshape(most, most)
         shares = joint / max(joint.sum(), 1)
         independent = np.outer(shares.sum(axis=1), shares.sum(axis=0))
         scores[a, b] = float(np.abs(shares - independent).sum() / 2)
     return scores
 
 
-def _coarse(codes: Codes, size: int) -> NDArray[np.int64]:
-    """Return codes merged into at most `_MAX_CODES` groups of about equal counts, in order."""
-    counts = np.bincount(codes, minlength=size)
-    before = np.cumsum(counts) - counts
-    group = np.minimum(before * _MAX_CODES // max(int(counts.sum()), 1), _MAX_CODES - 1)
-    return np.asarray(group[codes], dtype=np.int64)
+def _counts(coded: EncodedTable, name: str) -> NDArray[np.float64]:
+    column = coded.names.index(name)
+    return np.bincount(coded.codes[:, column], minlength=coded.sizes[column]).astype(np.float64)
 
 
-def _leaf(coded: EncodedTable, codes: Mapping[str, Codes], name: str) -> Leaf:
-    counts = np.bincount(codes[name], minlength=_size(coded, name)).astype(float)
+def _leaf(coded: EncodedTable, name: str) -> Leaf:
+    counts = _counts(coded, name)
     return Leaf(float(counts.sum()), {name: counts / max(counts.sum(), 1.0)})
 
 
 def _product(parts: Sequence[Node]) -> Node:
-    flat: list[Node] = []
-    for part in parts:
-        flat += part.parts if isinstance(part, Product) else (part,)
+    flat = [inner for part in parts for inner in (part.parts if isinstance(part, Product) else (part,))]
     return flat[0] if len(flat) == 1 else Product(tuple(flat))
-
-
-def _columns(coded: EncodedTable) -> dict[str, Codes]:
-    return {name: coded.codes[:, i].astype(np.int32, copy=False) for i, name in enumerate(coded.names)}
-
-
-def _size(coded: EncodedTable, name: str) -> int:
-    return coded.sizes[coded.names.index(name)]

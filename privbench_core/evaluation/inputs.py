@@ -20,8 +20,6 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 
-_MAX_NAMED = 3  # differences between spec and bundle that an error names
-
 
 @dataclass(frozen=True)
 class BundleSummary:
@@ -85,7 +83,7 @@ class DatabasePair:
 
     def linked(self, key: ForeignKey) -> tuple[LinkedTables, LinkedTables]:
         """Return the join along ``key`` in the source and in the synthetic database."""
-        return link_tables(key, self.source, self.encoded[0]), link_tables(key, self.synthetic, self.encoded[1])
+        return link_tables((key,), self.source, self.encoded[0]), link_tables((key,), self.synthetic, self.encoded[1])
 
 
 @dataclass(frozen=True)
@@ -154,8 +152,8 @@ def _same_schema(schema: Schema, bundle: Bundle) -> None:
                 there = types[column.name]
                 found.append(f"{table.name}.{column.name} is {there} there and {here} in the spec")
     if found:
-        more = f" (and {len(found) - _MAX_NAMED} more)" if len(found) > _MAX_NAMED else ""
+        more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""  # noqa: PLR2004 - three are named
         raise PublishError(
             f"{bundle.path}: was made from another schema ({bundle.manifest['database']}), for"
-            f" {'; '.join(found[:_MAX_NAMED])}{more}; use the spec it was made from"
+            f" {'; '.join(found[:3])}{more}; use the spec it was made from"
         )

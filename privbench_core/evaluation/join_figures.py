@@ -14,53 +14,54 @@ from privbench_core.evaluation.correlations import (
     inter_table,
     intra_group,
     ordered_values,
+    sibling_agreements,
 )
 from privbench_core.evaluation.counting import CountingQuery, CountingShape, counting_errors, counting_queries
-from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.inputs import DatabasePair
 from privbench_core.evaluation.joins import (
     LinkedTables,
     chains,
     cross_distances,
-    fanout_distance,
+    fanout_wasserstein,
     junctions,
-    link_chain,
     link_junction,
-    sibling_agreements,
+    link_tables,
 )
-from privbench_core.evaluation.marginals import subset_distances
-from privbench_core.evaluation.metric import SEED, Metric, Scope
-from privbench_core.evaluation.subsets import crossing_subsets
+from privbench_core.evaluation.marginals import codes_tvd, subset_distances
+from privbench_core.evaluation.subsets import SEED, ColumnSubsets, Scope, crossing_subsets
 from privbench_core.evaluation.verdict import DISTANCE, Remark
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.validate.references import NO_PARENT
-
-_MAX_TRIPLES = 200
-"""Cross-table 3-way marginals of one join, at most. Chosen by hand, not tuned."""
-_LARGE_FANOUT = 8.0
-"""Mean fanout from which predicates are narrower. Chosen by hand: PrivPetal names no limit (section 6.3)."""
-_SELECTIVITY = {False: 0.2, True: 0.01}
-"""Selectivity of counting queries for small and for large fanouts (PrivPetal, sections 6.2 and 6.3)."""
-_MAX_COUNTED = 2_000_000_000
-"""Counting queries times rows, at most. Chosen by hand, not tuned."""
 
 
 @dataclass(frozen=True)
 class JoinMetric:
-    """A `Metric` by its function."""
+    """One number that compares a join in the source and in the synthetic database.
+
+    Listed in `JOIN_METRICS` or `FANOUT_METRICS`, it is measured, written to metrics.json and shown in the report.
+
+    Attributes:
+        name: Key in metrics.json.
+        label: Caption in the report.
+        measure: Returns the number, None where it is not defined.
+    """
 
     name: str
     label: str
     measure: Callable[[LinkedTables, LinkedTables, Scope], float | None]
 
 
-def _cross_tvd(source: LinkedTables, synthetic: LinkedTables, order: int, limit: int) -> float | None:
-    subsets = crossing_subsets(len(source.parent_sizes), len(source.child_sizes), order, limit, SEED)
+def _crossing(source: LinkedTables, scope: Scope, order: int = 2, limit: int | None = None) -> ColumnSubsets:
+    """Return the marginals that take columns of both tables."""
+    most = limit or scope.limit(len(source.child))
+    return crossing_subsets(len(source.parent_sizes), len(source.child_sizes), order, most)
+
+
+def _cross_tvd(source: LinkedTables, synthetic: LinkedTables, subsets: ColumnSubsets) -> float | None:
     return cross_distances(source, synthetic, subsets).tvd if subsets.subsets else None
 
 
 def _joint(source: LinkedTables, synthetic: LinkedTables, scope: Scope) -> float | None:
-    return _cross_tvd(source, synthetic, 2, scope.limit(len(source.child)))
+    return _cross_tvd(source, synthetic, _crossing(source, scope))
 
 
 def _shuffled(source: LinkedTables, synthetic: LinkedTables, scope: Scope) -> float | None:
@@ -68,8 +69,10 @@ def _shuffled(source: LinkedTables, synthetic: LinkedTables, scope: Scope) -> fl
 
 
 def _three(source: LinkedTables, synthetic: LinkedTables, scope: Scope) -> float | None:
-    limit = min(scope.limit(len(source.child)), _MAX_TRIPLES)
-    return _cross_tvd(source, synthetic, 3, limit) if max(scope.orders) > 2 else None  # noqa: PLR2004
+    if max(scope.orders) < 3:  # noqa: PLR2004 - no triples within a table, so none across
+        return None
+    limit = min(scope.limit(len(source.child)), 200)
+    return _cross_tvd(source, synthetic, _crossing(source, scope, 3, limit))
 
 
 def _siblings(source: LinkedTables, synthetic: LinkedTables, _: Scope) -> float | None:
@@ -77,19 +80,19 @@ def _siblings(source: LinkedTables, synthetic: LinkedTables, _: Scope) -> float 
     return float(np.mean(apart)) if apart else None
 
 
-JOIN_METRICS: tuple[Metric, ...] = (
+JOIN_METRICS = (
     JoinMetric("joint", "mean distance of joined pairs", _joint),
     JoinMetric("shuffled", "the same with the links shuffled", _shuffled),
     JoinMetric("three", "mean distance of cross-table 3-way marginals", _three),
 )
 """Metrics of every join; "three" is the workload of Alimohammadi et al."""
 
-FANOUT_METRICS: tuple[Metric, ...] = (
-    JoinMetric("fanout_tvd", "distance of fanouts", lambda a, b, _: fanout_distance(a.fanout, b.fanout).tvd),
+FANOUT_METRICS = (
+    JoinMetric("fanout_tvd", "distance of fanouts", lambda a, b, _: codes_tvd(a.fanout, b.fanout)),
     JoinMetric(
         "fanout_wasserstein",
         "earth mover's distance of fanouts, in children",
-        lambda a, b, _: fanout_distance(a.fanout, b.fanout).wasserstein,
+        lambda a, b, _: fanout_wasserstein(a.fanout, b.fanout),
     ),
     JoinMetric("siblings", "how far agreement of siblings is off, mean of columns", _siblings),
 )
@@ -129,6 +132,15 @@ class JoinFigures:
     over: str
     metrics: Mapping[str, float | None]
 
+    @classmethod
+    def of(
+        cls, tables: tuple[str, str], sides: tuple[LinkedTables, LinkedTables], scope: Scope, *metrics: JoinMetric
+    ) -> JoinFigures:
+        """Measure `JOIN_METRICS` and more of a join in the source and in the synthetic database."""
+        pairs = _crossing(sides[0], scope)
+        over = f"{pairs} across the two tables" if pairs.subsets else str(pairs)
+        return cls(tables, over, {m.name: m.measure(*sides, scope) for m in JOIN_METRICS + metrics})
+
     def to_dict(self) -> dict[str, Any]:
         """Return it JSON-able."""
         return {"tables": self.tables, "over": self.over, **self.metrics}
@@ -159,8 +171,8 @@ class KeyFigures:
 
     join: JoinFigures
     pairs: dict[tuple[str, str], float]
-    fanout_mean: tuple[float, float]
-    selectivity: float = _SELECTIVITY[False]
+    fanout_mean: tuple[float, ...]
+    selectivity: float = 0.2
     counting: tuple[CountingFigures, ...] = ()
     inter_table: tuple[Correlation, ...] = ()
     intra_group: tuple[Correlation, ...] = ()
@@ -194,18 +206,21 @@ class KeyFigures:
 def key_figures(pair: DatabasePair, key: ForeignKey, scope: Scope) -> KeyFigures:
     """Return the figures of one foreign key; reads private rows."""
     source, synthetic = pair.linked(key)
-    names = [pair.encoded[0][name].names for name in (key.parent, key.child)]
-    subsets = crossing_subsets(len(names[0]), len(names[1]), 2, scope.limit(len(source.child)), SEED)
-    sizes = source.parent_sizes + source.child_sizes
-    each = [d.tvd for d in subset_distances(source.joined, synthetic.joined, sizes, subsets.subsets)]
-    columns = [(names[0][i], names[1][j - len(names[0])]) for i, j in subsets.subsets]
-    means = [float(linked.fanout.mean()) if len(linked.fanout) else 0.0 for linked in (source, synthetic)]
-    selectivity = _SELECTIVITY[_mean_fanout(source) >= _LARGE_FANOUT]
-    values = [_values(pair, key, rows, linked) for rows, linked in ((pair.source, source), (pair.synthetic, synthetic))]
+    parents, children = (pair.encoded[0][name].names for name in (key.parent, key.child))
+    crossing = _crossing(source, scope).subsets
+    each = subset_distances(source.joined, synthetic.joined, source.sizes, crossing)
+    fanouts = source.fanout[source.fanout > 0]
+    # PrivPetal, sections 6.2 and 6.3, which name no limit between small and large fanouts.
+    selectivity = 0.01 if fanouts.size and fanouts.mean() >= 8 else 0.2  # noqa: PLR2004 - ours
+    parent, child = pair.schema.table(key.parent), pair.schema.table(key.child)
+    values = [
+        JoinValues(ordered_values(parent, rows[key.parent]), ordered_values(child, rows[key.child]), linked.links)
+        for rows, linked in ((pair.source, source), (pair.synthetic, synthetic))
+    ]
     return KeyFigures(
-        join=_join((key.parent, key.child), source, synthetic, scope, JOIN_METRICS + FANOUT_METRICS),
-        pairs=dict(zip(columns, each, strict=True)),
-        fanout_mean=(means[0], means[1]),
+        join=JoinFigures.of((key.parent, key.child), (source, synthetic), scope, *FANOUT_METRICS),
+        pairs={(parents[i], children[j - len(parents)]): d.tvd for (i, j), d in zip(crossing, each, strict=True)},
+        fanout_mean=tuple(float(linked.fanout.mean()) if len(linked.fanout) else 0.0 for linked in (source, synthetic)),
         selectivity=selectivity,
         counting=tuple(_counting(pair, key, (source, synthetic), scope, selectivity)),
         inter_table=inter_table(*values),
@@ -215,67 +230,36 @@ def key_figures(pair: DatabasePair, key: ForeignKey, scope: Scope) -> KeyFigures
 
 def other_joins(pair: DatabasePair, scope: Scope) -> dict[str, JoinFigures]:
     """Return the figures of chains of keys and of junction tables, by name."""
-    of_source, of_synthetic = pair.encoded
+    both = (pair.source, pair.encoded[0]), (pair.synthetic, pair.encoded[1])
     found = {}
     for chain in chains(pair.schema):
-        name = " → ".join([chain[0].name, *(key.name for key in chain[1:]), chain[-1].parent])
-        sides = link_chain(chain, pair.source, of_source), link_chain(chain, pair.synthetic, of_synthetic)
-        found[name] = _join((chain[-1].parent, chain[0].child), *sides, scope)
+        name = " → ".join([*(key.name for key in chain), chain[-1].parent])
+        sides = link_tables(chain, *both[0]), link_tables(chain, *both[1])
+        found[name] = JoinFigures.of((chain[-1].parent, chain[0].child), sides, scope)
     for first, second in junctions(pair.schema):
         name = f"{first.parent} ← {first.name}, {second.name} → {second.parent}"
-        sides = (
-            link_junction(first, second, pair.source, of_source),
-            link_junction(first, second, pair.synthetic, of_synthetic),
-        )
-        found[name] = _join((first.parent, second.parent), *sides, scope)
+        sides = link_junction(first, second, *both[0]), link_junction(first, second, *both[1])
+        found[name] = JoinFigures.of((first.parent, second.parent), sides, scope)
     return {name: figures for name, figures in found.items() if figures.metrics["joint"] is not None}
 
 
-def _join(
-    tables: tuple[str, str],
-    source: LinkedTables,
-    synthetic: LinkedTables,
-    scope: Scope,
-    metrics: Iterable[Metric] = JOIN_METRICS,
-) -> JoinFigures:
-    pairs = crossing_subsets(len(source.parent_sizes), len(source.child_sizes), 2, scope.limit(len(source.child)), SEED)
-    over = f"{pairs} across the two tables" if pairs.subsets else str(pairs)
-    return JoinFigures(tables, over, {m.name: m.measure(source, synthetic, scope) for m in metrics})
-
-
 def _counting(
-    pair: DatabasePair,
-    key: ForeignKey,
-    sides: tuple[LinkedTables, LinkedTables],
-    scope: Scope,
-    selectivity: float,
+    pair: DatabasePair, key: ForeignKey, sides: tuple[LinkedTables, LinkedTables], scope: Scope, selectivity: float
 ) -> Iterable[CountingFigures]:
     """Yield errors by kind: 1 and 2 children, 1 and 2 attributes, fanouts drawn up to their 99th percentile."""
     source, synthetic = sides
-    encoded: Mapping[str, EncodedTable] = pair.encoded[0]
-    rows = len(source.parent) + len(source.child)
-    each = min(scope.counting, _MAX_COUNTED // max(rows, 1)) // 4
+    parents, children = len(source.parent), len(source.child)
+    each = min(scope.counting, 2_000_000_000 // max(parents + children, 1)) // 4  # so many rows are looked at, at most
     has_columns = source.parent_sizes and source.child_sizes
-    if not each or not len(source.parent) or not len(synthetic.parent) or not has_columns:
+    if not each or not parents or not len(synthetic.parent) or not has_columns:
         return
     fanouts = source.fanout[source.fanout > 0]
     largest = int(np.percentile(fanouts, 99, method="inverted_cdf")) if fanouts.size else 1
-    ordered = encoded[key.parent].ordered, encoded[key.child].ordered
-    shapes = [CountingShape(children, attributes, selectivity, largest) for children in (1, 2) for attributes in (1, 2)]
+    ordered = pair.encoded[0][key.parent].ordered, pair.encoded[0][key.child].ordered
+    shapes = [CountingShape(c, k, selectivity, largest) for c in (1, 2) for k in (1, 2)]
     queries: list[CountingQuery] = []
     for shape in shapes:
         rng = np.random.default_rng((SEED, shape.children, shape.attributes))
         queries += counting_queries(source, ordered, shape, each, rng)
     for shape, errors in zip(shapes, np.split(counting_errors(source, synthetic, queries), len(shapes)), strict=True):
         yield CountingFigures(shape.children, shape.attributes, each, float(errors.mean()), float(np.median(errors)))
-
-
-def _values(pair: DatabasePair, key: ForeignKey, rows: Mapping[str, Any], linked: LinkedTables) -> JoinValues:
-    parent, child = (ordered_values(pair.schema.table(name), rows[name]) for name in (key.parent, key.child))
-    return JoinValues(parent, child, linked.links)
-
-
-def _mean_fanout(linked: LinkedTables) -> float:
-    """Return the mean fanout of the parents that have children."""
-    referenced = np.unique(linked.links[linked.links != NO_PARENT])
-    return float((linked.links != NO_PARENT).sum() / max(len(referenced), 1))

@@ -22,16 +22,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.nearest import nearest_distances
-from privbench_core.evaluation.rehearsed import Rehearsal
+from privbench_core.evaluation.nearest import SAMPLE, nearest_distances
+from privbench_core.evaluation.rehearsed import TARGETS, Rehearsal
 from privbench_core.evaluation.subsets import column_subsets
 from privbench_core.validate.references import NO_PARENT
-
-GUESSES = 500
-"""Most confident guesses, half "in" and half "out"; fixed beforehand, so that the bound holds. Chosen by hand."""
-_MAX_DISTANCES = 2_000  # units whose nearest synthetic record is searched; chosen by hand
-_MAX_PAIRS = 60  # 2-way marginals per table; chosen by hand
-_CONFIDENCE = 0.95  # of all bounds together; the usual one
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,7 @@ def run_attacks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Attack,
     schema, member, pool = rehearsal.schema, rehearsal.member, rehearsal.pool
     densities = _densities(rehearsal, rng)
     source, synthetic = rehearsal.codes
-    some = np.sort(rng.choice(len(pool), min(_MAX_DISTANCES, len(pool)), replace=False))
+    some = np.sort(rng.choice(len(pool), min(SAMPLE, len(pool)), replace=False))
     distance = -nearest_distances(source[schema.unit], synthetic[schema.unit], rows=pool[some])
     found = [
         ("marginals, all rows of a unit", _of_units(rehearsal, densities), member),
@@ -79,9 +73,7 @@ def run_attacks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Attack,
         scores = _of_one_row(rehearsal, table, densities[table], rng)
         has_rows = np.isfinite(scores)
         found.append((f"marginals, one row of {table}", scores[has_rows], member[has_rows]))
-    return tuple(
-        score_attack(name, scores, truth, (1 - _CONFIDENCE) / len(found), rng) for name, scores, truth in found
-    )
+    return tuple(score_attack(name, scores, truth, (1 - 0.95) / len(found), rng) for name, scores, truth in found)
 
 
 def _densities(rehearsal: Rehearsal, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
@@ -95,7 +87,7 @@ def _densities(rehearsal: Rehearsal, rng: np.random.Generator) -> dict[str, NDAr
         if not true.names or not len(true.codes) or not len(made.codes):
             continue
         reference = true.codes[np.isin(rehearsal.units[table.name], rehearsal.known)]
-        pairs = column_subsets(len(true.names), 2, _MAX_PAIRS, int(rng.integers(2**31))).subsets
+        pairs = column_subsets(len(true.names), 2, 60, int(rng.integers(2**31))).subsets
         rows = np.zeros(len(true.codes))
         for columns in [*((i,) for i in range(len(true.names))), *pairs]:
             shape = [true.sizes[c] for c in columns]
@@ -154,7 +146,7 @@ def score_attack(
         rng: Breaks ties between scores.
     """
     order = np.lexsort((rng.random(len(scores)), scores))
-    half = min(GUESSES, len(scores)) // 2
+    half = min(TARGETS, len(scores)) // 2  # guesses in, and guesses out; fixed beforehand, so that the bound holds
     right = int((~member[order[:half]]).sum() + member[order[len(order) - half :]].sum()) if half else 0
     ranked = member[order[::-1]]
     non_members = max(1, int((~member).sum()))

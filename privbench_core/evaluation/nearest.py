@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 from privbench_core.evaluation.encode import EncodedTable
 
 SAMPLE = 2_000
-"""Maximum number of rows to search neighbours for. Chosen by hand."""
+"""Maximum number of rows to search neighbours for."""
 REFERENCE = 20_000
-"""Maximum number of rows to search among. Chosen by hand."""
-_BLOCK = 200  # rows per pass, to bound memory
-_MIN_EXCESS = 0.05  # of equal rows for a warning, as a share of rows; chosen by hand
+"""Maximum number of rows to search among, and of units that attackers guess about."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class NearestRecords:
     def suspicious(self) -> bool:
         """Whether synthetic rows equal source rows significantly more often than source rows do."""
         noise = 3 * math.sqrt(0.25 / max(self.rows, 1))
-        return self.synthetic_same > self.source_same + max(_MIN_EXCESS, noise)
+        return self.synthetic_same > self.source_same + max(0.05, noise)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it JSON-able."""
@@ -94,8 +92,8 @@ def find_nearest(
     records = [np.ascontiguousarray(_column(among.codes[step, i], among, i)) for i in columns]
     wanted = [_column(of.codes[rows, i], among, i) for i in columns]
     found, distance = np.zeros(len(rows), np.int64), np.full(len(rows), np.inf)
-    for start in range(0, len(rows) if len(step) else 0, _BLOCK):
-        block = slice(start, start + _BLOCK)
+    for start in range(0, len(rows) if len(step) else 0, 200):  # a part at a time, to bound memory
+        block = slice(start, start + 200)
         total = np.zeros((len(rows[block]), len(step)), np.float32)
         for i, mine, theirs in zip(columns, wanted, records, strict=True):
             total += np.abs(mine[block, None] - theirs) if among.ordered[i] else mine[block, None] != theirs

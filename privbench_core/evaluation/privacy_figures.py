@@ -16,12 +16,10 @@ import numpy as np
 from privbench_core.evaluation.attributes import Risk, attribute_risks
 from privbench_core.evaluation.inputs import BundleAndSource, BundleSummary
 from privbench_core.evaluation.membership import Attack, run_attacks
-from privbench_core.evaluation.metric import SEED
 from privbench_core.evaluation.nearest import NearestRecords, nearest_records
 from privbench_core.evaluation.rehearsed import RunOnRows, rehearse_half
+from privbench_core.evaluation.subsets import SEED
 from privbench_core.evaluation.traces import Trace, find_traces
-
-_MAX_EXPONENT = 700.0  # above about 709, exp overflows
 
 
 @dataclass(frozen=True)
@@ -62,9 +60,12 @@ def odds(epsilon: float, delta: float) -> Odds:
     >>> round(odds(0.8, 0).right, 3)
     0.69
     """
-    near_one = epsilon > _MAX_EXPONENT
-    right = 1.0 if near_one else min(1.0, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
-    return Odds(right, 2 * right - 1, math.inf if near_one else math.exp(epsilon))
+    try:
+        factor = math.exp(epsilon)
+    except OverflowError:
+        return Odds(1.0, 1.0, math.inf)
+    right = min(1.0, (factor + delta) / (1 + factor))
+    return Odds(right, 2 * right - 1, factor)
 
 
 @dataclass(frozen=True)

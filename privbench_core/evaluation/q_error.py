@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.errors import InternalError
 from privbench_core.evaluation.verdict import Q_ERROR, Remark
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
 from privbench_core.workload.resolve import ResolvedQuery, UnansweredError
@@ -144,11 +143,8 @@ class WorkloadResult:
     @cached_property
     def cardinality_classes(self) -> dict[str, tuple[int, int]]:
         """Smallest and largest cardinality on the source, by class; equal cardinalities share a class."""
-        found = {}
-        for name, members in self._classes.items():
-            counts = [answer.true for answer in members]
-            found[name] = (min(counts), max(counts))
-        return found
+        counts = {name: [answer.true for answer in members] for name, members in self._classes.items()}
+        return {name: (min(found), max(found)) for name, found in counts.items()}
 
     @cached_property
     def by_cardinality(self) -> dict[str, QErrors]:
@@ -161,9 +157,9 @@ class WorkloadResult:
             return {}
         counts = [answer.true for answer in self.answers]
         limits = np.quantile(counts, np.arange(1, len(CLASSES)) / len(CLASSES), method="inverted_cdf")
-        of_answer = np.searchsorted(limits, counts, side="left")
-        classes = {name: [a for a, c in zip(self.answers, of_answer, strict=True) if c == i]
-                   for i, name in enumerate(CLASSES)}  # fmt: skip
+        classes: dict[str, list[Answer]] = {name: [] for name in CLASSES}
+        for answer, place in zip(self.answers, np.searchsorted(limits, counts, side="left"), strict=True):
+            classes[CLASSES[place]].append(answer)
         return {name: members for name, members in classes.items() if members}
 
     def remarks(self) -> Iterable[Remark]:
@@ -205,7 +201,6 @@ def run_workload(
     synthetic: Mapping[str, pa.Table],
     *,
     scale: float = 1.0,
-    rebound: Workload | None = None,
     timeout: float = TIMEOUT_SECONDS,
 ) -> WorkloadResult:
     """Count every query on both databases; failed ones are listed with the reason.
@@ -215,22 +210,16 @@ def run_workload(
         source: Rows by table, or an engine that holds them and may know answers already.
         synthetic: Rows of the synthetic database, by table.
         scale: Its size relative to the source.
-        rebound: The queries for the synthetic database, one for each of ``workload``; by default the same.
         timeout: Maximum seconds of a query on one database.
     """
-    counterparts = rebound or workload
-    if len(counterparts.statements) != len(workload.statements):
-        raise InternalError("the workload for the synthetic database must have as many queries as that for the source")
     on_source = source if isinstance(source, Engine) else Engine(source, timeout)
     on_synthetic = Engine(synthetic, timeout)
     answers, failed = [], []
-    for number, (statement, other) in enumerate(
-        zip(workload.statements, counterparts.statements, strict=True), start=1
-    ):
+    for number, statement in enumerate(workload.statements, start=1):
         try:
             query = on_source.resolve(statement.sql, workload.dialect)
             true = _count(on_source, query, "source")
-            estimated = _count(on_synthetic, on_synthetic.resolve(other.sql, counterparts.dialect), "bundle") / scale
+            estimated = _count(on_synthetic, on_synthetic.resolve(statement.sql, workload.dialect), "bundle") / scale
             answers.append(Answer(statement.sql, true, estimated, number, query.joins, statement.stated))
         except UnansweredError as reason:
             failed.append((number, str(reason)))

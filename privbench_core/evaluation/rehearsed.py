@@ -16,15 +16,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
-from privbench_core.evaluation.joins import link_chain
+from privbench_core.evaluation.joins import chain_links
+from privbench_core.evaluation.nearest import REFERENCE
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows
 
 RunOnRows = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
 """Private and public rows -> synthetic rows, by the plan of the evaluated bundle; nothing is released."""
 
-POOL = 20_000
-"""Maximum number of units in the experiment; fewer units make attacks easier, if anything. Chosen by hand."""
+TARGETS = 500
+"""Rows of members, and of others, that are attacked; predicates; and most confident guesses about units."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,17 @@ class Rehearsal:
     @cached_property
     def units(self) -> dict[str, NDArray[np.int64]]:
         """The unit of each row of each private table, as a row of the unit's table, or `NO_PARENT`."""
-        true = self.codes[0]
-        return {t.name: unit_of_rows(self.schema, self.tables, true, t.name) for t in self.schema.private_tables}
+        paths = {table.name: self.schema.ownership_path(table.name) for table in self.schema.private_tables}
+        everyone = np.arange(self.tables[self.schema.unit].num_rows)
+        return {name: chain_links(path, self.tables) if path else everyone for name, path in paths.items()}
 
 
 def rehearse_half(
     schema: Schema, tables: Mapping[str, pa.Table], rehearse: RunOnRows, rng: np.random.Generator
 ) -> Rehearsal | None:
     """Run the plan on a random half of (a pool of) the units; None if there are too few to halve.
+
+    A pool has at most `REFERENCE` units; fewer units make attacks easier, if anything.
 
     Args:
         schema: The database.
@@ -71,7 +75,7 @@ def rehearse_half(
         rng: Tosses the coins.
     """
     shuffled = rng.permutation(tables[schema.unit].num_rows)
-    pool, others = shuffled[:POOL], shuffled[POOL:]
+    pool, others = np.split(shuffled, [REFERENCE])
     member = rng.random(len(pool)) < 0.5  # noqa: PLR2004 - a fair coin
     if not 0 < member.sum() < len(pool):
         return None
@@ -92,11 +96,3 @@ def restrict_to_units(
             rows = parent_rows(tables[key.parent], tables[table.name], key)
             stays &= np.where(rows == NO_PARENT, True, keep[key.parent][np.maximum(rows, 0)])
     return {name: rows.filter(pa.array(keep[name])) for name, rows in tables.items()}
-
-
-def unit_of_rows(
-    schema: Schema, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable], table: str
-) -> NDArray[np.int64]:
-    """Return the unit of each row of a private table, as a row of the unit's table, or `NO_PARENT`."""
-    path = schema.ownership_path(table)
-    return link_chain(path, tables, coded).links if path else np.arange(tables[table].num_rows)

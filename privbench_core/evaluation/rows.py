@@ -10,7 +10,7 @@ dependence between any two columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import combinations
 
 import numpy as np
@@ -18,22 +18,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.encode import QUANTILE_BINS, EncodedTable, encode_tables
+from privbench_core.evaluation.correlations import sibling_agreements
+from privbench_core.evaluation.encode import EncodedTable, coarsen, encode_tables
 from privbench_core.evaluation.joins import (
     LinkedTables,
+    chain_links,
     chains,
     joint_tvd,
     junctions,
-    link_chain,
     link_junction,
     link_tables,
-    sibling_agreements,
 )
-from privbench_core.evaluation.marginals import marginal_distances, subset_distances
+from privbench_core.evaluation.marginals import codes_tvd, subset_distances
 from privbench_core.schema.columns import ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
-from privbench_core.validate.references import NO_PARENT, parent_rows
+from privbench_core.validate.references import NO_PARENT
 
 _NUMBERS = (ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT)
 Tables = Mapping[str, pa.Table]
@@ -74,7 +74,7 @@ class RowFigures:
 
     def worst(self) -> Figures:
         """Return the largest absolute figure of each kind, NaN where there is none."""
-        return {f.name: _largest(getattr(self, f.name).values()) for f in fields(self)}
+        return {f.name: max(map(abs, getattr(self, f.name).values()), default=float("nan")) for f in fields(self)}
 
     def mean(self) -> Figures:
         """Return the mean absolute figure of each kind, NaN where there is none."""
@@ -106,29 +106,35 @@ def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures
     Raises:
         SourceError: A column holds values of the wrong type, or NULL where none may be.
     """
-    true, made = _coarsened(encode_tables(schema, source), encode_tables(schema, synthetic, source))
-    keys = [key for table in schema.private_tables for key in table.foreign_keys]
-    sides = {key.name: (link_tables(key, source, true), link_tables(key, synthetic, made)) for key in keys}
-    owners = {key.name: sides[key.name] for key in keys if key.owner}
-    others = {key.name: sides[key.name] for key in keys if not key.owner}
-    public = [key for key in keys if schema.table(key.parent).public]
+    true, made = coarsen(encode_tables(schema, source), encode_tables(schema, synthetic, source))
     both = (source, true), (synthetic, made)
+    keys = [key for table in schema.private_tables for key in table.foreign_keys]
+    sides = {key: (link_tables((key,), *both[0]), link_tables((key,), *both[1])) for key in keys}
+    owners = [key for key in keys if key.owner]
     return RowFigures(
         rows={t.name: _relative(source[t.name].num_rows, synthetic[t.name].num_rows) for t in schema.private_tables},
-        join_size=_join_sizes(schema, sides, both),
+        join_size=_join_sizes(schema, sides, source, synthetic),
         means=_means(schema, source, synthetic),
         one_way=_one_way(schema, true, made),
-        joined=_named(((f"{key.name}: ", key.parent, key.child, sides[key.name]) for key in keys), true),
-        further=_named(_further(schema, *both), true),
-        fanout={name: size_class_distance(a.fanout, b.fanout) for name, (a, b) in owners.items()},
-        group_size={name: size_class_distance(*map(_own_group, pair)) for name, pair in owners.items()},
-        popularity={name: popularity_distance(*pair) for name, pair in others.items()},
-        by_name={key.name: _by_name(key, source, synthetic) for key in public},
+        joined=_pairs(((f"{key.name}: ", key.parent, key.child, sides[key]) for key in keys), true),
+        further=_pairs(_further(schema, *both), true),
+        fanout={key.name: size_class_distance(*(side.fanout for side in sides[key])) for key in owners},
+        group_size={  # of each row with a parent
+            key.name: size_class_distance(*(np.repeat(side.fanout, side.fanout) for side in sides[key]))
+            for key in owners
+        },
+        popularity={key.name: popularity_distance(*sides[key]) for key in keys if not key.owner},
+        by_name={  # the rows of a public parent are the same on both sides
+            key.name: codes_tvd(
+                *(chain_links((key,), {**tables, key.parent: source[key.parent]}) + 1 for tables in (source, synthetic))
+            )
+            for key in keys
+            if schema.table(key.parent).public
+        },
         siblings={
             f"{key.name}: {true[key.child].names[place]}": after - before
-            for key in keys
-            if key.owner
-            for place, (before, after) in sibling_agreements(*sides[key.name]).items()
+            for key in owners
+            for place, (before, after) in sibling_agreements(*sides[key]).items()
         },
     )
 
@@ -138,8 +144,7 @@ def size_class_distance(true: NDArray[np.integer], made: NDArray[np.integer]) ->
 
     Exact sizes of a heavy tail occur about once, so over those two samples of one distribution would seem far apart.
     """
-    classes = [np.frexp(sizes.astype(float))[1][:, None] for sizes in (true, made)]
-    return marginal_distances(classes[0], classes[1], (0,), (64,)).tvd
+    return codes_tvd(*(np.frexp(sizes.astype(float))[1] for sizes in (true, made)))
 
 
 def popularity_distance(true: LinkedTables, made: LinkedTables) -> float:
@@ -183,36 +188,6 @@ _Sides = tuple[LinkedTables, LinkedTables]
 _Coded = tuple[Tables, Mapping[str, EncodedTable]]
 
 
-def _coarsened(
-    true: Mapping[str, EncodedTable], made: Mapping[str, EncodedTable]
-) -> tuple[dict[str, EncodedTable], dict[str, EncodedTable]]:
-    """Both with wide columns in few codes: where there is an order, bins of about as many rows of the source.
-
-    Lists keep the `QUANTILE_BINS` values that most rows of the source have; all others, and those that it has not, are
-    one code. A pair of wide columns has more cells than there are rows, so two samples of one distribution would be far
-    apart; and values that one row has each, such as numbers of documents, would be wrong whatever they are.
-    """
-    coarse: tuple[dict[str, EncodedTable], dict[str, EncodedTable]] = {}, {}
-    for name, coded in true.items():
-        sides = [np.array(side[name].codes, order="F") for side in (true, made)]
-        sizes = list(coded.sizes)
-        for i in (i for i, size in enumerate(sizes) if size > QUANTILE_BINS + 1 and len(sides[0])):
-            if coded.ordered[i]:
-                bins = np.arange(1, QUANTILE_BINS) / QUANTILE_BINS
-                cuts = np.unique(np.quantile(sides[0][:, i], bins, method="inverted_cdf"))
-                code_of = np.searchsorted(cuts, np.arange(sizes[i]), side="left")
-            else:
-                rows = np.bincount(sides[0][:, i], minlength=sizes[i])
-                code_of = np.full(sizes[i], QUANTILE_BINS)
-                code_of[np.argsort(-rows, kind="stable")[:QUANTILE_BINS]] = np.arange(QUANTILE_BINS)
-            sizes[i] = int(code_of.max()) + 1
-            for codes in sides:
-                codes[:, i] = code_of[codes[:, i]]
-        for result, codes in zip(coarse, sides, strict=True):
-            result[name] = replace(coded, codes=codes, sizes=tuple(sizes))
-    return coarse
-
-
 def _means(schema: Schema, source: Tables, synthetic: Tables) -> Figures:
     found: Figures = {}
     for table in schema.private_tables:
@@ -235,8 +210,8 @@ def _one_way(schema: Schema, true: Mapping[str, EncodedTable], made: Mapping[str
     return found
 
 
-def _named(joins: Iterable[tuple[str, str, str, _Sides]], coded: Mapping[str, EncodedTable]) -> Figures:
-    """Distances of all pairs of columns of joins (prefix of the name, table of either side, both links)."""
+def _pairs(joins: Iterable[tuple[str, str, str, _Sides]], coded: Mapping[str, EncodedTable]) -> Figures:
+    """Return the distances of all pairs of columns of joins: (prefix of the name, both tables, both links) each."""
     found: Figures = {}
     for prefix, parent, child, (true, made) in joins:
         each = joint_tvd(true, made)
@@ -246,47 +221,31 @@ def _named(joins: Iterable[tuple[str, str, str, _Sides]], coded: Mapping[str, En
     return found
 
 
-def _join_sizes(schema: Schema, sides: Mapping[str, _Sides], both: tuple[_Coded, _Coded]) -> Figures:
+def _join_sizes(schema: Schema, sides: Mapping[ForeignKey, _Sides], source: Tables, synthetic: Tables) -> Figures:
     found: Figures = {}
     for chain in chains(schema):
-        sizes = [int((link_chain(chain, *side).links != NO_PARENT).sum()) for side in both]
+        sizes = [int((chain_links(chain, tables) != NO_PARENT).sum()) for tables in (source, synthetic)]
         found[" → ".join(key.name for key in chain)] = _relative(*sizes)
-    keys = (key for table in schema.private_tables for key in table.foreign_keys)
-    for first, second in combinations(keys, 2):
+    for first, second in combinations(sides, 2):
         if first.parent == second.parent:
-            sizes = [int(a.fanout @ b.fanout) for a, b in zip(sides[first.name], sides[second.name], strict=True)]
+            sizes = [int(a.fanout @ b.fanout) for a, b in zip(sides[first], sides[second], strict=True)]
             found[f"{first.name} and {second.name}"] = _relative(*sizes)
     return found
 
 
-def _further(
-    schema: Schema,
-    source: _Coded,
-    synthetic: _Coded,
-) -> Iterable[tuple[str, str, str, _Sides]]:
+def _further(schema: Schema, source: _Coded, synthetic: _Coded) -> Iterable[tuple[str, str, str, _Sides]]:
     for chain in chains(schema):
         name = " → ".join(key.name for key in chain)
-        yield f"{name}: ", chain[-1].parent, chain[0].child, (link_chain(chain, *source), link_chain(chain, *synthetic))
+        yield (
+            f"{name}: ",
+            chain[-1].parent,
+            chain[0].child,
+            (link_tables(chain, *source), link_tables(chain, *synthetic)),
+        )
     for first, second in junctions(schema):
         sides = link_junction(first, second, *source), link_junction(first, second, *synthetic)
         yield f"{first.name} and {second.name}: ", first.parent, second.parent, sides
 
 
-def _own_group(linked: LinkedTables) -> NDArray[np.int64]:
-    """The size of the group that each child with a parent is in."""
-    return np.repeat(linked.fanout, linked.fanout)
-
-
-def _by_name(key: ForeignKey, source: Tables, synthetic: Tables) -> float:
-    """TVD of references among the rows of a public parent, which are the same on both sides."""
-    parent = source[key.parent]
-    links = [parent_rows(parent, tables[key.child], key)[:, None] + 1 for tables in (source, synthetic)]
-    return marginal_distances(links[0], links[1], (0,), (parent.num_rows + 1,)).tvd
-
-
 def _relative(true: int, made: int) -> float:
     return (made - true) / max(true, 1)
-
-
-def _largest(values: Iterable[float]) -> float:
-    return max(map(abs, values), default=float("nan"))

@@ -9,27 +9,21 @@ random.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.nearest import REFERENCE
 from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows
 
-MIN_LENGTH = 8
-"""Shorter texts appear by chance. Chosen by hand."""
 _WORDS = re.compile(r"[^\s\"'`,;()|]+")
-# Chosen by hand:
-_MIN_ERRORS, _MIN_EXCESS = 5.0, 0.01  # standard errors, and share of attributes, above chance for an alarm
-_MAX_PAIRS = 20_000  # of rows with their parents that are looked up; chosen by hand
-_MIN_PAIRS = 30  # of rows with equal keys; fewer show nothing
 
 
 @dataclass(frozen=True)
@@ -97,13 +91,9 @@ def _owned_by_rows(schema: Schema, table: Table, column: Column) -> bool:
 
 
 def _long_texts(values: pa.ChunkedArray) -> set[str]:
-    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        return {value.hex() for value in _distinct(values) if len(value) >= MIN_LENGTH}
-    return {str(value) for value in _distinct(values) if len(str(value)) >= MIN_LENGTH}
-
-
-def _distinct(values: pa.ChunkedArray) -> Iterable[Any]:
-    return (value for value in pc.unique(values).to_pylist() if value is not None)
+    """Return the distinct values of eight characters or bytes at least: shorter ones appear by chance."""
+    known = (value if isinstance(value, bytes) else str(value) for value in pc.unique(values).drop_null().to_pylist())
+    return {value.hex() if isinstance(value, bytes) else value for value in known if len(value) >= 8}  # noqa: PLR2004
 
 
 def _by_key(
@@ -118,8 +108,8 @@ def _by_key(
     same = ForeignKey(table.name, table.primary_key, table.name, table.primary_key)
     links = parent_rows(rows[0], rows[1], same)
     mine = np.flatnonzero(links != NO_PARENT)
-    mine = rng.permutation(mine)[:_MAX_PAIRS]
-    if len(mine) < _MIN_PAIRS:
+    mine = rng.permutation(mine)[:REFERENCE]
+    if len(mine) < 30:  # noqa: PLR2004 - fewer show nothing
         return []
     true, made = encoded[0].codes, encoded[1].codes[mine]
     agree = (true[links[mine]] == made).mean(axis=1)
@@ -128,5 +118,5 @@ def _by_key(
     excess = float(agree.mean() - chance.mean())
     error = float(np.sqrt((agree.var() + chance.var()) / len(mine)))
     what = "agreement with the source's row of the same key, in percentage points above chance"
-    suspicious = excess > _MIN_ERRORS * error and excess > _MIN_EXCESS
+    suspicious = excess > max(5 * error, 0.01)
     return [Trace(f"{table.name}.{table.primary_key[0]}", what, len(mine), round(100 * excess, 2), suspicious)]

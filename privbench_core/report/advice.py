@@ -8,8 +8,6 @@ from privbench_core.evaluation.evaluation import Evaluation
 from privbench_core.evaluation.verdict import Level
 from privbench_core.schema.columns import Learn
 
-_MOST_NAMED = 6  # columns in a sentence
-
 
 def advice_on(evaluation: Evaluation) -> tuple[str, ...]:
     """Return what to do, a sentence each; nothing if the bundle is close."""
@@ -20,8 +18,8 @@ def _lines(evaluation: Evaluation) -> Iterator[str]:
     schema = evaluation.inputs.pair.schema
     learned = [f"{t.name}.{c.name}" for t in schema.private_tables for c in t.modelled if isinstance(c.domain, Learn)]
     if learned:
-        more = f" and {len(learned) - _MOST_NAMED} more" if len(learned) > _MOST_NAMED else ""
-        named = ", ".join(learned[:_MOST_NAMED]) + more
+        more = f" and {len(learned) - 6} more" if len(learned) > 6 else ""  # noqa: PLR2004 - six are named
+        named = ", ".join(learned[:6]) + more
         yield f"Declare domains instead of learning them ({named}): this costs nothing and leaves more for the rest."
     far = [r.subject for r in evaluation.verdict.remarks if r.level is not None and r.level is not Level.CLOSE]
     if far:

@@ -15,11 +15,11 @@ from privbench_core.evaluation.heatmap import worst_and_typical
 from privbench_core.evaluation.inputs import refuse_inside_bundle
 from privbench_core.evaluation.join_figures import FANOUT_METRICS, JOIN_METRICS
 from privbench_core.evaluation.marginals import MarginalDistances
-from privbench_core.evaluation.metric import SEED
 from privbench_core.evaluation.q_error import WorkloadResult
 from privbench_core.evaluation.runtime import RunTimeResult
+from privbench_core.evaluation.subsets import SEED
 from privbench_core.files import write_durably
-from privbench_core.report import plots, tree
+from privbench_core.report import plots
 from privbench_core.report.advice import advice_on
 from privbench_core.version import __version__
 
@@ -52,7 +52,12 @@ def render(evaluation: Evaluation) -> str:
     return _template().render(
         notice=INTERNAL,
         summary=evaluation.inputs.summary,
-        made=_made(evaluation),
+        made={
+            "date": evaluation.at,
+            "version": __version__,
+            "bundle_version": evaluation.inputs.summary.receipt.get("software", {}).get("version"),
+            "source": evaluation.source_state,
+        },
         advice=advice_on(evaluation),
         verdict=evaluation.verdict,
         distance_labels={f.name: f.metadata["label"] for f in fields(MarginalDistances)},
@@ -75,17 +80,6 @@ def render(evaluation: Evaluation) -> str:
     )
 
 
-def _made(evaluation: Evaluation) -> dict[str, Any]:
-    """Return when and by what the report was made, and whether the source is still that of the bundle."""
-    software = evaluation.inputs.summary.receipt.get("software", {})
-    return {
-        "date": evaluation.at,
-        "version": __version__,
-        "bundle_version": software.get("version"),
-        "source": evaluation.source_state,
-    }
-
-
 def _tables(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Return the figures and plots of each table."""
     source, synthetic = evaluation.inputs.pair.encoded
@@ -101,7 +95,7 @@ def _tables(evaluation: Evaluation) -> list[dict[str, Any]]:
             "columns": plots.marginals(source[name], synthetic[name], distances) if distances else "",
             "pairs": [(kind, pair, far, plots.pair(source[name], synthetic[name], pair)) for kind, (pair, far) in ends],
             "heats": [
-                (kind, h, tree.draw(h.source, "source"), tree.draw(h.synthetic, "bundle"))
+                (kind, h, plots.tree(h.source, "source"), plots.tree(h.synthetic, "bundle"))
                 for kind, h in zip(("worst", "typical"), heats, strict=False)
             ],
         })  # fmt: skip

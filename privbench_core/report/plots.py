@@ -1,19 +1,18 @@
-"""Small plots as inline SVG: one-way and two-way marginals, fanouts, a heat map of a join, scatter plots.
+"""Small plots as inline SVG: one-way and two-way marginals, fanouts, heat maps of joins and queries, scatter plots.
 
 They show private counts. Text stays text in the SVG, so that pages are small and searchable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from io import StringIO
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.heatmap import Heat
 from privbench_core.evaluation.join_figures import KeyFigures
 
 if TYPE_CHECKING:
@@ -21,26 +20,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SOURCE, SYNTHETIC = "#9aa5b1", "#c2410c"
-# Chosen by eye:
 _MAX_BARS = 60  # of more codes, ordered ones are merged, and the rarest of the others left out
-_TAIL = 0.002  # share of the source's rows in one bar at each end of an order
 _MAX_CELLS = 24  # like `_MAX_BARS`, along each side of a 2-way marginal
-_FEW_DECADES = 300.0  # below this ratio, an axis has ticks between the powers of ten
-_MAX_DOTS = 400  # more are drawn as a bitmap, to keep the page small
-_MAX_ACROSS = 4  # plots side by side
-_MAX_TITLE = 20  # characters: with a distance behind it, what fits above the narrowest plot
 
 
 def marginals(true: EncodedTable, synthetic: EncodedTable, distances: dict[str, float]) -> str:
     """Plot the one-way marginal of every attribute: the source filled, the synthetic table as a line."""
-    count = len(true.names)
-    figure, axes = _grid(count)
+    across = min(4, len(true.names))
+    down = -(-len(true.names) // across)
+    figure = _figure(2.4 * across, 1.25 * down)
+    axes: Any = figure.subplots(down, across, squeeze=False).ravel()
+    for axis in axes[len(true.names) :]:
+        axis.set_visible(False)
     for position, (name, axis) in enumerate(zip(true.names, axes, strict=False)):
-        size = true.sizes[position]
-        shares = [_shares(coded.codes[:, position], size) for coded in (true, synthetic)]
-        source, other = _condensed(*shares, ordered=true.ordered[position])
-        _step(axis, source, other)
-        _share_axis(axis, max(float(source.max(initial=0)), float(other.max(initial=0))))
+        shares = [_shares(coded.codes[:, position], true.sizes[position]) for coded in (true, synthetic)]
+        groups = _groups(shares[0], ordered=true.ordered[position], most=_MAX_BARS)
+        _step(axis, *(np.array([share[group].sum() for group in groups]) for share in shares))
+        axis.set_xticks([])
         axis.set_title(f"{_short(name)}  {distances[name]:.3f}", fontsize=8, loc="left")
     return _svg(figure)
 
@@ -48,10 +44,12 @@ def marginals(true: EncodedTable, synthetic: EncodedTable, distances: dict[str, 
 def fanout(true: NDArray[np.int64], synthetic: NDArray[np.int64]) -> str:
     """Plot the distributions of the fanout."""
     size = int(max(true.max(initial=0), synthetic.max(initial=0))) + 1
-    figure, axes = _grid(1, height=2.0)
-    _step(axes[0], _shares(true, size), _shares(synthetic, size), ticks=size <= _MAX_BARS)
-    _share_axis(axes[0], float(max(_shares(true, size).max(), _shares(synthetic, size).max())))
-    axes[0].set_title("share of parents by their number of children", fontsize=8, loc="left")
+    figure = _figure(3.2, 2.0)
+    axis = figure.add_subplot()
+    _step(axis, _shares(true, size), _shares(synthetic, size))
+    if size > _MAX_BARS:
+        axis.set_xticks([])
+    axis.set_title("share of parents by their number of children", fontsize=8, loc="left")
     return _svg(figure)
 
 
@@ -102,24 +100,16 @@ def heat_map(key: KeyFigures) -> str:
 
 def scatter(source: NDArray[np.float64], bundle: NDArray[np.float64], unit: str) -> str:
     """Plot one dot per query on logarithmic axes, source across and bundle up; both agree on the diagonal."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
     figure = _figure(3.6, 3.2)
     axis = figure.add_subplot()
     low = float(min(source.min(), bundle.min())) * 0.7
     high = float(max(source.max(), bundle.max())) * 1.4
-    axis.plot([low, high], [low, high], color=SOURCE, linewidth=1)
-    axis.scatter(source, bundle, s=9, color=SYNTHETIC, alpha=0.45, linewidths=0, rasterized=len(source) > _MAX_DOTS)
-    axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
-    few = high / low < _FEW_DECADES
-    for side in (axis.xaxis, axis.yaxis):
-        side.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
-        side.set_minor_formatter(NullFormatter())
-        if few:
-            side.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.axline((low, low), (high, high), color=SOURCE, linewidth=1)
+    many = len(source) > 400  # noqa: PLR2004 - drawn as a bitmap, to keep the page small
+    axis.scatter(source, bundle, s=9, color=SYNTHETIC, alpha=0.45, linewidths=0, rasterized=many)
+    axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
     axis.set_xlabel(f"{unit}, source", fontsize=8)
     axis.set_ylabel(f"{unit}, bundle", fontsize=8)
-    axis.set_aspect("equal")
     _quiet(axis)
     return _svg(figure)
 
@@ -138,24 +128,40 @@ def q_error_curve(errors: NDArray[np.float64]) -> str:
     return _svg(figure)
 
 
+def tree(heat: Heat, title: str) -> str:
+    """Draw a query heat map: selectivities in nodes and as their colours, shares of rows on edges below sum nodes."""
+    figure = _figure(max(0.55 * heat.leaves, 1.6), 0.75 * heat.depth + 0.4)
+    axis = figure.add_subplot()
+    axis.axis("off")
+    axis.set_title(title, fontsize=8, loc="left")
+    axis.set(xlim=(-0.6, heat.leaves - 0.4), ylim=(0.6 - heat.depth, 0.5))
+
+    def node(heat: Heat, left: float, level: int) -> float:
+        """Draw a node and what is below it; return where it stands."""
+        begins = left + np.cumsum([0, *(part.leaves for part in heat.parts)])
+        below = [node(part, begin, level - 1) for part, begin in zip(heat.parts, begins[:-1].tolist(), strict=True)]
+        x = sum(below) / len(below) if below else left
+        for other, part in zip(below, heat.parts, strict=True):
+            axis.plot([x, other], [level, level - 1], color=SOURCE, linewidth=1, zorder=0)
+            if heat.kind == "sum":
+                axis.text((x + other) / 2, level - 0.4, f"{part.share:.0%}", fontsize=7, ha="center")
+        strength = min(max(heat.selectivity, 0.0), 1.0) ** 0.5
+        axis.scatter([x], [level], s=420, c=[strength], cmap="Oranges", vmin=0, vmax=1, edgecolors="#7c2d12")
+        value = f"{heat.selectivity:.1%}" if 0 < heat.selectivity < 0.095 else f"{heat.selectivity:.0%}"  # noqa: PLR2004 - two digits
+        colour = "#ffffff" if strength > 0.7 else "#1f2933"  # noqa: PLR2004 - where black is hard to read
+        axis.text(x, level, value, fontsize=7, ha="center", va="center", color=colour)
+        above = 0.3 if heat.kind != "leaf" else -0.3 - 0.14 * (round(left) % 2)  # names of neighbours do not touch
+        axis.text(x, level + above, _short(heat.label), fontsize=7, ha="center", va="center")
+        return x
+
+    node(heat, 0.0, 0)
+    return _svg(figure)
+
+
 def _figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def _grid(count: int, height: float = 1.25) -> tuple[Figure, Sequence[Axes]]:
-    """Return a figure with room for ``count`` small plots, and their axes."""
-    across = min(_MAX_ACROSS, max(count, 1))
-    rows = ceil(max(count, 1) / across)
-    figure = _figure(2.4 * across, height * rows)
-    axes: Any = figure.subplots(rows, across, squeeze=False).ravel()
-    for axis in axes:
-        _quiet(axis)
-        axis.set_yticks([])
-    for axis in axes[count:]:
-        axis.set_visible(False)
-    return figure, axes
 
 
 def _quiet(axis: Axes) -> None:
@@ -163,32 +169,20 @@ def _quiet(axis: Axes) -> None:
     axis.tick_params(labelsize=7)
 
 
-def _step(axis: Axes, source: NDArray[np.float64], synthetic: NDArray[np.float64], *, ticks: bool = False) -> None:
+def _step(axis: Axes, source: NDArray[np.float64], synthetic: NDArray[np.float64]) -> None:
+    """Draw two marginals, with the largest share on the vertical axis."""
     edges = np.arange(len(source) + 1) - 0.5
     axis.stairs(source, edges, fill=True, color=SOURCE)
     axis.stairs(synthetic, edges, color=SYNTHETIC, linewidth=1.2)
-    if not ticks:
-        axis.set_xticks([])
-
-
-def _share_axis(axis: Axes, top: float) -> None:
-    """Mark the largest share on the vertical axis."""
-    axis.set_yticks([0, top], ["0", f"{top:.0%}" if top >= 0.01 else f"{top:.1%}"])  # noqa: PLR2004 - one digit below
+    top = max(float(source.max(initial=0)), float(synthetic.max(initial=0)))
+    axis.set_yticks([0, top], ["0", f"{top:.1%}"])
+    _quiet(axis)
 
 
 def _shares(codes: NDArray[np.integer], size: int) -> NDArray[np.float64]:
     counts = np.bincount(codes, minlength=size).astype(np.float64)
     shares: NDArray[np.float64] = counts / max(float(counts.sum()), 1.0)
     return shares
-
-
-def _condensed(
-    source: NDArray[np.float64], synthetic: NDArray[np.float64], *, ordered: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return both marginals in at most `_MAX_BARS` bars."""
-    groups = _groups(source, ordered=ordered, most=_MAX_BARS)
-    first, second = (np.array([share[group].sum() for group in groups]) for share in (source, synthetic))
-    return first, second
 
 
 def _groups(shares: NDArray[np.float64], *, ordered: bool, most: int) -> list[NDArray[np.int64]]:
@@ -202,13 +196,14 @@ def _groups(shares: NDArray[np.float64], *, ordered: bool, most: int) -> list[ND
     if not ordered:
         return [np.array([code]) for code in np.argsort(-shares, kind="stable")[:most]]
     before = np.cumsum(shares)
-    low, high = (int(np.searchsorted(before, share * before[-1])) for share in (_TAIL, 1 - _TAIL))
+    low, high = (int(np.searchsorted(before, share * before[-1])) for share in (0.002, 0.998))
     inner = np.array_split(codes[low : high + 1], min(most - 2, high + 1 - low))
     return [group for group in (codes[:low], *inner, codes[high + 1 :]) if len(group)]
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _MAX_TITLE else name[: _MAX_TITLE - 1] + "…"
+    """Return a name that fits, with a distance behind it, above the narrowest plot."""
+    return name if len(name) <= 20 else name[:19] + "…"  # noqa: PLR2004 - see above
 
 
 def _svg(figure: Figure) -> str:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BETWEEN, IN_SET, LENGTHS = "between", "in set", "lengths"
-_BLOCK = 1 << 20  # rows per pass, to bound memory; chosen by hand
 
 
 def integrity_frame(
@@ -38,8 +37,7 @@ def integrity_frame(
     """Return the rows of ``table`` as a frame, with the derived columns of `integrity_suite`.
 
     Decimals become floats: rounding keeps the order, so a value inside its range stays inside. Timestamps with a zone
-    become UTC without one, intervals their microseconds. Opaque text outside keys becomes text of the same length,
-    which is all that is checked: millions of different texts take gigabytes as Python objects.
+    become UTC without one, intervals their microseconds.
 
     Args:
         schema: The database.
@@ -51,14 +49,8 @@ def integrity_frame(
 
     rows = tables[table.name]
     frame = _frame(rows if wanted is None else rows.select([name for name in rows.column_names if name in wanted]))
-    compared = table.key_columns.union(*table.unique)
-    for column in table.columns:
-        opaque = has_characters(column) and column.name not in compared
-        if opaque and column.name in frame and _has_its_type(column, rows):
-            frame[column.name] = _of_same_length(rows[column.name])
-    shown = _derived(schema, table, tables, wanted)
-    # At once: pandas copies the whole frame for each column that is added.
-    return pd.concat([frame, pd.DataFrame(shown, index=pd.RangeIndex(rows.num_rows))], axis=1)
+    derived = pd.DataFrame(_derived(schema, table, tables, wanted), index=pd.RangeIndex(rows.num_rows))
+    return pd.concat([frame, derived], axis=1)
 
 
 def witness_frame(
@@ -109,17 +101,6 @@ def _comparable_values(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), pc.add(values, pa.scalar(0.0, values.type)))
 
 
-def row_hashes(rows: pa.Table, number: int) -> NDArray[np.unsignedinteger[Any]]:
-    """Return a hash below ``number`` for each row, equal for equal rows; shape (rows,)."""
-    import pandas as pd
-
-    hashes = np.empty(rows.num_rows, np.min_scalar_type(number))
-    for start in range(0, rows.num_rows, _BLOCK):
-        block = _frame(rows.slice(start, _BLOCK))
-        hashes[start : start + _BLOCK] = pd.util.hash_pandas_object(block, index=False).to_numpy() % number
-    return hashes
-
-
 def _witnesses(values: pa.ChunkedArray, asked: Collection[str]) -> pa.Array:
     missing = values.is_null(nan_is_null=True)
     found = [
@@ -161,14 +142,6 @@ def _derived(
 
 def _has_its_type(column: Column, rows: pa.Table) -> bool:
     return column.name in rows.column_names and _fits(rows.schema.field(column.name).type, column.arrow_type)
-
-
-def _of_same_length(texts: pa.ChunkedArray) -> NDArray[np.object_]:
-    """Return texts of the same lengths, one object per length; None for NULL."""
-    found = pc.utf8_length(texts).combine_chunks().dictionary_encode()
-    shared = np.array([*("x" * length for length in found.dictionary.to_pylist()), None], dtype=object)
-    same: NDArray[np.object_] = shared[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-    return same
 
 
 def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[Any]]:
@@ -266,13 +239,9 @@ def _formed(column: Column, values: pa.ChunkedArray) -> NDArray[np.bool_]:
         return np.asarray(right.fill_null(fill_value=True))
     regex = column.domain.regex if isinstance(column.domain, Pattern) else None
     matches = column.logical.is_value if regex is None else re.compile(regex).fullmatch
-    formed = np.ones(len(values), bool)
-    for start in range(0, len(values), _BLOCK):
-        texts = values.slice(start, _BLOCK).combine_chunks().dictionary_encode()
-        right = [bool(matches(text)) for text in texts.dictionary.to_pylist()]
-        # -1, NULL, takes the last entry
-        formed[start : start + _BLOCK] = np.array([*right, True], bool)[texts.indices.fill_null(-1).to_numpy()]
-    return formed
+    texts = values.combine_chunks().dictionary_encode()
+    right = [*(bool(matches(text)) for text in texts.dictionary.to_pylist()), True]  # the last is for NULL, -1
+    return np.asarray(np.array(right)[texts.indices.fill_null(-1).to_numpy()])
 
 
 def _fits(found: pa.DataType, expected: pa.DataType) -> bool:

@@ -33,7 +33,6 @@ from privbench_core.validate.derived import (
     has_form,
     integrity_frame,
     reference_column,
-    row_hashes,
     rows_alike,
     type_column,
     unit_column,
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 _ONE_FRAME = Lock()  # Great Expectations checks the last frame that any thread gave it
 _PREPARING = RLock()
 _COUNTED = {"result_format": "BASIC", "partial_unexpected_count": 0}  # how many, but not which
-_MAX_CELLS = 12_000_000  # of a frame; chosen by hand, not tuned
 # Expectations on single values, and the kind of their witnesses; NULL always is one.
 _ONE_BY_ONE = {
     "expect_column_values_to_not_be_null": None,
@@ -75,43 +73,32 @@ class ExpectationResult:
     unexpected_count: int | None
 
 
-def check_table(
-    schema: Schema, table: Table, tables: Mapping[str, pa.Table], *, cells: int = _MAX_CELLS
-) -> list[ExpectationResult]:
+def check_table(schema: Schema, table: Table, tables: Mapping[str, pa.Table]) -> list[ExpectationResult]:
     """Check one table of a synthetic database; results are in the order of `integrity_suite`.
 
     Args:
         schema: The database.
         table: The table to check.
         tables: Rows of all `tables_to_check`.
-        cells: Maximum number of values in a frame (which takes far more memory than Arrow); one expectation's columns
-            are always together.
     """
     results = hold_for_witnesses(table, [witnesses(schema, table, tables, wanted_witnesses(table))])
     places = range(len(integrity_suite(table)))
-    results |= judged(schema, table, tables, [place for place in places if place not in results], cells=cells)
+    results |= judged(schema, table, tables, [place for place in places if place not in results])
     return [results[place] for place in places]
 
 
 def judged(
-    schema: Schema, table: Table, tables: Mapping[str, pa.Table], places: Sequence[int], *, cells: int = _MAX_CELLS
+    schema: Schema, table: Table, tables: Mapping[str, pa.Table], places: Sequence[int]
 ) -> dict[int, ExpectationResult]:
-    """Return the results of some expectations by their place in the suite; arguments as in `check_table`."""
+    """Return the results of some expectations on all rows, by their place in the suite; arguments as in `check_table`.
+
+    Each is given its own columns only: a frame takes far more memory than Arrow.
+    """
     suite = integrity_suite(table)
-    needed = [frozenset(_columns(expectation)) for expectation in suite]
-    width = max(1, cells // max(1, tables[table.name].num_rows))
-    results: dict[int, ExpectationResult] = {}
-    # Sorted, so that expectations on the same columns follow each other.
-    waiting = sorted(places, key=lambda place: sorted(needed[place]))
-    while waiting:
-        columns, part = needed[waiting[0]], waiting[:1]
-        while len(part) < len(waiting) and len(columns | needed[waiting[len(part)]]) <= width:
-            columns |= needed[waiting[len(part)]]
-            part.append(waiting[len(part)])
-        found = _judge(schema, table, tables, columns, [suite[place] for place in part], cells)
-        results |= zip(part, found, strict=True)
-        waiting = waiting[len(part) :]
-    return results
+    return {
+        place: run_suite(table.name, integrity_frame(schema, table, tables, _columns(suite[place])), [suite[place]])[0]
+        for place in places
+    }
 
 
 @dataclass(frozen=True)
@@ -180,32 +167,6 @@ def hold_for_witnesses(table: Table, found: Sequence[Witnesses]) -> dict[int, Ex
     return {place: replace(result, unexpected_count=0) for place, result in results.items() if result.success}
 
 
-def _judge(
-    schema: Schema,
-    table: Table,
-    tables: Mapping[str, pa.Table],
-    columns: frozenset[str],
-    suite: Sequence[Expectation],
-    cells: int,
-) -> list[ExpectationResult]:
-    """Return the results of ``suite``, whose expectations are about ``columns``, with at most ``cells`` per frame.
-
-    More cells of the table's own columns are split into frames of some of the rows. Equal rows stay together, so what
-    holds for every part holds for the whole, uniqueness included.
-    """
-    rows = tables[table.name]
-    number = -(-rows.num_rows * len(columns) // cells)
-    if number <= 1 or not columns <= set(rows.column_names):
-        return run_suite(table.name, integrity_frame(schema, table, tables, columns), suite)
-    compared = rows.select(sorted(columns))
-    part_of = row_hashes(compared, number)
-    found = []
-    for part in range(number):
-        here = {**tables, table.name: compared.filter(pa.array(part_of == part))}
-        found.append(run_suite(table.name, integrity_frame(schema, table, here, columns), suite))
-    return [combined(results) for results in zip(*found, strict=True)]
-
-
 def combined(results: Sequence[ExpectationResult]) -> ExpectationResult:
     """Return the result of one expectation on all rows from the results on parts."""
     counts = [result.unexpected_count for result in results if result.unexpected_count is not None]
@@ -221,21 +182,33 @@ def integrity_suite(table: Table) -> list[Expectation]:
     ``max_children`` rows per parent.
     """
     gxe = _expectations()
-    suite: list[Expectation] = [_true(gxe, type_column(c)) for c in table.columns]
-    suite += [_unique(gxe, key) for key in (table.primary_key, *table.unique)]
+
+    def holds(derived: str) -> Expectation:
+        return gxe.ExpectColumnValuesToBeInSet(column=derived, value_set=[True])  # type: ignore[no-any-return]
+
+    suite: list[Expectation] = [holds(type_column(c)) for c in table.columns]
+    for key in (table.primary_key, *table.unique):  # as in SQL, rows with a NULL in the key are all distinct
+        if len(key) == 1:
+            suite.append(gxe.ExpectColumnValuesToBeUnique(column=key[0]))
+        else:
+            suite.append(gxe.ExpectCompoundColumnsToBeUnique(column_list=[*key], ignore_row_if="any_value_is_missing"))
     required = {c.name for c in table.columns if not c.nullable} | set(table.primary_key)
     required -= {name for key in table.foreign_keys if key.optional for name in key.columns} - set(table.primary_key)
     suite += [gxe.ExpectColumnValuesToNotBeNull(column=c.name) for c in table.columns if c.name in required]
     if not table.public:  # public tables are published unchanged
-        suite += [_true(gxe, form_column(c)) for c in table.columns if has_form(c)]
+        suite += [holds(form_column(c)) for c in table.columns if has_form(c)]
         suite += [expectation for c in table.attributes for expectation in _domain(gxe, c)]
-        suite += [_short_enough(gxe, c.name, room) for c in table.columns if (room := _sql_length(c)) is not None]
-    for key in table.foreign_keys:
-        suite.append(_true(gxe, reference_column(key)))
-        if key.max_children is not None:
-            suite.append(gxe.ExpectColumnValuesToBeBetween(column=fanout_column(key), max_value=key.max_children))
-        if key.same_unit:
-            suite.append(_true(gxe, unit_column(key)))
+        suite += [
+            gxe.ExpectColumnValueLengthsToBeBetween(column=c.name, max_value=room)
+            for c in table.columns
+            if (room := _sql_length(c)) is not None
+        ]
+    for link in table.foreign_keys:
+        suite.append(holds(reference_column(link)))
+        if link.max_children is not None:
+            suite.append(gxe.ExpectColumnValuesToBeBetween(column=fanout_column(link), max_value=link.max_children))
+        if link.same_unit:
+            suite.append(holds(unit_column(link)))
     return suite
 
 
@@ -350,21 +323,6 @@ def _expectations() -> ModuleType:
     return gxe
 
 
-def _unique(gxe: ModuleType, key: tuple[str, ...]) -> Expectation:
-    """Return the uniqueness of a key; as in SQL, rows with a NULL in it are all distinct."""
-    expectation: Expectation
-    if len(key) == 1:
-        expectation = gxe.ExpectColumnValuesToBeUnique(column=key[0])
-    else:
-        expectation = gxe.ExpectCompoundColumnsToBeUnique(column_list=list(key), ignore_row_if="any_value_is_missing")
-    return expectation
-
-
-def _true(gxe: ModuleType, column: str) -> Expectation:
-    expectation: Expectation = gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[True])
-    return expectation
-
-
 def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
     if isinstance(column.domain, Range):
         low, high = (column.logical.bound(value) for value in (column.domain.low, column.domain.high))
@@ -373,7 +331,8 @@ def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
         values = [column.logical.bound(value) for value in column.domain.values]
         return [gxe.ExpectColumnValuesToBeInSet(column=column.name, value_set=values)]
     if has_characters(column):
-        return [_short_enough(gxe, column.name, max(length_limit(column), column.logical.shortest))]
+        longest = max(length_limit(column), column.logical.shortest)
+        return [gxe.ExpectColumnValueLengthsToBeBetween(column=column.name, max_value=longest)]
     return []
 
 
@@ -384,8 +343,3 @@ def _sql_length(column: Column) -> int | None:
     """
     stored = column.stored_type if column.logical.textual and not has_characters(column) else None
     return None if stored is None else stored.length
-
-
-def _short_enough(gxe: ModuleType, column: str, longest: int) -> Expectation:
-    expectation: Expectation = gxe.ExpectColumnValueLengthsToBeBetween(column=column, max_value=longest)
-    return expectation

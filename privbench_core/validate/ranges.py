@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -64,29 +65,26 @@ def check_ranges(
         whole: All rows of these tables.
         workers: Most processes at a time.
     """
-    found, spans, counts = list[_Checked](), list[Spans](), dict[Columns, pa.Table]()
-    check = _RangeCheck(schema, table, rows, wanted_witnesses(table))
-    for checked in side_by_side(check, range(ranges), workers):
-        found.append(checked)
-        spans.append(checked.spans)
+    found, counts = list[_Checked](), dict[Columns, pa.Table]()
+    for checked in side_by_side(
+        partial(_check_range, schema, table, rows, wanted_witnesses(table)), range(ranges), workers
+    ):
+        found.append(replace(checked, counts={}))
         counts = {columns: _added(counts.get(columns), more) for columns, more in checked.counts.items()}
+    spans = [checked.spans for checked in found]
     if not all(_apart(spans, columns) for columns in _compared(table) if columns not in counts):
         return check_whole(schema, table, whole())
     results = hold_for_witnesses(table, [checked.witnesses for checked in found])
     broken = [place for place in range(len(integrity_suite(table))) if place not in results]
     if broken:  # to count what breaks them
-        results |= _together(list(side_by_side(_RangeCount(schema, table, rows, broken), range(ranges), workers)))
+        each = list(side_by_side(partial(_judge_range, schema, table, rows, broken), range(ranges), workers))
+        results |= {place: combined([judged_here[place] for judged_here in each]) for place in broken}
     limits = _limits(table)
     in_order = [results[place] for place in sorted(results)]
     return [
         _judged(one, counts[limits[where][0]], limits[where][1]) if (where := (one.name, one.column)) in limits else one
         for one in (*in_order, *(combined(of) for of in zip(*(checked.constraints for checked in found), strict=True)))
     ]
-
-
-def _together(found: Sequence[Mapping[int, ExpectationResult]]) -> dict[int, ExpectationResult]:
-    """Return the results on all ranges, by place in the suite."""
-    return {place: combined([results[place] for results in found]) for place in found[0]}
 
 
 @dataclass(frozen=True)
@@ -106,39 +104,26 @@ class _Checked:
     counts: Mapping[Columns, pa.Table]
 
 
-@dataclass(frozen=True)
-class _RangeCount:
-    """Counts what breaks some expectations."""
+def _check_range(
+    schema: Schema, table: Table, rows: Callable[[int], Tables], wanted: WantedWitnesses, number: int
+) -> _Checked:
+    tables = rows(number)
+    mine = tables[table.name]
+    names = {name for columns in _compared(table) for name in columns} & set(mine.column_names)
+    counted = {columns for columns, _ in _limits(table).values() if names.issuperset(columns)}
+    return _Checked(
+        witnesses(schema, table, tables, wanted),
+        check_constraints(table, mine),
+        {name: _span(mine.column(name)) for name in sorted(names)},
+        {columns: _counted(mine, columns) for columns in sorted(counted)},
+    )
 
-    schema: Schema
-    table: Table
-    rows: Callable[[int], Tables]
-    places: Sequence[int]
 
-    def __call__(self, number: int) -> dict[int, ExpectationResult]:
-        return judged(self.schema, self.table, self.rows(number), self.places)
-
-
-@dataclass(frozen=True)
-class _RangeCheck:
-    schema: Schema
-    table: Table
-    rows: Callable[[int], Tables]
-    wanted: WantedWitnesses
-
-    def __call__(self, number: int) -> _Checked:
-        tables = self.rows(number)
-        mine = tables[self.table.name]
-        names = {name for columns in _compared(self.table) for name in columns} & set(mine.column_names)
-        spans = {name: _span(mine.column(name)) for name in sorted(names)}
-        counted = {columns for columns, _ in _limits(self.table).values() if names.issuperset(columns)}
-        counts = {columns: _counted(mine, columns) for columns in sorted(counted)}
-        return _Checked(
-            witnesses(self.schema, self.table, tables, self.wanted),
-            check_constraints(self.table, mine),
-            spans,
-            counts,
-        )
+def _judge_range(
+    schema: Schema, table: Table, rows: Callable[[int], Tables], places: Sequence[int], number: int
+) -> dict[int, ExpectationResult]:
+    """Count what breaks some expectations."""
+    return judged(schema, table, rows(number), places)
 
 
 def _limits(table: Table) -> dict[tuple[str, str | None], tuple[Columns, int]]:
@@ -187,10 +172,6 @@ def _span(values: pa.ChunkedArray) -> Span | None:
 
 
 def _apart(ranges: Sequence[Spans], columns: Sequence[str]) -> bool:
-    """Whether some column tells the ranges apart."""
-    return any(_disjoint([spans.get(name) for spans in ranges]) for name in columns)
-
-
-def _disjoint(spans: Sequence[Span | None]) -> bool:
-    ordered = sorted(span for span in spans if span is not None)
-    return all(one[1] < other[0] for one, other in pairwise(ordered))
+    """Return whether the values of some column are all below, or all above, those of every other range."""
+    of_columns = (sorted(span for spans in ranges if (span := spans.get(name)) is not None) for name in columns)
+    return any(all(one[1] < other[0] for one, other in pairwise(spans)) for spans in of_columns)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.ascending import ascends
+from privbench_core.sampling.row_groups import common_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.schema.unit_numbers import unit_numbers
@@ -33,27 +34,17 @@ def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[n
             first, numbers = known[0].as_py(), mine.to_numpy()
             there = (numbers >= first) & (numbers < first + len(known))
             return np.where(there, numbers - first, NO_PARENT)
-        found = pc.index_in(mine, value_set=known, skip_nulls=True)
-        parents = np.full(child.num_rows, NO_PARENT, np.int64)
-        start = 0
-        for chunk in found.chunks:
-            parents[start : start + len(chunk)] = chunk.fill_null(NO_PARENT)
-            start += len(chunk)
-        return parents
-    rows = parent.num_rows + child.num_rows
-    index = np.zeros(rows, np.int64)
-    has_key = np.ones(rows, bool)
-    for mine, theirs in zip(key.columns, key.parent_columns, strict=True):
-        type_ = parent.schema.field(theirs).type
-        both = pa.chunked_array([*parent[theirs].chunks, *child[mine].cast(type_).chunks], type=type_)
-        has_key &= both.is_valid().to_numpy()
-        values = both.combine_chunks().dictionary_encode()
-        codes = values.indices.fill_null(0).to_numpy()
-        index = np.unique(index * max(len(values.dictionary), 1) + codes, return_inverse=True)[1].astype(np.int64)
-    row_of = np.full(int(index.max()) + 1 if rows else 0, NO_PARENT, np.int64)
-    of_parents = np.flatnonzero(has_key[: parent.num_rows])
-    row_of[index[of_parents]] = of_parents
-    return np.where(has_key, row_of[index], NO_PARENT)[parent.num_rows :]
+        found = pc.index_in(mine, value_set=known, skip_nulls=True).fill_null(NO_PARENT)
+        return np.asarray(found.to_numpy(), np.int64)
+    theirs, ours = common_numbers(
+        [parent[name] for name in key.parent_columns],
+        [child[name] for name in key.columns],
+        (parent.num_rows, child.num_rows),
+    )
+    row_of = np.full(int(max(theirs.max(initial=0), ours.max(initial=0))) + 2, NO_PARENT, np.int64)
+    row_of[theirs] = np.arange(parent.num_rows)
+    row_of[-1] = NO_PARENT  # where a column is NULL
+    return row_of[ours]
 
 
 def _is_series(values: pa.Array) -> bool:

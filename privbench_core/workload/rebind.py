@@ -37,8 +37,7 @@ from sqlglot import exp
 from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
-from privbench_core.workload.literals import constant, literal
+from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, constant, literal
 from privbench_core.workload.resolve import ResolvedQuery, UnansweredError
 from privbench_core.workload.selectivity import RANGES, Distribution, ReleasedMarginal
 from privbench_core.workload.statements import Statement, Workload

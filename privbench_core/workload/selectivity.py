@@ -17,12 +17,7 @@ from privbench_core.columns.discretizer import Discretizer
 Floats = NDArray[np.float64]
 RANGES = ("<", "<=", ">", ">=")
 
-_DRAWN = 50_000
-"""Values drawn from a released marginal, so shares are accurate to 1 in 50,000. Chosen by hand."""
-_TOLERANCE = 0.05
-"""Relative error of the selectivity up to which a literal is kept. Chosen by hand."""
 _EPOCH = dt.datetime(1970, 1, 1)
-_MICROSECONDS_PER_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -41,8 +36,9 @@ class ReleasedMarginal:
         """Return the marginal over values: codes in proportion to their counts, decoded like synthetic rows."""
         weights = np.maximum(self.counts, 0)
         weights = weights if weights.sum() > 0 else np.ones(len(weights))
-        expected = np.cumsum(weights) / weights.sum() * _DRAWN
-        positions = np.searchsorted(expected, np.arange(_DRAWN) + 0.5, side="right")
+        drawn = 50_000  # values, so shares are accurate to 1 in 50,000
+        expected = np.cumsum(weights) / weights.sum() * drawn
+        positions = np.searchsorted(expected, np.arange(drawn) + 0.5, side="right")
         codes: Codes = np.minimum(positions, len(weights) - 1).astype(np.int32)
         return Distribution.of(self.discretizer.decode(codes, rng))
 
@@ -108,7 +104,7 @@ class Distribution:
             mine = abs(self.share(operator, value) - share)
             shares = self._shares(operator)
         off = np.abs(shares - share)
-        if mine <= max(float(off.min()), _TOLERANCE * share):
+        if mine <= max(float(off.min()), 0.05 * share):  # near enough: the literal is kept
             return value
         best = np.flatnonzero(off <= off.min() + 1e-12)
         away = np.abs(self.numbers[best] - (0.0 if isinstance(value, str) else _number(value)))
@@ -139,14 +135,13 @@ def _number(value: Any) -> float:
         naive = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
         return (naive - _EPOCH) / dt.timedelta(microseconds=1)
     if isinstance(value, dt.date):
-        return (value - _EPOCH.date()).days * float(_MICROSECONDS_PER_DAY)
+        return (value - _EPOCH.date()) / dt.timedelta(microseconds=1)
     return float(value)
 
 
 def _numbers(values: pa.Array) -> Floats:
     if pa.types.is_date(values.type):
-        days = values.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(np.float64)
-        return np.asarray(days * _MICROSECONDS_PER_DAY, np.float64)
+        values = values.cast(pa.timestamp("s"))
     if pa.types.is_timestamp(values.type):
         return np.asarray(values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).to_numpy(), np.float64)
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):

@@ -22,15 +22,13 @@ from privbench_core.evaluation.joins import (
     LinkedTables,
     chains,
     cross_distances,
-    fanout_distance,
+    fanout_wasserstein,
     joint_tvd,
     junctions,
-    link_chain,
     link_junction,
     link_tables,
-    shuffle_links,
 )
-from privbench_core.evaluation.marginals import marginal_distances
+from privbench_core.evaluation.marginals import codes_tvd, marginal_distances
 from privbench_core.evaluation.subsets import crossing_subsets
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
@@ -84,7 +82,7 @@ def test_link_tables_puts_codes_and_links_together() -> None:
         "household": EncodedTable(("h",), np.array([[0], [1]]), (2,), (True,)),
         "person": EncodedTable(("p",), np.array([[0], [1], [2]]), (3,), (False,)),
     }
-    linked = link_tables(KEY, tables, coded)
+    linked = link_tables((KEY,), tables, coded)
     assert linked.links.tolist() == [1, 1, 0]
     assert linked.fanout.tolist() == [1, 2]
     assert linked.child_sizes == (3,)
@@ -100,7 +98,7 @@ def test_random_linking_keeps_fanouts_and_breaks_the_joint_marginal() -> None:
     assert distances.shape == (2, 2)
     assert distances[0, 0] > 0.5  # the copied attribute
     assert distances[1, 1] < 0.2  # attributes that were independent anyway
-    assert sorted(shuffle_links(true.links, rng)) == sorted(true.links)
+    assert sorted(shuffled.links) == sorted(true.links)
 
 
 def test_joint_tvd_leaves_out_children_without_a_parent() -> None:
@@ -110,11 +108,11 @@ def test_joint_tvd_leaves_out_children_without_a_parent() -> None:
 
 
 def test_fanout_distance_in_children() -> None:
-    assert fanout_distance(np.array([0, 2, 2, 4]), np.array([1, 3])).wasserstein == pytest.approx(1.0)
-    assert fanout_distance(np.array([1, 1]), np.array([3])).wasserstein == pytest.approx(2.0)
-    same = fanout_distance(np.array([0, 2]), np.array([2, 0, 0, 2]))
-    assert (same.tvd, same.wasserstein) == (0, 0)
-    assert fanout_distance(np.array([0, 1]), np.array([1, 1])).tvd == pytest.approx(0.5)
+    assert fanout_wasserstein(np.array([0, 2, 2, 4]), np.array([1, 3])) == pytest.approx(1.0)
+    assert fanout_wasserstein(np.array([1, 1]), np.array([3])) == pytest.approx(2.0)
+    assert fanout_wasserstein(np.array([0, 2]), np.array([2, 0, 0, 2])) == 0
+    assert codes_tvd(np.array([0, 2]), np.array([2, 0, 0, 2])) == 0
+    assert codes_tvd(np.array([0, 1]), np.array([1, 1])) == pytest.approx(0.5)
 
 
 def _holds(codes: np.ndarray, predicate: Predicate) -> bool:
@@ -135,7 +133,7 @@ def _brute_force(linked: LinkedTables, query: CountingQuery) -> int:
     return count
 
 
-@pytest.mark.parametrize("children", [1, 2, 3])
+@pytest.mark.parametrize("children", [1, 2])
 @pytest.mark.parametrize("max_fanout", [None, 3])
 def test_counting_queries_agree_with_brute_force(children: int, max_fanout: int | None) -> None:
     rng = np.random.default_rng(children)
@@ -208,7 +206,7 @@ def test_a_chain_links_grandchildren_to_grandparents() -> None:
     }
     coded = {name: EncodedTable(("x",), rows["x"].to_numpy()[:, None], (4,), (True,)) for name, rows in tables.items()}
     chain = (ForeignKey("item", ("order",), "order", ("id",)), ForeignKey("order", ("user",), "user", ("id",)))
-    linked = link_chain(chain, tables, coded)
+    linked = link_tables(chain, tables, coded)
     assert linked.links.tolist() == [0, 1, NO_PARENT, NO_PARENT]
     assert linked.joined.tolist() == [[0, 0], [1, 1]]
 
@@ -254,7 +252,7 @@ def test_a_batch_of_queries_of_many_kinds_is_answered_as_one_by_one() -> None:
     linked = _database(rng, parents=200)
     queries = [
         query
-        for children in (1, 2, 3)
+        for children in (1, 2)
         for most in (None, 4)
         for query in counting_queries(
             linked, ((False, True), (False, True)), CountingShape(children, 2, 0.5, most), 40, rng

@@ -16,8 +16,7 @@ from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.engine import Engine
-from privbench_core.workload.literals import constant, literal
+from privbench_core.workload.engine import Engine, constant, literal
 
 T = ColumnType
 SCHEMA = Schema(
