@@ -27,7 +27,7 @@ from privbench_core.sampling.attributes import RowLimits, draw_attributes
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.lags import dated_columns
-from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order
+from privbench_core.sampling.references import Parent, copied_columns, draw_references, lookup_order
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.sampling.row_order import Numbering, added_order
 from privbench_core.schema.constraints import ForeignKey
@@ -35,7 +35,6 @@ from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
 Columns = dict[str, pa.Array]
-_ROUNDS = 8  # in which references that break a check are drawn again
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ def draw_table(
     columns, places = _owned(table, owners, parents)
     keys = lookup_order(table, deferred)
     inside = tuple(key for key in keys if key.same_unit)
-    draft = _TableDraft(table, inside, parents, lookups, Rows(rows.n, weights=rows.weights), rng, units)
-    draft.draw(rules, columns, places)
+    unknown = Rows(rows.n, weights=rows.weights)
+    places |= draw_references(table, inside, unknown, parents, lookups, columns, rules, rng, units)
     limits = RowLimits.among(table, rules, frozenset(columns))
     context = _referred(rows, inside, parents, lookups, places)
     above = None if owners is None or table.owner_key is None else (parents[table.owner_key.name].table, owners)
@@ -104,7 +103,7 @@ def draw_table(
     outside = tuple(key for key in keys if not key.same_unit)
     linked = {name for key in outside for name in lookups[key.name].context if name in rows.codes} - codes.keys()
     own = Rows(rows.n, codes | {name: rows.codes[name] for name in linked}, _sizes(discretizers), rows.weights)
-    _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
+    places |= draw_references(table, outside, own, parents, lookups, columns, rules, rng, units)
     columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
     columns |= _fresh(table, columns, rows.n, numbering or Numbering(0, rows.n))
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
@@ -156,76 +155,6 @@ def _referred(
         links |= {(f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()}
     context.links = links
     return context
-
-
-@dataclass(frozen=True)
-class _TableDraft:
-    """What references are drawn from.
-
-    Attributes:
-        keys: Those to draw, in this order.
-        own: All rows, with the codes of their attributes if these are drawn.
-        units: Number of the unit of each row, None where no key asks for it.
-    """
-
-    table: Table
-    keys: tuple[ForeignKey, ...]
-    parents: Mapping[str, Parent]
-    lookups: Mapping[str, Lookup]
-    own: Rows
-    rng: np.random.Generator
-    units: Places | None
-
-    def draw(self, rules: list[RowRule], columns: Columns, places: dict[str, Places]) -> None:
-        """Add the columns and places of the keys; those that break a check that can be judged then are drawn again."""
-        filled = dict(columns)
-        made, found = self.references(filled, np.arange(self.own.n), {})
-        columns |= made
-        places |= found
-        judged = [r for r in rules if not made.keys().isdisjoint(r.columns) and columns.keys() >= set(r.columns)]
-        self.settle(judged, filled, columns, places)
-
-    def references(
-        self, filled: Columns, index: Places, before: Mapping[str, Places]
-    ) -> tuple[Columns, dict[str, Places]]:
-        """Columns and places of the keys, for the rows of ``index``.
-
-        ``before`` are the places of all rows by key name, where they are drawn already: see `Lookup.draw`.
-        """
-        everything = len(index) == self.own.n
-        here = dict(filled) if everything else {name: v.take(pa.array(index)) for name, v in filled.items()}
-        rows = self.own if everything else self.own.take(index)
-        units = self.units if self.units is None or everything else self.units[index]
-        places: dict[str, Places] = {}
-        for key in self.keys:
-            parent = self.parents[key.name]
-            lookup, drawn = self.lookups[key.name], before.get(key.name)
-            beside = None if drawn is None else np.delete(drawn, index)
-            found = draw_reference(self.table, key, lookup, rows, parent, here, self.rng, units, drawn, beside)
-            places[key.name] = found
-            here |= copied_columns(key, found, parent.table, here)
-        return {name: values for name, values in here.items() if name not in filled}, places
-
-    def settle(self, rules: list[RowRule], filled: Columns, columns: Columns, places: dict[str, Places]) -> None:
-        """Draw references again for the rows that break a check on them; ``columns`` and ``places`` change.
-
-        ``filled`` are the columns that were there before the keys.
-        """
-        for _ in range(_ROUNDS if rules else 0):
-            broken = np.zeros(self.own.n, dtype=bool)
-            for rule in rules:
-                broken |= rule.broken(columns)
-            index = np.flatnonzero(broken)
-            if not len(index):
-                return
-            drawn, found = self.references(filled, index, places)
-            take = np.arange(self.own.n)
-            take[index] = self.own.n + np.arange(len(index))
-            for name, values in drawn.items():
-                columns[name] = pa.concat_arrays([columns[name], values]).take(pa.array(take))
-            for name, where in found.items():
-                places[name] = places[name].copy()
-                places[name][index] = where
 
 
 def _fresh(table: Table, columns: Mapping[str, pa.Array], n: int, numbering: Numbering) -> Columns:
