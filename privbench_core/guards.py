@@ -14,3 +14,5 @@ MAX_CELLS = 1 << 20  # cells of a table held or fitted at a time
 SAMPLE_ROWS = 10_000  # rows from which what is no figure is estimated
 FITTING_ROUNDS = 15  # of iterative proportional fitting
 REDRAWING_ROUNDS = 8  # in which values or references that break a rule are drawn again
+HELD_FILES = 16  # of a million rows or less that a process keeps in memory
+SLOTS = 1 << 10  # that each range of a table has: its share of what is allocated is exact to one of them

@@ -22,11 +22,6 @@ Places = NDArray[np.signedinteger[Any]]
 _MOST_32 = 1 << 31
 
 
-def draw_root(total: float, scale: float) -> Rows:
-    """Empty rows of the unit's table: the released number of rows, scaled."""
-    return Rows(max(1, round(total * scale)))
-
-
 def draw_children(
     fanout: Fanout, parent: Parent, rng: np.random.Generator, table: Table | None = None, scale: float = 1.0
 ) -> tuple[Rows, Places]:

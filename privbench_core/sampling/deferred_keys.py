@@ -35,8 +35,8 @@ def complete_table(
     lookups: Mapping[str, Lookup],
     rng: np.random.Generator,
     units: Places | None = None,
-) -> tuple[pa.Table, dict[str, Places]]:
-    """Fill the deferred keys of a table whose other columns are drawn; its rows stay the same.
+) -> pa.Table:
+    """Fill the deferred keys of a table whose other columns are drawn, and return its rows, which stay the same.
 
     A reference that breaks a check is redrawn, and left NULL if that does not help.
 
@@ -51,20 +51,15 @@ def complete_table(
         lookups: By foreign key name.
         rng: Sampling only.
         units: Number of the unit of each row, where a key has to stay inside of it.
-
-    Returns:
-        The rows, and the parent of each by key name, -1 for none.
     """
     sizes = {name: discretizer.size for name, discretizer in discretizers.items()}
     rows = Rows(made.num_rows, dict(codes), sizes, weights)
     waiting = {name for key in keys for name in table.emptied_columns(key)}
     columns = {n: made.column(n).combine_chunks() for n in made.column_names if n not in waiting}
-    places = draw_references(table, keys, rows, parents, lookups, columns, row_rules(table), rng, units)
+    draw_references(table, keys, rows, parents, lookups, columns, row_rules(table), rng, units)
     for key in keys:
         for unique in (table.primary_key, *table.unique):
             if not set(key.columns).isdisjoint(unique):
-                again = repeated(group_numbers([columns[name] for name in unique], rows.n))
-                places[key.name][again] = -1
-                for name in table.emptied_columns(key):
-                    columns[name] = pc.if_else(pa.array(again), None, columns[name])
-    return finished_rows(table, columns), places
+                again = pa.array(repeated(group_numbers([columns[name] for name in unique], rows.n)))
+                columns |= {name: pc.if_else(again, None, columns[name]) for name in table.emptied_columns(key)}
+    return finished_rows(table, columns)

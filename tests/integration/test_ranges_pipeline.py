@@ -80,9 +80,9 @@ def test_ranges_that_are_gone_are_drawn_again_and_damaged_ones_are_refused(
     run(spec, tmp_path / "out")
     expected = content(tmp_path / "out")
     drawn: list[int] = []
-    draw = range_drawing.RangeDrawing._made
+    draw = range_drawing.RangeDrawing.made
     monkeypatch.setattr(
-        range_drawing.RangeDrawing, "_made", lambda self, number: (drawn.append(number), draw(self, number))[1]
+        range_drawing.RangeDrawing, "made", lambda self, number: (drawn.append(number), draw(self, number))[1]
     )
     stored_parts(spec)[1].unlink()
     run(spec, tmp_path / "out")

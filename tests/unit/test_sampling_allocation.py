@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.sampling import ranges
-from privbench_core.sampling.allocation import Allocation, ranks_of
+from privbench_core.sampling.allocation import Allocation
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
@@ -46,14 +46,6 @@ def test_consecutive_places_are_spread_over_the_ranges():
     allocated = np.array([allocation.allocated(number, degrees, np.random.default_rng(1)) for number in range(8)])
     assert allocated.sum(axis=0).tolist() == degrees.tolist()
     assert (np.abs(allocated - degrees / 8) < 3).all()
-
-
-@pytest.mark.parametrize("sizes", [[1], [7, 7, 7], [3, 0, 900, 1], [4, 5, 6, 2000, 1999]])
-def test_ranks_of_all_ranges_are_all_ranks(sizes: list[int]):
-    turns = np.random.default_rng(0).permutation(len(sizes))
-    ranks = [ranks_of(sizes, turns, number) for number in range(len(sizes))]
-    assert all((np.diff(each) > 0).all() for each in ranks)
-    assert np.sort(np.concatenate(ranks)).tolist() == list(range(sum(sizes)))
 
 
 def drawn(schema: Schema, tables: Mapping[str, pa.Table], most: int, **how: object) -> dict[Key, Artifact]:
@@ -213,7 +205,7 @@ def drawing_of(schema: Schema, made: Mapping[Key, Artifact], folder: Path) -> Ra
     above = {name: SampledTable(made["sample", name]) for name in ("customer", "product")}
     beside = drawn_beside(schema, models.table, made, "sample")
     drawing = RangeDrawing.plan(models, 0, above, beside, PartFiles(folder))
-    assert drawing is not None
+    assert len(drawing.pieces) > 1
     return drawing
 
 

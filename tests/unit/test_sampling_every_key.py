@@ -182,7 +182,7 @@ def test_a_whole_run_has_the_same_bytes_for_any_number_of_processes(tmp_path: Pa
 
 def test_a_range_that_refers_out_of_its_unit_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ranges, "MOST_ROWS", 3 * MOST)
-    draw = range_drawing.RangeCompletion._made
+    draw = range_drawing.RangeCompletion.made
 
     def outside(self: range_drawing.RangeCompletion, number: int) -> object:
         sample = draw(self, number)
@@ -192,7 +192,7 @@ def test_a_range_that_refers_out_of_its_unit_is_found(tmp_path: Path, monkeypatc
         at = sample.table.column_names.index("best")
         return replace(sample, table=sample.table.set_column(at, "best", pa.array([*others[1:], None], pa.int64())))
 
-    monkeypatch.setattr(range_drawing.RangeCompletion, "_made", outside)
+    monkeypatch.setattr(range_drawing.RangeCompletion, "made", outside)
     with pytest.raises(ValidationError, match="client: best account of the same unit"):
         place_of(tmp_path, SCHEMA, TABLES).run(workers=1)
 

@@ -1,4 +1,4 @@
-"""Drawing a private table from released models: what is known of it, and its rows in one piece."""
+"""What is released of a private table, and the columns of its rows drawn from that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from privbench_core.models.row_count import UNIT_SIZE, size_classes
 from privbench_core.models.rows import Rows
 from privbench_core.models.siblings import AgreeingSiblings
 from privbench_core.models.spn import Leaf
-from privbench_core.sampling.children import children_of, draw_root, numbers_of_children
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.row_order import Numbering, added_by
 from privbench_core.sampling.table import draw_table
@@ -114,7 +113,7 @@ class TableModels:
         parent: Parent,
         beside: Mapping[ForeignKey, SampledTable],
         parents: Sequence[int],
-        number: int | None = None,
+        number: int | None,
         own: Numbers | None = None,
     ) -> Parent:
         """Parents along a key with their numbers of children, as further columns, where the link looks at them.
@@ -148,20 +147,22 @@ class TableModels:
         rows: Rows,
         owners: Numbers | None,
         parents: Mapping[str, Parent],
+        lookups: Mapping[str, Lookup],
         rng: np.random.Generator,
-        numbering: tuple[int, int] | None = None,
+        numbering: tuple[int, int],
     ) -> Sample:
         """Draw the columns of rows that know their owners.
 
         Args:
-            rows: From `draw_root`, `draw_children` or `children_of`.
+            rows: Without a column, or from `children_of`.
             owners: Row number of the owner of each, -1 for none; None for the unit's table.
             parents: By foreign key name.
+            lookups: Links to draw references to them by, by foreign key name.
             rng: Sampling only.
-            numbering: Of a range: how many rows are in those before, and in all of them.
+            numbering: How many rows are in the ranges before, and in all of them.
         """
         schema, table, profile = self.schema, self.table, self.profile
-        first = numbering[0] if numbering else 0
+        first, _ = numbering
         units = self._units(rows.n, owners, parents, first)
         add_sizes(rows, units, profile, self.model)
         agreements = self.fanout.agreements if self.fanout is not None else ()
@@ -172,11 +173,11 @@ class TableModels:
             profile.discretizers,
             owners,
             parents,
-            self.lookups,
+            lookups,
             rng,
             schema.deferred_keys,
             units,
-            Numbering(*(numbering or (0, rows.n)), added_by(schema, table)),
+            Numbering(*numbering, added_by(schema, table)),
             Lags(self.fanout.lags if self.fanout is not None else (), profile.lags, frozenset(profile.guessed)),
         )
         types = {name: (size, drawn.latents[name]) for name, size in self.latents.items()}
@@ -199,36 +200,6 @@ class TableModels:
         if units is None:
             raise InternalError(f"{key.name}: the units of its owners are not known")
         return unit_numbers(self.schema, self.table.name, rows, (owners, units), first)
-
-
-def draw_sample(
-    models: TableModels,
-    above: Mapping[str, SampledTable],
-    beside: Mapping[ForeignKey, SampledTable],
-    rng: np.random.Generator,
-) -> Sample:
-    """Draw a private table in one piece.
-
-    Args:
-        models: Released.
-        above: Parents, by table name.
-        beside: Children of the same owners, by their key.
-        rng: Sampling only.
-    """
-    tables = {name: models.parent(name, sampled.whole()) for name, sampled in above.items()}
-    parents = {key.name: tables[key.parent] for key in models.table.foreign_keys if key.parent in tables}
-    owner, fanout = models.table.owner_key, models.fanout
-    if owner is None or fanout is None:
-        return models.draw(draw_root(models.profile.total, models.scale), None, parents, rng)
-    owners_of = models.counting(owner, parents[owner.name], beside, above[owner.parent].rows)
-    numbers = numbers_of_children(fanout, owners_of, round(fanout.owned * models.scale), rng, models.table)
-    ownerless = round(fanout.ownerless * models.scale)
-    rows, owners = children_of(fanout, owners_of, numbers, ownerless, rng, models.table)
-    for key in models.first_keys:
-        if not key.owner:
-            referred = above[key.parent].rows
-            parents[key.name] = models.counting(key, parents[key.name], beside, referred, own=numbers)
-    return models.draw(rows, owners, parents, rng)
 
 
 def add_sizes(rows: Rows, units: Numbers, profile: Profile, model: Model) -> None:

@@ -49,7 +49,8 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.counted import drawn_beside, samples_beside
-from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, draw_sample, row_weights
+from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, row_weights
+from privbench_core.synthesizers.steps.range_drawing import RangeDrawing
 from privbench_core.synthesizers.steps.rare_values import rare_cells, rare_values, shuffled_apart
 from privbench_core.synthesizers.steps.sample import first_parents, model_inputs
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
@@ -76,11 +77,11 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         units = Profile.from_dict(context.inputs["profile", schema.unit].data["profile"]).total
         above = {name: Sample.from_artifact(context.inputs["fidelity", name]) for name in private}
         above |= {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
-        rng = np.random.default_rng([0, len(table.name)])
         models = TableModels.of(schema, table, context.inputs, min(1.0, _REFERENCE_UNITS / units))
         sampled = {name: SampledTable(context.inputs["fidelity", name]) for name in private}
         sampled |= {name: SampledTable(above[name].to_artifact()) for name in parents if name not in sampled}
-        sample = draw_sample(models, sampled, drawn_beside(schema, table, context.inputs, "fidelity"), rng)
+        beside = drawn_beside(schema, table, context.inputs, "fidelity")
+        sample = RangeDrawing.in_one_piece(models, 0, sampled, beside, context.parts).made(0)
         metrics = _metrics(schema, table, price, context, sample, above)
         stored = sample.to_artifact()
         shown = {figure.metric: str(figure) for figure in metrics}

@@ -156,9 +156,9 @@ class SampledTable:
             return tuple((least, most) for *_, (least, most) in self.artifact.data["parts"])
         return (Listed.of("", self.artifact, 0).units,)
 
-    def part(self, number: int) -> Sample:
-        """Read one range; raises as `PartFiles.get`. Its ``parents`` are rows of the owners' range, and of no other."""
-        return Sample.from_artifact(self._stored(number))
+    def part(self, number: int | None) -> Sample:
+        """Read one range, or all if None; raises as `PartFiles.get`. ``parents`` are rows of the owners' range."""
+        return self.whole() if number is None else Sample.from_artifact(self._stored(number))
 
     def part_rows(self, number: int, columns: list[str] | None = None) -> pa.Table:
         """Read the rows of one range: some columns, or all if None."""
