@@ -10,7 +10,6 @@ from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget
 from privbench_core.sampling import ranges
-from privbench_core.sampling.children import draw_root
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_table
 from privbench_core.schema.columns import Column, ColumnType
@@ -179,11 +178,9 @@ def test_an_owned_table_needs_its_owners():
         drawn(table, {"p": refers(optional=False)[1]}, {})
 
 
-@pytest.mark.parametrize(
-    ("total", "scale", "rows"), [(100.4, 1.0, 100), (100.0, 0.1, 10), (100.0, 2.5, 250), (1.0, 0.001, 1)]
-)
-def test_the_unit_table_has_the_released_number_of_rows_scaled(total, scale, rows):
-    assert draw_root(total, scale).n == rows
+@pytest.mark.parametrize(("scale", "rows"), [(1.0, 60), (0.1, 6), (2.5, 150), (0.001, 1)])
+def test_the_unit_table_has_the_released_number_of_rows_scaled(scale, rows):
+    assert draw_exactly(*planted_pair(60), scale=scale)["parent"].table.num_rows == rows
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
