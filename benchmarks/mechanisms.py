@@ -216,7 +216,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "other_children": Mechanism(
         "links look at how many other children a row's owner, or what it refers to, has",
         _other_children,
-        (Case("joined", "diamond"), Case("further", "hospital"), Case("further", "web_shop")),
+        (Case("q_95th", "hospital"), Case("fanout", "hospital"), Case("joined", "diamond"), Case("further", "diamond")),
     ),
     "adaptive_bins": Mechanism(
         "heavy cells of wide ranges cut further",
