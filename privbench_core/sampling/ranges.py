@@ -16,16 +16,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core import guards
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.references import lookup_order
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workers import processors
-
-MOST_ROWS = 1 << 20
-"""Rows of a range, about. Each range fits every pair of columns again, which takes as long as drawing 200,000 rows of
-Adult's fifteen columns: ranges are much larger than that."""
 
 T = TypeVar("T")
 Numbers = NDArray[np.signedinteger[Any]]
@@ -135,7 +132,7 @@ def _filled_before(schema: Schema, table: Table, key: ForeignKey) -> bool:
 
 def range_count(rows: float) -> int:
     """Return in how many ranges so many rows are drawn."""
-    return max(1, -int(-rows // MOST_ROWS))
+    return max(1, -int(-rows // guards.RANGE_ROWS))
 
 
 def equal_shares(total: int, count: int) -> list[int]:
@@ -178,14 +175,14 @@ def cuts_between_units(children: Numbers, units: Numbers, count: int) -> list[in
 
 
 def row_ranges(rows: Rows, most: int | None = None) -> list[slice]:
-    """Cut ``rows`` into ranges of about ``most`` rows (`MOST_ROWS`), never between two children of an owner.
+    """Cut ``rows`` into ranges of about ``most`` rows (`RANGE_ROWS`), never between two children of an owner.
 
     >>> row_ranges(Rows(5), 2)
     [slice(0, 2, None), slice(2, 5, None)]
     >>> row_ranges(Rows(5, {OWNER: np.array([0, 0, 0, 1, 1])}), 2)
     [slice(0, 3, None), slice(3, 5, None)]
     """
-    most = most or MOST_ROWS
+    most = most or guards.RANGE_ROWS
     owners = rows.codes.get(OWNER)
     cuts = []
     for cut in range(most, rows.n - most // 2, most):

@@ -6,12 +6,13 @@ are drawn given their parent's row, every key is generated, and the schema's con
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
@@ -81,7 +82,7 @@ def draw_table(
         parents: What rows refer to, by foreign key name, without deferred keys.
         lookups: By foreign key name, for keys off the ownership path.
         rng: Sampling only.
-        deferred: Names of the keys that stay NULL here, see `complete.complete_table`.
+        deferred: Names of the keys that stay NULL here, see `complete_table`.
         units: Number of the unit of each row, where a key has to stay inside of it.
         numbering: Of fresh keys; by default of all rows as they are.
         lags: How long after other dates rows are dated.
@@ -109,6 +110,47 @@ def draw_table(
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
     columns |= with_followers(table, made_dependent(key_rules, columns, frozenset(discretizers)), columns)
     return _kept(table, rules, columns, places, latents, rows.n)
+
+
+def complete_table(
+    table: Table,
+    keys: Sequence[ForeignKey],
+    made: pa.Table,
+    codes: Mapping[str, Codes],
+    discretizers: Mapping[str, Discretizer],
+    weights: NDArray[np.float64] | None,
+    parents: Mapping[str, Parent],
+    lookups: Mapping[str, Lookup],
+    rng: np.random.Generator,
+    units: Places | None = None,
+) -> pa.Table:
+    """Fill the deferred keys of a table whose other columns are drawn, and return its rows, which stay the same.
+
+    A reference that breaks a check is redrawn, and left NULL if that does not help.
+
+    Args:
+        table: The table.
+        keys: Its deferred keys.
+        made: Its rows, with NULL in the deferred keys.
+        codes: Of its attributes.
+        discretizers: Of these.
+        weights: Of its rows.
+        parents: By foreign key name.
+        lookups: By foreign key name.
+        rng: Sampling only.
+        units: Number of the unit of each row, where a key has to stay inside of it.
+    """
+    sizes = {name: discretizer.size for name, discretizer in discretizers.items()}
+    rows = Rows(made.num_rows, dict(codes), sizes, weights)
+    waiting = {name for key in keys for name in table.emptied_columns(key)}
+    columns = {n: made.column(n).combine_chunks() for n in made.column_names if n not in waiting}
+    draw_references(table, keys, rows, parents, lookups, columns, row_rules(table), rng, units)
+    for key in keys:
+        for unique in (table.primary_key, *table.unique):
+            if not set(key.columns).isdisjoint(unique):
+                again = pa.array(repeated(group_numbers([columns[name] for name in unique], rows.n)))
+                columns |= {name: pc.if_else(again, None, columns[name]) for name in table.emptied_columns(key)}
+    return finished_rows(table, columns)
 
 
 def finished_rows(table: Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:

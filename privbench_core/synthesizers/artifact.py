@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 
 from privbench_core.errors import ReleaseError
 from privbench_core.files import write_durably
+from privbench_core.guards import INLINE_VALUES
 from privbench_core.publishing.rows_file import write_rows
 
 _MAGIC = b"PRIVBENCH1"
 _DIGEST = 20  # bytes
 _DAMAGED = "a stored result is damaged, or none of privbench's; delete the file to have it made again"
-_INLINE = 1 << 12  # values that an array may have to stand in the JSON; as text it takes several times its room
 _NUMBERS = frozenset("biuf")  # kinds of arrays that are stored as they stand in memory
 _CODEC = pa.Codec("zstd", compression_level=1)
 
@@ -219,7 +219,7 @@ def digest_of(stored: bytes) -> str:
 def _plain(arrays: list[pa.Buffer], value: object) -> object:
     if isinstance(value, np.ndarray):
         described = {"__array__": str(value.dtype), "shape": list(value.shape)}
-        if value.size <= _INLINE or value.dtype.kind not in _NUMBERS:
+        if value.size <= INLINE_VALUES or value.dtype.kind not in _NUMBERS:
             return {**described, "values": value.ravel().tolist()}
         arrays.append(_CODEC.compress(np.ascontiguousarray(value)))
         return {**described, "bytes": arrays[-1].size}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from privbench_core.guards import MAX_MOVED
 from privbench_core.privacy.reach import bound_in_words
 from privbench_core.privacy.relations import keys_into_other_units
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-
-MOST_MOVED = 10**9
-"""Rows of other units that a unit may take away at most: noise that hides a billion units hides any table. By hand."""
 
 
 def unmeasurable(schema: Schema) -> Iterator[str]:
@@ -18,7 +16,7 @@ def unmeasurable(schema: Schema) -> Iterator[str]:
     known: set[ForeignKey] = set()
     for table in schema.sampling_order:
         keys = {} if table.public else keys_into_other_units(schema, table.name)
-        if sum(keys.values()) <= MOST_MOVED or known.issuperset(keys):
+        if sum(keys.values()) <= MAX_MOVED or known.issuperset(keys):
             continue
         known |= keys.keys()
         ways = "; ".join(f"{key.name} ({bound_in_words(schema, key)})" for key in keys)

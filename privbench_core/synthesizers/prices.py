@@ -15,9 +15,6 @@ from privbench_core.synthesizers.options import GroupOptions
 from privbench_core.synthesizers.steps.assemble import refuse_impossible
 from privbench_core.synthesizers.steps.link import determined
 
-# Of a table's price, but for lists to learn: what depends on its owner, or on its children, gets as much; by hand.
-_MOST_OF_PROFILE = 0.5
-
 
 @dataclass(frozen=True)
 class GroupBudget:
@@ -102,7 +99,7 @@ class Prices:
 
     def _profile(self, table: Table) -> float:
         lists, others = len(lists_to_learn(table)), 1 + len(table.attributes)
-        alone = min(1 + self.profiles * len(table.attributes), _MOST_OF_PROFILE * others)
+        alone = min(1 + self.profiles * len(table.attributes), others / 2)
         return (lists + alone) / (lists + others)
 
     def _table(self, table: Table) -> float:

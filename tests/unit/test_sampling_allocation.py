@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.sampling import ranges
+from privbench_core import guards
 from privbench_core.sampling.allocation import Allocation
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
@@ -50,7 +50,7 @@ def test_consecutive_places_are_spread_over_the_ranges():
 
 def drawn(schema: Schema, tables: Mapping[str, pa.Table], most: int, **how: object) -> dict[Key, Artifact]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "MOST_ROWS", most)
+        patch.setattr(guards, "RANGE_ROWS", most)
         return made_exactly(schema, tables, **how)  # type: ignore[arg-type]
 
 
@@ -214,7 +214,7 @@ def test_any_number_of_processes_draws_the_same_bytes_and_leaves_nothing_else(
 ):
     schema, tables = market(optional=True)
     made = drawn(schema, tables, MOST)
-    monkeypatch.setattr(ranges, "MOST_ROWS", MOST)
+    monkeypatch.setattr(guards, "RANGE_ROWS", MOST)
     found = []
     for workers in (1, 2, 3):
         folder = tmp_path / str(workers)
@@ -239,7 +239,7 @@ def _draw(drawing: RangeDrawing) -> None:
 def test_a_killed_run_resumes_at_the_missing_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     schema, tables = market()
     made = drawn(schema, tables, MOST)
-    monkeypatch.setattr(ranges, "MOST_ROWS", MOST)
+    monkeypatch.setattr(guards, "RANGE_ROWS", MOST)
     whole = drawing_of(schema, made, tmp_path / "whole").with_allocated_keys()
     expected = list(side_by_side(whole, range(len(whole.pieces)), 1))
     folder = tmp_path / "killed"

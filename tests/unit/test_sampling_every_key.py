@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core import guards
 from privbench_core.errors import ValidationError
 from privbench_core.sampling import ranges
 from privbench_core.schema.constraints import ForeignKey
@@ -47,7 +48,7 @@ def one() -> Made:
 @pytest.fixture(scope="module")
 def several() -> Made:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "MOST_ROWS", MOST)
+        patch.setattr(guards, "RANGE_ROWS", MOST)
         return made_exactly(SCHEMA, TABLES)
 
 
@@ -160,7 +161,7 @@ def test_which_keys_stay_are_allocated_or_keep_a_table_in_one_piece():
 
 @pytest.mark.slow
 def test_a_whole_run_has_the_same_bytes_for_any_number_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranges, "MOST_ROWS", 3 * MOST)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 3 * MOST)
     place = place_of(tmp_path, SCHEMA, TABLES)
 
     def run(workers: int) -> dict[str, bytes]:
@@ -181,7 +182,7 @@ def test_a_whole_run_has_the_same_bytes_for_any_number_of_processes(tmp_path: Pa
 
 
 def test_a_range_that_refers_out_of_its_unit_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranges, "MOST_ROWS", 3 * MOST)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 3 * MOST)
     draw = range_drawing.RangeCompletion.made
 
     def outside(self: range_drawing.RangeCompletion, number: int) -> object:
@@ -236,7 +237,7 @@ def transfers() -> tuple[Schema, dict[str, pa.Table]]:
 def test_second_keys_to_the_owners_table_and_public_tables_without_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ranges, "MOST_ROWS", MOST)
+    monkeypatch.setattr(guards, "RANGE_ROWS", MOST)
     schema, tables = transfers()
     assert all(ranges.can_be_cut(schema, table) for table in schema.private_tables)
     place = place_of(tmp_path, schema, tables)

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core import guards
 from privbench_core.errors import ReleaseError
-from privbench_core.sampling import ranges
 from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import Key
@@ -32,13 +32,13 @@ SCHEMA, TABLES = planted_pair(1500)
 
 @pytest.fixture(autouse=True)
 def _small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "MOST_ROWS", MOST)
+    monkeypatch.setattr(guards, "RANGE_ROWS", MOST)
 
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[dict[Key, Artifact]]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "MOST_ROWS", MOST)
+        patch.setattr(guards, "RANGE_ROWS", MOST)
         yield made_exactly(SCHEMA, TABLES)
 
 
@@ -95,7 +95,7 @@ def test_ranges_have_the_planned_rows_and_keys_that_are_nowhere_else(made):
 
 
 def test_what_ranges_draw_is_what_one_piece_draws_but_for_the_order(made, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranges, "MOST_ROWS", 1 << 20)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 1 << 20)
     alone = made_exactly(SCHEMA, TABLES)
 
     def shares(of: dict[Key, Artifact]) -> dict[str, float]:

@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core import guards
 from privbench_core.errors import InternalError, PublishError, SpecError
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget
-from privbench_core.sampling import ranges
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_table
 from privbench_core.schema.columns import Column, ColumnType
@@ -207,7 +207,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(build):
 def test_composite_keys_and_junctions_hold_over_ranges(build, most, monkeypatch):
     schema, tables = build()
     whole = {name: sample.table.num_rows for name, sample in draw_exactly(schema, tables).items()}
-    monkeypatch.setattr(ranges, "MOST_ROWS", most)
+    monkeypatch.setattr(guards, "RANGE_ROWS", most)
     made = {key[1]: SampledTable(left) for key, left in made_exactly(schema, tables).items() if key[0] == "sample"}
     assert {name: sum(sampled.rows) for name, sampled in made.items()} == whole
     assert min(len(made[table.name].rows) for table in schema.private_tables) > 10

@@ -1,10 +1,10 @@
 """References to other tables, allocated to the ranges of a table beforehand (`sampling.allocation`).
 
-Which synthetic parents are popular is decided once: ranks by popularity are shuffled over all parents. Then one range of
-parents after the other gets the degrees of its ranks, by kinds of parents, as far as these still lack references. What
-is stored is as large as the parents' keys; no process holds more than a few ranges of them. Rows that refer to rows of
-their own table get all places of their own range, so that it can be seen to have no cycle. How often each public parent
-is referred to is released.
+Which synthetic parents are popular is decided once: ranks by popularity are shuffled over all parents. Then one range
+of parents after the other gets the degrees of its ranks, by kinds of parents, as far as these still lack references.
+What is stored is as large as the parents' keys; no process holds more than a few ranges of them. Rows that refer to
+rows of their own table get all places of their own range, so that it can be seen to have no cycle. How often each
+public parent is referred to is released.
 """
 
 from __future__ import annotations

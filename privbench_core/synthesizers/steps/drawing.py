@@ -37,7 +37,6 @@ from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 Numbers = NDArray[np.int64]
 DRAWING = "14"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
-_SPREAD = 16  # unit numbers per row that counting by number may go through
 
 
 @dataclass(frozen=True)
@@ -232,11 +231,8 @@ def row_weights(units: Numbers, rows_per_unit: int) -> NDArray[np.float64] | Non
 
 def _rows_of_unit(units: Numbers) -> Numbers:
     """How many rows have the same number, for each row; shape (rows,)."""
-    least, most = int(units.min(initial=0)), int(units.max(initial=0))
-    if least == 0 or most - least < _SPREAD * len(units):
-        return group_counts(units - least, most - least + 1)[units - least]
-    _, dense, counts = np.unique(units, return_inverse=True, return_counts=True)  # of a range, far from the others
-    return np.asarray(counts[dense], dtype=np.int64)
+    least, most = (int(units.min()), int(units.max())) if len(units) else (0, 0)
+    return group_counts(units - least, most - least + 1)[units - least]
 
 
 def as_parent(table: Table, sample: Sample, profile: Profile | None) -> Parent:

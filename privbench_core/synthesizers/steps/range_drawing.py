@@ -20,7 +20,6 @@ from privbench_core.models.lookup import Lookup
 from privbench_core.models.profile import Profile
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.children import children_of, numbers_of_children
-from privbench_core.sampling.deferred_keys import complete_table
 from privbench_core.sampling.ranges import (
     can_be_allocated,
     can_be_cut,
@@ -31,6 +30,7 @@ from privbench_core.sampling.ranges import (
     weighted_shares,
 )
 from privbench_core.sampling.references import Parent
+from privbench_core.sampling.table import complete_table
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from privbench_core import guards
 from privbench_core.models.linked_lookup import lookup_from_dict
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
-from privbench_core.sampling import ranges
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.row_order import added_by
 from privbench_core.schema.constraints import ForeignKey
@@ -76,7 +76,7 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         drawing = RangeDrawing.plan(models, context.seed, above, beside, context.parts)
         return drawing.drawn(context.workers, **facts)
 
-    parameters = {**_constraints(schema, table), **_IN_RANGES, "rows of a range": ranges.MOST_ROWS}
+    parameters = {**_constraints(schema, table), **_IN_RANGES, "rows of a range": guards.RANGE_ROWS}
     key = ("sample", table.name)
     return Step(
         key,
@@ -128,7 +128,7 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
         (),
         free,
         run,
-        {**_constraints(schema, table), **_IN_RANGES, "rows of a range": ranges.MOST_ROWS},
+        {**_constraints(schema, table), **_IN_RANGES, "rows of a range": guards.RANGE_ROWS},
         version="3",
         depends=("seed", "scale"),
     )
