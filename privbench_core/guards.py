@@ -22,3 +22,4 @@ MAX_PAIRS = 300  # of columns that fidelity figures compare in a table
 MAX_MOVED = 10**9  # rows of other units that one may take away: noise that hides so many units hides any table
 MAX_COUNTED = 4  # other tables whose numbers of rows a link looks at, so that work does not grow with their square
 INLINE_VALUES = 1 << 12  # of an array in the JSON of an artifact: as text they take several times their room
+DIGEST_BYTES = 20  # of checksums of what is stored

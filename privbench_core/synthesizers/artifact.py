@@ -20,11 +20,10 @@ import pyarrow.parquet as pq
 
 from privbench_core.errors import ReleaseError
 from privbench_core.files import write_durably
-from privbench_core.guards import INLINE_VALUES
+from privbench_core.guards import DIGEST_BYTES, INLINE_VALUES
 from privbench_core.publishing.rows_file import write_rows
 
 _MAGIC = b"PRIVBENCH1"
-_DIGEST = 20  # bytes
 _DAMAGED = "a stored result is damaged, or none of privbench's; delete the file to have it made again"
 _NUMBERS = frozenset("biuf")  # kinds of arrays that are stored as they stand in memory
 _CODEC = pa.Codec("zstd", compression_level=1)
@@ -53,7 +52,7 @@ class Artifact:
             sink = pa.BufferOutputStream()
             write_rows(sink, self.table)
             parts.append(sink.getvalue())
-        digest = blake2b(digest_size=_DIGEST)
+        digest = blake2b(digest_size=DIGEST_BYTES)
         for part in parts:
             digest.update(part)
         return b"".join([_MAGIC, digest.digest(), *parts])
@@ -157,15 +156,15 @@ class PartFiles:
 
 def verified(stored: bytes) -> memoryview:
     """What stands behind the header; ReleaseError if `Artifact.to_bytes` did not make these bytes, or not so."""
-    content, digest = _content(stored), stored[len(_MAGIC) : len(_MAGIC) + _DIGEST]
-    if not stored.startswith(_MAGIC) or blake2b(content, digest_size=_DIGEST).digest() != digest:
+    content, digest = _content(stored), stored[len(_MAGIC) : len(_MAGIC) + DIGEST_BYTES]
+    if not stored.startswith(_MAGIC) or blake2b(content, digest_size=DIGEST_BYTES).digest() != digest:
         raise ReleaseError(_DAMAGED)
     return content
 
 
 def _content(stored: bytes) -> memoryview:
     """What stands behind the header, which is not looked at."""
-    return memoryview(stored)[len(_MAGIC) + _DIGEST :]
+    return memoryview(stored)[len(_MAGIC) + DIGEST_BYTES :]
 
 
 def _json(content: memoryview) -> bytes:
@@ -213,7 +212,7 @@ class _Rest:
 
 def digest_of(stored: bytes) -> str:
     """Checksum of stored bytes, as hexadecimal text."""
-    return blake2b(stored, digest_size=_DIGEST).hexdigest()
+    return blake2b(stored, digest_size=DIGEST_BYTES).hexdigest()
 
 
 def _plain(arrays: list[pa.Buffer], value: object) -> object:

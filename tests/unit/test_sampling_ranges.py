@@ -10,6 +10,7 @@ import pytest
 from privbench_core import guards
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows
+from privbench_core.sampling import ranges
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from tests.helpers.planted import draw_exactly, planted_pair
 

@@ -152,7 +152,7 @@ def allocate(
 
     Args:
         table: The referring one.
-        keys: Of it, those of `sampling.ranges.allocated_keys`, and to its own rows.
+        keys: Of it, those that reach rows of its own, or rows that have places (`ranges.reach`).
         lookups: Released, by key name.
         coded: A range of the rows that a key refers to, with codes of what the link looks at.
         parents: By table name.

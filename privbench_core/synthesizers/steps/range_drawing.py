@@ -21,11 +21,12 @@ from privbench_core.models.profile import Profile
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.children import children_of, numbers_of_children
 from privbench_core.sampling.ranges import (
-    can_be_allocated,
+    Reach,
     can_be_cut,
     cuts_between_units,
     equal_shares,
     range_count,
+    reach,
     stays_inside,
     weighted_shares,
 )
@@ -179,7 +180,7 @@ class RangeDrawing(_Ranges):
     def with_allocated_keys(self, workers: int | None = None) -> Self:
         """See `_Ranges.with_allocated_keys`."""
         models = self.models
-        keys = [key for key in models.first_keys if can_be_allocated(models.schema, models.table, key)]
+        keys = [key for key in models.first_keys if reach(models.schema, models.table, key) is Reach.ALLOCATED]
         if not keys:
             return self
         rows = list(side_by_side(_PlannedRows(self), range(self.count), workers))
