@@ -222,6 +222,6 @@ def test_a_third_level_is_the_same_for_any_number_of_processes(tmp_path: Path):
         found.append((listed, files(tmp_path / str(workers))))
     assert len({piece.owners for piece in drawing.pieces}) > 3
     assert found[0] == found[1]
-    in_reverse = RangeDrawing(models, 0, drawing.above, {}, PartFiles(tmp_path / "one"), drawing.pieces, drawing.total)
+    in_reverse = RangeDrawing(models, 0, drawing.above, PartFiles(tmp_path / "one"), {}, drawing.pieces, drawing.total)
     backwards = {number: in_reverse(number) for number in reversed(range(len(drawing.pieces)))}
     assert [backwards[number] for number in range(len(drawing.pieces))] == found[0][0]

@@ -40,32 +40,57 @@ DRAWING = "14"
 
 
 @dataclass(frozen=True)
-class TableModels:
-    """What was released of a private table, and the scale to draw it at.
+class Links:
+    """What was released of the keys of a private table, and the scale to draw it at.
 
     Attributes:
         schema: The database.
         table: The table.
         scale: Of the unit's table; owned tables follow their parents.
-        profile: Of its columns.
-        model: Of its rows.
-        latents: Latent attribute -> number of its codes.
-        fanout: Link to its owner, None for the unit's table.
-        counted: Codes of the numbers of children that links look at, along owner keys, by name of the link's key.
-        lookups: Other links by key name, without deferred keys.
-        above: Profiles of private parents, by table name.
+        lookups: Links off the ownership path, by name of the key.
+        profiles: Of the private tables that these refer to, and of the table's owners, by table name.
     """
 
     schema: Schema
     table: Table
     scale: float
+    lookups: Mapping[str, Lookup]
+    profiles: Mapping[str, Profile]
+
+    def parent(self, name: str, sample: Sample) -> Parent:
+        """Return synthetic parents with their attributes as codes; public ones have none."""
+        if name not in self.profiles:
+            return Parent(sample.table, {}, {}, None)
+        discretizers = self.profiles[name].discretizers
+        codes = sample.encoded(self.schema.table(name), discretizers)
+        sizes = {column: discretizer.size for column, discretizer in discretizers.items()}
+        for latent, (size, drawn) in sample.latents.items():
+            codes[latent], sizes[latent] = drawn, size
+        return Parent(sample.table, codes, sizes, sample.weights, sample.units)
+
+    def of_units(self, key: ForeignKey, units: Numbers, parents: SampledTable) -> tuple[Parent, Lookup]:
+        """Return the parents along a key that belong to some units, and the link to draw references to them by."""
+        found = self.parent(key.parent, parents.of_units(units))
+        return found, self.lookups[key.name].at_scale(self.scale * found.table.num_rows / max(1, sum(parents.rows)))
+
+
+@dataclass(frozen=True)
+class TableModels(Links):
+    """What was released of a private table: its rows, and all links but deferred ones.
+
+    Attributes:
+        profile: Of its columns.
+        model: Of its rows.
+        latents: Latent attribute -> number of its codes.
+        fanout: Link to its owner, None for the unit's table.
+        counted: Codes of the numbers of children that links look at, along owner keys, by name of the link's key.
+    """
+
     profile: Profile
     model: Model
     latents: Mapping[str, int]
     fanout: Fanout | None
     counted: Mapping[str, Mapping[ForeignKey, Discretizer]]
-    lookups: Mapping[str, Lookup]
-    above: Mapping[str, Profile]
 
     @classmethod
     def of(cls, schema: Schema, table: Table, inputs: Mapping[Key, Artifact], scale: float) -> TableModels:
@@ -81,6 +106,8 @@ class TableModels:
             schema,
             table,
             scale,
+            lookups,
+            {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
             Profile.from_dict(inputs["profile", table.name].data["profile"]),
             model if fanout is None or fanout.cross_marginals is None else Linked(model, fanout.cross_marginals),
             dict(stored.get("latents", [])),
@@ -93,18 +120,12 @@ class TableModels:
                 }
                 for key in keys
             },
-            lookups,
-            {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
         )
 
     @property
     def first_keys(self) -> tuple[ForeignKey, ...]:
         """The keys that are filled in the first pass, the owner key among them."""
         return tuple(key for key in self.table.foreign_keys if key.name not in self.schema.deferred_keys)
-
-    def parent(self, name: str, sample: Sample) -> Parent:
-        """A synthetic parent, with its attributes coded as its children's context."""
-        return as_parent(self.schema.table(name), sample, self.above.get(name))
 
     def counting(
         self,
@@ -233,14 +254,3 @@ def _rows_of_unit(units: Numbers) -> Numbers:
     """How many rows have the same number, for each row; shape (rows,)."""
     least, most = (int(units.min()), int(units.max())) if len(units) else (0, 0)
     return group_counts(units - least, most - least + 1)[units - least]
-
-
-def as_parent(table: Table, sample: Sample, profile: Profile | None) -> Parent:
-    """A synthetic parent with its attributes coded by ``profile``; a public one has none."""
-    if profile is None:
-        return Parent(sample.table, {}, {}, None)
-    codes = sample.encoded(table, profile.discretizers)
-    sizes = {column: discretizer.size for column, discretizer in profile.discretizers.items()}
-    for latent, (size, drawn) in sample.latents.items():
-        codes[latent], sizes[latent] = drawn, size
-    return Parent(sample.table, codes, sizes, sample.weights, sample.units)

@@ -6,9 +6,8 @@ A table of fewer rows than a range has, or whose rows cannot be drawn apart (`ca
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, Self
 
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
 from privbench_core.models.lookup import Lookup
-from privbench_core.models.profile import Profile
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.children import children_of, numbers_of_children
 from privbench_core.sampling.ranges import (
@@ -33,11 +31,10 @@ from privbench_core.sampling.ranges import (
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import complete_table
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import sampling_rng
 from privbench_core.synthesizers.steps.allocated_keys import AllocatedKey, allocate
-from privbench_core.synthesizers.steps.drawing import TableModels, as_parent
+from privbench_core.synthesizers.steps.drawing import Links, TableModels
 from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
 from privbench_core.workers import side_by_side
 
@@ -65,11 +62,23 @@ class Piece:
     ownerless: int = 0
 
 
+@dataclass(frozen=True)
 class _Ranges(ABC):
-    """What makes the ranges of a table, one at a time, and keeps them in files."""
+    """What makes the ranges of a table, one at a time, and keeps them in files.
 
+    Attributes:
+        models: Released.
+        seed: Of the run.
+        above: Tables that rows refer to, by name.
+        parts: Where finished ranges are kept.
+        allocated: References to other tables, as they are allocated to the ranges.
+    """
+
+    models: Links
+    seed: int
+    above: Mapping[str, SampledTable]
     parts: PartFiles
-    allocated: tuple[AllocatedKey, ...]
+    allocated: tuple[AllocatedKey, ...] = field(default=(), kw_only=True)
 
     def __call__(self, number: int) -> Listed:
         """Make a range and store it; one that an earlier run has finished is left as it is."""
@@ -109,13 +118,51 @@ class _Ranges(ABC):
     def made(self, number: int) -> Sample:
         """Return the rows of a range; their ``parents`` are rows of the range of their owners, along the owner key."""
 
-    @abstractmethod
     def with_allocated_keys(self, workers: int | None = None) -> Self:
         """Return the same with references to other tables allocated to ranges, in files beside the finished ones."""
+        models, keys = self.models, self._allocated_keys()
+        if not keys:
+            return self
+        rows, folder = self._planned_rows(workers), self.parts.folder
+        allocated = allocate(models.table, keys, models.lookups, self._referred, self.above, rows, self.seed, folder)
+        return replace(self, allocated=allocated)
+
+    def _linked(
+        self, number: int, keys: Sequence[ForeignKey], units: Numbers | None
+    ) -> tuple[dict[str, Parent], dict[str, Lookup]]:
+        """Return what the rows of a range may refer to along some keys, and the links to draw these references by.
+
+        Args:
+            number: Of the range.
+            keys: Off the ownership path.
+            units: Those that its rows belong to; None for units of their own.
+        """
+        parents, lookups = dict[str, Parent](), dict(self.models.lookups)
+        for allocated in self.allocated:
+            parents[allocated.key.name], lookups[allocated.key.name] = allocated.range(number)
+        for key in keys:
+            if units is not None and stays_inside(self.models.schema, self.models.table, key):
+                found = self.models.of_units(key, units, self.above[key.parent])
+                parents[key.name], lookups[key.name] = found
+            elif key.name not in parents:
+                parents[key.name] = self._referred(key, None)
+        return parents, lookups
+
+    @abstractmethod
+    def _allocated_keys(self) -> list[ForeignKey]:
+        """Return the keys whose references are allocated to the ranges."""
+
+    @abstractmethod
+    def _planned_rows(self, workers: int | None) -> Sequence[int]:
+        """Return how many rows each range has before any are left out."""
+
+    @abstractmethod
+    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
+        """Return the rows that a key refers to, with all that the link looks at: those of a range, or all of them."""
 
     @abstractmethod
     def _owners_of(self, number: int) -> int:
-        """Return the range of owners that they belong to."""
+        """Return the range of owners that the rows of a range belong to."""
 
 
 @dataclass(frozen=True)
@@ -123,25 +170,18 @@ class RangeDrawing(_Ranges):
     """Draws a table range by range; what a range holds depends on its number alone.
 
     Attributes:
-        models: Released.
-        seed: Of the run.
-        above: Tables that rows refer to, by name.
         beside: Children of the same owners, by their key.
-        parts: Where finished ranges are kept.
         pieces: The ranges.
         total: Rows planned in all of them.
-        allocated: References to other tables, as they are allocated to the ranges.
     """
 
     models: TableModels
-    seed: int
-    above: Mapping[str, SampledTable]
     beside: Mapping[ForeignKey, SampledTable]
-    parts: PartFiles
     pieces: tuple[Piece, ...]
     total: int
-    allocated: tuple[AllocatedKey, ...] = ()
-    _owners: dict[int | None, tuple[Parent, Numbers]] = field(default_factory=dict, repr=False, compare=False)
+    _owners: dict[int | None, tuple[Parent, Numbers]] = field(
+        default_factory=dict, repr=False, compare=False, kw_only=True
+    )
 
     @classmethod
     def plan(
@@ -157,7 +197,7 @@ class RangeDrawing(_Ranges):
         if len(pieces) < 2:  # noqa: PLR2004 - nothing to share
             return cls.in_one_piece(models, seed, above, beside, parts)
         rows = sum(piece.rows for piece in pieces if piece.place == 0) + sum(piece.ownerless for piece in pieces)
-        return cls(models, seed, above, beside, parts, tuple(pieces), rows)
+        return cls(models, seed, above, parts, beside, tuple(pieces), rows)
 
     @classmethod
     def in_one_piece(
@@ -170,28 +210,21 @@ class RangeDrawing(_Ranges):
     ) -> Self:
         """Return the drawing of all rows as one range."""
         rows, ownerless = _rows(models)
-        return cls(models, seed, above, beside, parts, (Piece(0, rows, ownerless=ownerless),), rows + ownerless)
+        return cls(models, seed, above, parts, beside, (Piece(0, rows, ownerless=ownerless),), rows + ownerless)
 
     @property
     def count(self) -> int:
         """See `_Ranges.count`."""
         return len(self.pieces)
 
-    def with_allocated_keys(self, workers: int | None = None) -> Self:
-        """See `_Ranges.with_allocated_keys`."""
-        models = self.models
-        keys = [key for key in models.first_keys if reach(models.schema, models.table, key) is Reach.ALLOCATED]
-        if not keys:
-            return self
-        rows = list(side_by_side(_PlannedRows(self), range(self.count), workers))
-        folder = self.parts.folder
-        return replace(
-            self,
-            allocated=allocate(models.table, keys, models.lookups, self._referred, self.above, rows, self.seed, folder),
-        )
+    def _allocated_keys(self) -> list[ForeignKey]:
+        schema, table = self.models.schema, self.models.table
+        return [key for key in self.models.first_keys if not key.owner and reach(schema, table, key) is Reach.ALLOCATED]
+
+    def _planned_rows(self, workers: int | None) -> Sequence[int]:
+        return list(side_by_side(_PlannedRows(self), range(self.count), workers))
 
     def _referred(self, key: ForeignKey, number: int | None) -> Parent:
-        """Rows that a key refers to, those of a range or all of them, with their numbers of children."""
         models, above = self.models, self.above[key.parent]
         owner = models.table.owner_key
         own = self._numbers(number)[1] if owner is not None and owner in models.counted[key.name] else None
@@ -205,23 +238,16 @@ class RangeDrawing(_Ranges):
         """See `_Ranges.made`."""
         piece, models, owner = self.pieces[number], self.models, self.models.table.owner_key
         rng = sampling_rng(self.seed, "sample", models.table.name, str(number))
-        parents, lookups = dict[str, Parent](), dict(models.lookups)
-        for allocated in self.allocated:
-            parents[allocated.key.name], lookups[allocated.key.name] = allocated.range(number)
-        rows, owners, units, before, start = Rows(piece.rows), None, None, piece.first, 0
+        here, rows, owners, before, start = None, Rows(piece.rows), None, piece.first, 0
         if owner is not None and models.fanout is not None:
             above, children, (start, stop) = self._children(piece)
             here, numbers = above.slice(start, stop), children[start:stop]
             rows, owners = children_of(models.fanout, here, numbers, piece.ownerless, rng, models.table)
-            parents[owner.name], units, before = here, here.units, before + int(children[:start].sum())
-        for key in models.first_keys:
-            if units is not None and stays_inside(models.schema, models.table, key):
-                coded = partial(models.parent, key.parent)
-                parents[key.name], lookups[key.name] = _of_units(
-                    units, models.lookups[key.name], coded, self.above[key.parent], models.scale
-                )
-            elif key.name not in parents:
-                parents[key.name] = self._referred(key, None)
+            before += int(children[:start].sum())
+        keys = [key for key in models.first_keys if not key.owner]
+        parents, lookups = self._linked(number, keys, None if here is None else here.units)
+        if owner is not None and here is not None:
+            parents[owner.name] = here
         if piece.place == piece.of - 1:
             self._owners.clear()
         drawn = models.draw(rows, owners, parents, lookups, rng, (before, self.total))
@@ -295,83 +321,43 @@ class RangeCompletion(_Ranges):
     """Fills the deferred keys of a table range by range: its second pass.
 
     Attributes:
-        schema: The database.
-        table: The table.
-        keys: Its deferred keys.
-        seed: Of the run.
-        scale: As the tables were drawn at.
         first: What the first pass has left.
-        above: Private tables that these keys refer to, by name.
-        profiles: Of these tables and of the table itself, by name.
-        lookups: By key name.
-        parts: Where finished ranges are kept.
-        allocated: References of these keys, as they are allocated to the ranges.
     """
 
-    schema: Schema
-    table: Table
-    keys: Sequence[ForeignKey]
-    seed: int
-    scale: float
     first: SampledTable
-    above: Mapping[str, SampledTable]
-    profiles: Mapping[str, Profile]
-    lookups: Mapping[str, Lookup]
-    parts: PartFiles
-    allocated: tuple[AllocatedKey, ...] = ()
 
     @property
     def count(self) -> int:
         """See `_Ranges.count`."""
         return len(self.first.rows)
 
-    def with_allocated_keys(self, workers: int | None = None) -> Self:
-        """See `_Ranges.with_allocated_keys`."""
-        keys = [key for key in self.keys if not stays_inside(self.schema, self.table, key)]
-        rows, folder = self.first.rows, self.parts.folder
-        return replace(
-            self,
-            allocated=allocate(self.table, keys, self.lookups, self._referred, self.above, rows, self.seed, folder),
-        )
+    @property
+    def _keys(self) -> list[ForeignKey]:
+        return [key for key in self.models.table.foreign_keys if key.name in self.models.lookups]
+
+    def _allocated_keys(self) -> list[ForeignKey]:
+        return [key for key in self._keys if not stays_inside(self.models.schema, self.models.table, key)]
+
+    def _planned_rows(self, workers: int | None) -> Sequence[int]:
+        return self.first.rows
 
     def _owners_of(self, number: int) -> int:
         return self.first.owners[number]
 
     def made(self, number: int) -> Sample:
         """See `_Ranges.made`."""
-        drawn = self.first.part(number)
-        parents, lookups = dict[str, Parent](), dict(self.lookups)
-        for allocated in self.allocated:
-            parents[allocated.key.name], lookups[allocated.key.name] = allocated.range(number)
-        for key in self.keys:
-            if stays_inside(self.schema, self.table, key):
-                units, coded = np.asarray(drawn.units), partial(self._coded, key.parent)
-                parents[key.name], lookups[key.name] = _of_units(
-                    units, lookups[key.name], coded, self.above[key.parent], self.scale
-                )
-            elif key.name not in parents:
-                parents[key.name] = self._referred(key, None)
-        rng = sampling_rng(self.seed, "references", self.table.name, str(number))
-        discretizers = self.profiles[self.table.name].discretizers
-        codes = drawn.encoded(self.table, discretizers)
+        drawn, table, keys = self.first.part(number), self.models.table, self._keys
+        parents, lookups = self._linked(number, keys, drawn.units)
+        rng = sampling_rng(self.seed, "references", table.name, str(number))
+        discretizers = self.models.profiles[table.name].discretizers
+        codes = drawn.encoded(table, discretizers)
         rows = complete_table(
-            self.table, self.keys, drawn.table, codes, discretizers, drawn.weights, parents, lookups, rng, drawn.units
+            table, keys, drawn.table, codes, discretizers, drawn.weights, parents, lookups, rng, drawn.units
         )
         return replace(drawn, table=rows)
 
     def _referred(self, key: ForeignKey, number: int | None) -> Parent:
-        return self._coded(key.parent, self.above[key.parent].part(number))
-
-    def _coded(self, name: str, sample: Sample) -> Parent:
-        return as_parent(self.schema.table(name), sample, self.profiles[name])
-
-
-def _of_units(
-    units: Numbers, lookup: Lookup, coded: Callable[[Sample], Parent], parents: SampledTable, scale: float
-) -> tuple[Parent, Lookup]:
-    """The parents that belong to some units, and the link to draw references to them by."""
-    found = coded(parents.of_units(units))
-    return found, lookup.at_scale(scale * found.table.num_rows / max(1, sum(parents.rows)))
+        return self.models.parent(key.parent, self.above[key.parent].part(number))
 
 
 @dataclass(frozen=True)

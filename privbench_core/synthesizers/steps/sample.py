@@ -20,7 +20,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.counted import counted_beside, drawn_beside, fanout_key, samples_beside
-from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels
+from privbench_core.synthesizers.steps.drawing import DRAWING, Links, TableModels
 from privbench_core.synthesizers.steps.range_drawing import RangeCompletion, RangeDrawing
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
@@ -102,20 +102,12 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
 
     def run(context: StepContext) -> Artifact:
         stored = SampledTable(context.inputs["sample", table.name])
-        links = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
-        lookups = {name: lookup_from_dict(link).at_scale(context.scale) for name, link in links.items()}
-        completion = RangeCompletion(
-            schema,
-            table,
-            keys,
-            context.seed,
-            context.scale,
-            stored,
-            {name: SampledTable(context.inputs["sample", name]) for name in parents},
-            {name: Profile.from_dict(context.inputs["profile", name].data["profile"]) for name in coded},
-            lookups,
-            context.parts,
-        )
+        released = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
+        lookups = {name: lookup_from_dict(link).at_scale(context.scale) for name, link in released.items()}
+        profiles = {name: Profile.from_dict(context.inputs["profile", name].data["profile"]) for name in coded}
+        above = {name: SampledTable(context.inputs["sample", name]) for name in parents}
+        links = Links(schema, table, context.scale, lookups, profiles)
+        completion = RangeCompletion(links, context.seed, above, context.parts, stored)
         return completion.drawn(context.workers)
 
     key = sampled_key(schema, table)
