@@ -141,10 +141,6 @@ def test_public_rows_are_referred_to_as_often_each(one: Made, several: Made):
     assert tvd(*(each / each.sum() for each in counts)) < 0.02
 
 
-def key_of(schema: Schema, table: str, column: str) -> ForeignKey:
-    return next(key for key in schema.table(table).foreign_keys if key.columns[-1] == column)
-
-
 def test_which_keys_stay_are_allocated_or_keep_a_table_in_one_piece():
     client, account, order = (SCHEMA.table(name) for name in ("client", "account", "client_order"))
     keys = (key for table in (client, account, order) for key in table.foreign_keys if not key.owner)
