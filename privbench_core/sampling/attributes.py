@@ -1,8 +1,9 @@
 """Draw attributes of synthetic rows from the model, and redraw where they break a constraint.
 
 Rows that break a check are redrawn as a whole (rejection sampling), so that rows follow the model given that the check
-holds. Rows that repeat a unique value first get another value of the same code, then another code, and in the end a
-value that is unused in combination with the other columns of the unique set.
+holds; the few that still break it take the columns that it names from rows that keep it. Rows that repeat a unique
+value first get another value of the same code, then another code, and in the end a value that is unused in combination
+with the other columns of the unique set.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from privbench_core.guards import MAX_CELLS, REDRAWING_ROUNDS
 from privbench_core.models.parent_choice import repeated
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
-from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
+from privbench_core.sampling.constraints import RowRule, made_dependent
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
@@ -167,13 +168,18 @@ class _RowDraft:
                 self._replace({name: free_values(columns[name], scope, again, self._rng)})
 
     def repair(self) -> None:
-        """Repair checks that redrawing left broken."""
+        """Let rows that still break a check have the columns that it names from random rows that keep it."""
         free = self._undetermined()
         for rule in self._limits.rules:
-            columns = {**self._fixed, **self.values}
-            broken = rule.broken(columns)
-            if broken.any():
-                self._replace(repaired(rule, columns, broken, free))
+            names = [name for name in rule.columns if name in free]
+            for _ in range(REDRAWING_ROUNDS if names else 0):  # columns that stay may differ from the other row's
+                broken = rule.broken({**self._fixed, **self.values})
+                kept = np.flatnonzero(~broken)
+                if not len(kept) or not broken.any():
+                    break
+                take = np.arange(self._rows.n)
+                take[broken] = self._rng.choice(kept, int(broken.sum()))
+                self._replace({name: self.values[name].take(pa.array(take)) for name in names})
 
     def _undetermined(self) -> frozenset[str]:
         """Return the attributes in no functional dependency, which may change independently."""
