@@ -133,9 +133,7 @@ class Listed:
     def of(cls, digest: str, sample: Artifact, owners: int) -> Listed:
         """List a sample that was stored for a range."""
         data = sample.data
-        units = np.zeros(0, dtype=np.int64) if data["units"] is None else data["units"]
-        span = (int(units.min()), int(units.max())) if len(units) else (0, -1)
-        return cls(digest, data["summary"]["rows"], owners, data["dropped"], span)
+        return cls(digest, data["summary"]["rows"], owners, data["dropped"], _span(data["units"]))
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ class SampledTable:
         """The least and the greatest number of units in each range."""
         if self.digests:
             return tuple((least, most) for *_, (least, most) in self.artifact.data["parts"])
-        return (Listed.of("", self.artifact, 0).units,)
+        return (_span(self.artifact.data["units"]),)
 
     def part(self, number: int | None) -> Sample:
         """Read one range, or all if None; raises as `PartFiles.get`. ``parents`` are rows of the owners' range."""
@@ -258,6 +256,11 @@ class SampledTable:
         if self.artifact.parts is None:
             raise InternalError("the ranges of a sample were not handed on with it")
         return self.artifact.parts
+
+
+def _span(units: NDArray[np.int64] | None) -> tuple[int, int]:
+    """The least and the greatest number of units; none lies between those of no rows."""
+    return (0, -1) if units is None or not len(units) else (int(units.min()), int(units.max()))
 
 
 def _together(parts: Sequence[pa.Table]) -> pa.Table:
