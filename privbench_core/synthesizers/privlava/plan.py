@@ -18,7 +18,7 @@ from privbench_core.privacy.budget import Budget, zero
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step
 from privbench_core.synthesizers.options import GroupOptions, parsed
-from privbench_core.synthesizers.prices import GroupBudget, Prices
+from privbench_core.synthesizers.prices import Prices, group_shares
 from privbench_core.synthesizers.privlava.steps import drawn_step, has_columns, root_step, types_step
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import lookup_step
@@ -72,8 +72,7 @@ class PrivLava:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
-        shared = GroupBudget.of(self.name, schema, budget, chosen)
-        prices = shared.prices
+        shared, prices = group_shares(self.name, schema, budget, chosen)
         steps: list[Step] = []
         for table in schema.private_tables:
             whole = not has_columns(schema, table)

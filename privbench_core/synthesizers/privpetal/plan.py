@@ -26,7 +26,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
 from privbench_core.synthesizers.options import GroupOptions, parsed
-from privbench_core.synthesizers.prices import GroupBudget, Prices
+from privbench_core.synthesizers.prices import Prices, group_shares
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
 from privbench_core.synthesizers.steps.learn import learn_steps
@@ -70,8 +70,7 @@ class PrivPetal:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
-        shared = GroupBudget.of(self.name, schema, budget, chosen)
-        prices = shared.prices
+        shared, prices = group_shares(self.name, schema, budget, chosen)
         steps: list[Step] = []
         for table in schema.private_tables:
             if _has_groups(table):
