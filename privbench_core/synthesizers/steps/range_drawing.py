@@ -222,7 +222,7 @@ class RangeDrawing(_Ranges):
         return [key for key in self.models.first_keys if not key.owner and reach(schema, table, key) is Reach.ALLOCATED]
 
     def _planned_rows(self, workers: int | None) -> Sequence[int]:
-        return list(side_by_side(_PlannedRows(self), range(self.count), workers))
+        return list(side_by_side(self.planned_rows, range(self.count), workers))
 
     def _referred(self, key: ForeignKey, number: int | None) -> Parent:
         models, above = self.models, self.above[key.parent]
@@ -358,11 +358,3 @@ class RangeCompletion(_Ranges):
 
     def _referred(self, key: ForeignKey, number: int | None) -> Parent:
         return self.models.parent(key.parent, self.above[key.parent].part(number))
-
-
-@dataclass(frozen=True)
-class _PlannedRows:
-    drawing: RangeDrawing
-
-    def __call__(self, number: int) -> int:
-        return self.drawing.planned_rows(number)
