@@ -29,9 +29,8 @@ from privbench_core.synthesizers.options import GroupOptions, parsed
 from privbench_core.synthesizers.prices import Prices, group_shares
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
-from privbench_core.synthesizers.steps.learn import learn_steps
 from privbench_core.synthesizers.steps.link import link_step, lookup_step
-from privbench_core.synthesizers.steps.profile import profile_step
+from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
 
 
 @dataclass(frozen=True)

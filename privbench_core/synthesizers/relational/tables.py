@@ -24,8 +24,7 @@ from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKin
 from privbench_core.synthesizers.privbench import SharedOptions
 from privbench_core.synthesizers.privspn import Histograms
 from privbench_core.synthesizers.registry import installed
-from privbench_core.synthesizers.steps.learn import learn_steps
-from privbench_core.synthesizers.steps.profile import profile_step
+from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
 
 GROUP = "privbench.tables"
 

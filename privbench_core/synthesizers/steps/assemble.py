@@ -11,8 +11,7 @@ from privbench_core.measure.learned import lists_to_learn
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, Step
-from privbench_core.synthesizers.impossible import impossible_checks
-from privbench_core.synthesizers.limits import unmeasurable, unsampleable
+from privbench_core.synthesizers.limits import impossible_checks, unmeasurable, unsampleable
 from privbench_core.synthesizers.steps.counted import fanout_key
 from privbench_core.synthesizers.steps.fidelity import fidelity_step
 from privbench_core.synthesizers.steps.publish import publish_step

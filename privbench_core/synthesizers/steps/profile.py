@@ -1,4 +1,4 @@
-"""Profile steps: what is measured of a private table first."""
+"""Profile steps: what is measured of a private table first; and model steps, which fit a network to that at no cost."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.measure.lags import own_lag_pairs
 from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.profile import Cells, profile_table
+from privbench_core.measure.table import Network, learn_table
+from privbench_core.models.measured import measured_from_dict, measured_to_dict
 from privbench_core.models.profile import Profile
-from privbench_core.privacy.budget import Price
+from privbench_core.models.spn import count_nodes, node_to_dict
+from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
 from privbench_core.schema.columns import Learn, Values
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Step, StepContext, StepKind
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 
 Array = NDArray[np.float64]
+Networks = Callable[[StepContext, Mapping[str, int]], Network]
+"""(context, `ordered_codes` of the columns) -> network."""
 
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
@@ -34,6 +39,44 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
         return Artifact({"profile": profile.to_dict(), "summary": summary_of(table, profile, cells)})
 
     return measured_step(schema, table, price, run, {})
+
+
+def learn_steps(
+    schema: Schema, table: Table, price: Price, first: float, networks: Networks, parameters: Mapping[str, Any]
+) -> list[Step]:
+    """Return the profile step, which measures a private table, and the model step, which fits a network to that.
+
+    Args:
+        schema: The database.
+        table: The table.
+        price: Of the profile step; fitting costs nothing.
+        first: Share of the price for the first look at one-way marginals.
+        networks: What models the attributes.
+        parameters: All that networks depend on beside the rows, JSON-able.
+    """
+
+    def learn(context: StepContext) -> Artifact:
+        session = context.opened()
+        bound = schema.max_rows_per_unit(table.name)
+        cells, profile, measured = learn_table(
+            session, table, bound, price, first, lambda ordered: networks(context, ordered)
+        )
+        released = {"profile": profile.to_dict(), "measured": measured_to_dict(measured)}
+        return Artifact({**released, "summary": summary_of(table, profile, cells)})
+
+    profile_of: Key = ("profile", table.name)
+
+    def fit(context: StepContext) -> Artifact:
+        node = measured_from_dict(context.inputs[profile_of].data["measured"]).fit()
+        return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
+
+    free = zero(price.measure)
+    # How a price is divided: by a glance at all pairs; Gaussian noise looks where columns have an order or two values.
+    ways = {"glance": 1} if price.measure is Measure.PURE else {"two values": 1}
+    return [
+        measured_step(schema, table, price, learn, {**parameters, **ways, "first": first}),
+        Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, fit, version="3"),
+    ]
 
 
 def measured_step(
