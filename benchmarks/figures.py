@@ -94,7 +94,11 @@ def _spread(values: Sequence[float]) -> str:
     if not values:
         return ""
     numbers = [fmean(values), *([stdev(values)] if len(values) > 1 else ())]
-    return " ± ".join(f"{number:.3f}" if number < 1 else f"{number:.3g}" for number in numbers).removeprefix("0").replace(" 0.", " .")
+    return (
+        " ± ".join(f"{number:.3f}" if number < 1 else f"{number:.3g}" for number in numbers)
+        .removeprefix("0")
+        .replace(" 0.", " .")
+    )
 
 
 def _as_data(found: Mapping[tuple[str, str, float], _Found]) -> list[dict[str, object]]:

@@ -159,6 +159,10 @@ def _adaptive_bins() -> None:
     _replace("measure.adaptive_bins.share_of", lambda *_: 0.0)
 
 
+def _other_children() -> None:
+    _replace("synthesizers.steps.counted.counted_along", lambda *_: ())
+
+
 MECHANISMS: dict[str, Mechanism] = {
     "nearest_copula": Mechanism(
         "a normal copula as the base of joints of two ordered columns",
@@ -221,6 +225,11 @@ MECHANISMS: dict[str, Mechanism] = {
         (Case("joined", "web_shop"), Case("joined", "stats_every_key"), Case("pairs", "tpch_skew")),
     ),
     "triples": Mechanism("three columns that no pair explains", _triples, (Case("triples", "xor"),)),
+    "other_children": Mechanism(
+        "links look at how many other children a row's owner, or what it refers to, has",
+        _other_children,
+        (Case("q_95th", "hospital"), Case("fanout", "hospital"), Case("joined", "diamond"), Case("further", "diamond")),
+    ),
     "adaptive_bins": Mechanism(
         "heavy cells of wide ranges cut further",
         _adaptive_bins,

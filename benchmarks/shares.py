@@ -23,7 +23,7 @@ from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.privbench import SharedOptions, conditional_link, network_plan
-from privbench_core.synthesizers.steps.learn import learn_steps
+from privbench_core.synthesizers.steps.profile import learn_steps
 
 RUNS = Runs(2, (0.2, 0.8, 3.2), (1e-5, 0.0))
 

@@ -20,13 +20,14 @@ from privbench_core.commands.released import released_rows
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.commands.time_and_memory import in_words
 from privbench_core.engines.choice import engine_of
+from privbench_core.guards import RANGE_ROWS
 from privbench_core.measure.expected_noise import expected_noise, link_noise
 from privbench_core.models.row_count import RowCount
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.reach import find_reaches
-from privbench_core.sampling.ranges import MOST_ROWS, can_be_cut
+from privbench_core.sampling.ranges import can_be_cut
 from privbench_core.schema.checks import unenforced_checks
 from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
@@ -88,7 +89,7 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
         say(line)
     say(f"Time and memory: {in_words(spec.schema, released)}.")
     if whole_tables:
-        say(f"Drawn in one piece, even where they have more than {MOST_ROWS:,} rows: {', '.join(whole_tables)}")
+        say(f"Drawn in one piece, even where they have more than {RANGE_ROWS:,} rows: {', '.join(whole_tables)}")
     say()
     show(
         f"What it guarantees, for {unit_in_words(spec)}",

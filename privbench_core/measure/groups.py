@@ -48,7 +48,7 @@ _POSSIBLE = 0.002  # of what pairs explain is mixed into a triple: no cell is ru
 
 @dataclass(frozen=True)
 class GroupFit:
-    """How the price of an owned table's groups is spent; see `privpetal.options.Options`."""
+    """How the price of an owned table's groups is spent; see `privpetal.plan.Options`."""
 
     scores: float = 0.1
     margins: float = 0.1

@@ -47,7 +47,7 @@ _NOTHING = 1e-12
 
 @dataclass(frozen=True)
 class LatentFit:
-    """How the price of an owner key's latent attributes is spent; see `privlava.options.Options`.
+    """How the price of an owner key's latent attributes is spent; see `privlava.plan.Options`.
 
     Attributes:
         latents: Number of latent attributes.

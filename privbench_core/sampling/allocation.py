@@ -13,12 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.guards import SLOTS
 from privbench_core.sampling.ranges import weighted_shares
 
 Numbers = NDArray[np.int64]
-_SLOTS = 1 << 10  # of a range, about: so its share of the places is exact to a thousandth of itself
-_GOLDEN = (5**0.5 - 1) / 2  # multiples modulo 1 are spread evenly, for any number of them
-_HEAD = 1 << 12  # parents of a range whose ranks are exact: the popular ones; degrees hardly change from there on
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Allocation:
     @classmethod
     def by_rows(cls, rows: Sequence[int]) -> Allocation:
         """Return the allocation to ranges of so many rows each."""
-        slots = 1 << (len(rows) * _SLOTS - 1).bit_length()
+        slots = 1 << (len(rows) * SLOTS - 1).bit_length()
         return cls(tuple(weighted_shares(slots, rows)))
 
     def places(self, number: int, count: int, rng: np.random.Generator) -> Numbers:
@@ -57,7 +55,7 @@ class Allocation:
         slots = self.ends[-1]
         offsets = rng.integers(0, slots, -(-count // slots))
         mine = np.arange(*self.ends[number : number + 2])
-        back = pow(round(slots * _GOLDEN) | 1, -1, slots)
+        back = pow(round(slots * (5**0.5 - 1) / 2) | 1, -1, slots)
         inside = (mine - offsets[:, np.newaxis]) % slots * back % slots
         found = np.sort((inside + np.arange(len(offsets))[:, np.newaxis] * slots).ravel())
         return np.asarray(found[found < count], dtype=np.int64)
@@ -74,25 +72,3 @@ class Allocation:
         places = self.places(number, int(ends[-1]) if len(ends) else 0, rng)
         parents = np.searchsorted(ends, places, side="right")
         return np.asarray(np.bincount(parents, minlength=len(degrees)), dtype=np.int64)
-
-
-def ranks_of(sizes: Sequence[int], turns: Numbers, number: int) -> Numbers:
-    """Return the ranks by popularity of the parents of one range, ascending: those of all ranges alternate.
-
-    Args:
-        sizes: Parents of each range.
-        turns: A permutation of the ranges: which of them has the first rank, which the next, and so on by turns.
-        number: Of the range.
-
-    >>> [ranks_of([3, 3], np.array([1, 0]), number).tolist() for number in range(2)]
-    [[1, 3, 5], [0, 2, 4]]
-    """
-    offsets, total = (turns + _GOLDEN) / len(sizes), sum(sizes)  # irrational: no two parents tie
-    at = (np.arange(sizes[number]) + offsets[number]) / max(sizes[number], 1)
-    ranks: Numbers = np.minimum((at * total).astype(np.int64), total - 1)
-    head = at[:_HEAD]
-    ranks[:_HEAD] = np.arange(len(head))
-    for other, size in enumerate(sizes):
-        if other != number:
-            ranks[:_HEAD] += np.clip(np.ceil(head * size - offsets[other]), 0, size).astype(np.int64)
-    return ranks

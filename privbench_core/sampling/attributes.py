@@ -1,8 +1,9 @@
 """Draw attributes of synthetic rows from the model, and redraw where they break a constraint.
 
 Rows that break a check are redrawn as a whole (rejection sampling), so that rows follow the model given that the check
-holds. Rows that repeat a unique value first get another value of the same code, then another code, and in the end a
-value that is unused in combination with the other columns of the unique set.
+holds; the few that still break it take the columns that it names from rows that keep it. Rows that repeat a unique
+value first get another value of the same code, then another code, and in the end a value that is unused in combination
+with the other columns of the unique set.
 """
 
 from __future__ import annotations
@@ -17,21 +18,17 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import encoded, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer, joined
+from privbench_core.guards import MAX_CELLS, REDRAWING_ROUNDS
 from privbench_core.models.parent_choice import repeated
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
-from privbench_core.sampling.constraints import RowRule, made_dependent, repaired
+from privbench_core.sampling.constraints import RowRule, made_dependent
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.sampling.vacancies import free_values
 from privbench_core.sampling.within_bins import allocate_within_bins
 from privbench_core.schema.constraints import Dependency
 from privbench_core.schema.tables import Table
-
-# Chosen by hand: few rows are left to repair after them.
-_ROUNDS = 24  # of redrawing
-_WITHIN_CODES = 6  # the first of them, in which repeated values keep their codes
 
 
 @dataclass(frozen=True)
@@ -85,11 +82,11 @@ def draw_attributes(
         dated: Columns that come after those of their owners, or after others of the row.
     """
     draft = _RowDraft(table, rows, model, discretizers, limits, fixed, rng, dated)
-    for attempt in range(_ROUNDS):
+    for attempt in range(3 * REDRAWING_ROUNDS):
         broken, again = draft.broken(), draft.repeated()
         if not broken.any() and not again.any():
             break
-        if attempt < _WITHIN_CODES:
+        if attempt < REDRAWING_ROUNDS:
             draft.decode_again(again & ~broken)
             draft.draw_again(broken)
         else:
@@ -171,13 +168,18 @@ class _RowDraft:
                 self._replace({name: free_values(columns[name], scope, again, self._rng)})
 
     def repair(self) -> None:
-        """Repair checks that redrawing left broken."""
+        """Let rows that still break a check have the columns that it names from random rows that keep it."""
         free = self._undetermined()
         for rule in self._limits.rules:
-            columns = {**self._fixed, **self.values}
-            broken = rule.broken(columns)
-            if broken.any():
-                self._replace(repaired(rule, columns, broken, free))
+            names = [name for name in rule.columns if name in free]
+            for _ in range(REDRAWING_ROUNDS if names else 0):  # columns that stay may differ from the other row's
+                broken = rule.broken({**self._fixed, **self.values})
+                kept = np.flatnonzero(~broken)
+                if not len(kept) or not broken.any():
+                    break
+                take = np.arange(self._rows.n)
+                take[broken] = self._rng.choice(kept, int(broken.sum()))
+                self._replace({name: self.values[name].take(pa.array(take)) for name in names})
 
     def _undetermined(self) -> frozenset[str]:
         """Return the attributes in no functional dependency, which may change independently."""
@@ -227,3 +229,43 @@ class _RowDraft:
         moved = other.keys() | {column.name for column, base in self._table.relatives if base.name in other}
         of_moved = {name: self._discretizers[name] for name in moved}
         self.codes |= encoded(self._table, pa.table({**self._bases, **self.values}), of_moved)
+
+
+def free_values(
+    values: pa.Array, scope: NDArray[np.int64], again: NDArray[np.bool_], rng: np.random.Generator
+) -> pa.Array:
+    """Return the column with values in the rows of ``again`` that no other row of the same scope has.
+
+    They are drawn without replacement from the values of the column in other scopes, by frequency. A row keeps its
+    value if none is left.
+
+    Args:
+        values: The column, without NULL where ``again``; shape (n,).
+        scope: Number of the combination of the other columns of the unique set, shape (n,).
+        again: The rows that repeat an earlier one, shape (n,).
+        rng: Sampling only.
+    """
+    encoded = values.dictionary_encode()
+    size = len(encoded.dictionary)
+    codes = encoded.indices.fill_null(size).to_numpy(zero_copy_only=False).astype(np.int64)
+    likely = np.log(np.bincount(codes, minlength=size + 1)[:size])
+    crowded, place = np.unique(scope[again], return_inverse=True)
+    rows = np.flatnonzero(again)
+    inside = np.flatnonzero(np.isin(scope, crowded) & (codes < size))
+    where = np.searchsorted(crowded, scope[inside])
+    step = max(1, MAX_CELLS // max(size, 1))
+    for start in range(0, len(crowded), step):
+        here = (where >= start) & (where < start + step)
+        wanting = np.flatnonzero((place >= start) & (place < start + step))
+        keys = likely + rng.gumbel(size=(min(step, len(crowded) - start), size))  # Gumbel-max: the largest come first
+        keys[where[here] - start, codes[inside[here]]] = -np.inf
+        order = np.argsort(-keys, axis=1)
+        wanting = wanting[np.argsort(place[wanting], kind="stable")]
+        group = place[wanting] - start
+        first = np.searchsorted(group, group)
+        rank = np.arange(len(wanting)) - first
+        found = rank < size
+        chosen = order[group[found], rank[found]]
+        vacant = keys[group[found], chosen] > -np.inf
+        codes[rows[wanting[found][vacant]]] = chosen[vacant]
+    return encoded.dictionary.take(pa.array(codes, mask=codes == size))

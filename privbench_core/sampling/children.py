@@ -19,12 +19,6 @@ from privbench_core.sampling.references import Parent, room_for_children
 from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
-_MOST_32 = 1 << 31
-
-
-def draw_root(total: float, scale: float) -> Rows:
-    """Empty rows of the unit's table: the released number of rows, scaled."""
-    return Rows(max(1, round(total * scale)))
 
 
 def draw_children(
@@ -94,7 +88,7 @@ def children_of(
         table: As in `draw_children`.
     """
     most = parent.table.num_rows + ownerless
-    above_all = np.arange(parent.table.num_rows, dtype=np.int32 if most < _MOST_32 else np.int64)
+    above_all = np.arange(parent.table.num_rows, dtype=np.int32 if most <= np.iinfo(np.int32).max else np.int64)
     alone = np.full(ownerless, -1, dtype=above_all.dtype)
     owners = np.concatenate([np.repeat(above_all, numbers), alone])
     groups = np.append(numbers, 1)  # owner -1, none, takes the last entry

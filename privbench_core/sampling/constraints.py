@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 
 from privbench_core.backends.duckdb.scratch import scratch
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
+from privbench_core.schema.checks import columns_of, enforceable_check
 from privbench_core.schema.constraints import Check, Dependency
 from privbench_core.schema.tables import Table
 
 Arrays = Mapping[str, pa.Array]
 Mask = NDArray[np.bool_]
 Tree = Any  # an expression of sqlglot, whose kinds have different parts
-_MIRRORED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE"}
 
 
 @dataclass(frozen=True)
@@ -92,84 +91,6 @@ def _evaluate(sql: str, rows: pa.Table) -> Mask:
         connection.register("drawn", rows)
         found = connection.sql(f"SELECT {sql} AS holds FROM drawn").to_arrow_table()
     return np.asarray(found.column("holds").to_numpy(), dtype=bool)
-
-
-def repaired(rule: RowRule, columns: Arrays, rows: Mask, free: frozenset[str]) -> dict[str, pa.Array]:
-    """Return columns in which ``rows`` meet the simple comparisons of a check.
-
-    Two columns in the wrong order are swapped, and a value beyond a literal bound becomes the bound. Other conditions
-    are not repaired.
-
-    Args:
-        rule: The check that the rows break.
-        columns: All columns drawn so far.
-        rows: Which rows to change, shape (n,).
-        free: Columns that may be changed.
-    """
-    tree = parse_check(rule.check.expression)
-    changed: dict[str, pa.Array] = {}
-    for low, high, strict in _orders(tree) if tree is not None else ():
-        now = {**columns, **changed}
-        changed |= _ordered(low, high, now, rows, free, strict=strict)
-    return changed
-
-
-def _orders(tree: Tree) -> list[tuple[Tree, Tree, bool]]:
-    """Return (smaller side, larger side, whether strictly) of all comparisons that must hold."""
-    tree = tree.unnest()
-    kind = type(tree).__name__
-    if kind == "And":
-        return [*_orders(tree.left), *_orders(tree.right)]
-    if kind == "Between":
-        here = tree.this.unnest()
-        return [(tree.args["low"].unnest(), here, False), (here, tree.args["high"].unnest(), False)]
-    if kind in {"LT", "LTE"}:
-        return [(tree.left.unnest(), tree.right.unnest(), kind == "LT")]
-    if kind in _MIRRORED:
-        return [(tree.right.unnest(), tree.left.unnest(), kind == "GT")]
-    return []
-
-
-def _ordered(
-    low: Tree, high: Tree, columns: Arrays, rows: Mask, free: frozenset[str], *, strict: bool
-) -> dict[str, pa.Array]:
-    """Return the columns of one comparison, repaired where possible."""
-    from sqlglot import exp
-
-    names = [next(iter(columns_of(side))) if isinstance(side, exp.Column) else None for side in (low, high)]
-    one, other = names
-    if one in free and other in free:
-        a, b = columns[one], columns[other]
-        if a.type == b.type:
-            swap = pa.array(rows & _truth(pc.greater(a, b)))
-            return {one: pc.if_else(swap, b, a), other: pc.if_else(swap, a, b)}
-    bound = high if other is None else low if one is None else None
-    name = one or other
-    if bound is None or name not in free or list(bound.find_all(exp.Column)):
-        return {}
-    array = columns[name]
-    beyond = f"{bound.sql(dialect='duckdb')} {'+' if one is None else '-'} 1" if strict else bound.sql(dialect="duckdb")
-    limit = _literal(beyond, array.type)
-    if limit is None:
-        return {}
-    wrong = pc.less(array, limit) if one is None else pc.greater(array, limit)
-    return {name: pc.if_else(pa.array(rows & _truth(wrong)), limit, array)}
-
-
-def _literal(sql: str, type_: pa.DataType) -> pa.Scalar | None:
-    """Return the value of a constant expression in a column's type, None if it has none."""
-    import duckdb
-
-    try:
-        with scratch() as connection:
-            value = connection.sql(f"SELECT {sql} AS v").to_arrow_table().column("v")
-        return value.combine_chunks().cast(type_)[0]
-    except (duckdb.Error, pa.ArrowException):
-        return None
-
-
-def _truth(values: pa.Array) -> Mask:
-    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def made_dependent(dependencies: Sequence[Dependency], columns: Arrays, free: frozenset[str]) -> dict[str, pa.Array]:

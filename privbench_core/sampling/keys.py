@@ -15,8 +15,6 @@ from privbench_core.columns.surrogates import random_uuids
 from privbench_core.errors import InternalError, PublishError
 from privbench_core.schema.columns import Column
 
-# The form of keys, chosen by hand.
-_DIGITS = 6  # at least, in a text key
 _SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)  # of numbers in base 36
 
 
@@ -90,7 +88,7 @@ def _series(column: Column, numbers: NDArray[np.int64], total: int, prefix: str)
 
 
 def _text(column: Column, numbers: NDArray[np.int64], total: int, prefix: str) -> pa.Array:
-    digits, limit = max(_DIGITS, len(str(total))), length_limit(column)
+    digits, limit = max(6, len(str(total))), length_limit(column)
     head = prefix[: max(0, limit - digits - 1)]
     if head:
         padded = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), digits, "0")

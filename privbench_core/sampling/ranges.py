@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core import guards
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.references import lookup_order
@@ -23,45 +25,62 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workers import processors
 
-MOST_ROWS = 1 << 20
-"""Rows of a range, about. Each range fits every pair of columns again, which takes as long as drawing 200,000 rows of
-Adult's fifteen columns: ranges are much larger than that."""
-
 T = TypeVar("T")
 Numbers = NDArray[np.signedinteger[Any]]
+
+
+class Reach(Enum):
+    """Where the parents are that the rows of a range may refer to along a key off the ownership path."""
+
+    ANY = "any row of a public table: as many rows may refer to it as like"
+    INSIDE = "rows of the same unit"
+    OWN = "rows of the table itself, in the same range: so no cycle leads through another one"
+    ALLOCATED = "rows that have places for rows of this range, see `allocation`"
 
 
 def can_be_cut(schema: Schema, table: Table) -> bool:
     """Whether each range of a private table's rows can be drawn by itself, given the rows of its owners.
 
     Not where rows of different owners must agree or differ: a unique set or a dependency that includes neither the
-    owner key nor another key along which rows with the same parent are in one range, and references that are neither
-    free, nor within a range (`stays_in_range`), nor can be allocated (`can_be_allocated`). A unique reference is in the
-    range alone that has the parent's only place.
+    owner key nor another key along which rows with the same parent are in one range, and references without a `reach`.
+    A unique reference is in the range alone that has the parent's only place.
     """
     owner = table.owner_key
     if owner is not None and not can_be_cut(schema, schema.table(owner.parent)):
         return False
-    together = [set(key.columns) for key in table.foreign_keys if key.owner or stays_in_range(schema, table, key)]
+    reaches = {key: reach(schema, table, key) for key in table.foreign_keys if not key.owner}
+    here = {key for key, way in reaches.items() if way in (Reach.INSIDE, Reach.OWN)} | ({owner} if owner else set())
     generated = table.key_columns - table.referring_columns
     fresh = [name for name in table.primary_key if name in generated]
     numbered = set(fresh if len(fresh) == len(table.primary_key) else fresh[:-1])  # else within the rest of the key
 
     def by_range(columns: Sequence[str]) -> bool:
-        return not numbered.isdisjoint(columns) or any(key <= set(columns) for key in together)
+        return not numbered.isdisjoint(columns) or any(set(key.columns) <= set(columns) for key in here)
 
-    allocated = [set(key.columns) for key in allocated_keys(schema, table)]
+    allocated = [set(key.columns) for key, way in reaches.items() if way is Reach.ALLOCATED]
     return (
-        all(
-            key.owner
-            or stays_in_range(schema, table, key)
-            or can_be_allocated(schema, table, key)
-            or _is_free(schema, table, key)
-            for key in table.foreign_keys
-        )
+        None not in reaches.values()
         and all(by_range(unique) or set(unique) in allocated for unique in (table.primary_key, *table.unique))
         and all(by_range(dependency.determinant) for dependency in table.dependencies)
     )
+
+
+def reach(schema: Schema, table: Table, key: ForeignKey) -> Reach | None:
+    """Return how far the rows of a range refer along a key off the ownership path; None if to some parents only.
+
+    Those agree with another key of the row, which is resolved before this one or has to agree with it over all ranges.
+    """
+    if _is_free(schema, table, key):
+        return Reach.ANY
+    if stays_inside(schema, table, key):
+        return Reach.INSIDE
+    deferred = [other for other in table.foreign_keys if other.name in schema.deferred_keys]
+    order = [*lookup_order(table, schema.deferred_keys), *deferred]
+    later = order[order.index(key) + 1 :]
+    overlapping = (o for o in table.foreign_keys if o is not key and not set(o.columns).isdisjoint(key.columns))
+    if any(not (other in later and _is_free(schema, table, other)) for other in overlapping):
+        return None
+    return Reach.OWN if key.parent == table.name else Reach.ALLOCATED
 
 
 def stays_inside(schema: Schema, table: Table, key: ForeignKey) -> bool:
@@ -79,36 +98,6 @@ def stays_inside(schema: Schema, table: Table, key: ForeignKey) -> bool:
     return here == set(zip(theirs.columns, theirs.parent_columns, strict=True))
 
 
-def stays_in_range(schema: Schema, table: Table, key: ForeignKey) -> bool:
-    """Whether all rows with the same parent along a key, not the owner key, are in one range.
-
-    So are those of a unit, and rows that refer to rows of their own table: these are linked within each range, where no
-    cycle can lead through another one.
-    """
-    own = key.parent == table.name and not _filled_before(schema, table, key)
-    return own or stays_inside(schema, table, key)
-
-
-def can_be_allocated(schema: Schema, table: Table, key: ForeignKey) -> bool:
-    """Whether the references along a key can be allocated to ranges of rows, see `allocation`, and have to be.
-
-    Not where a row may refer to some parents only: those that agree with another key of the row. Nor need those to a
-    public table without a bound on the rows that refer to one of its rows.
-    """
-    return (
-        not key.owner
-        and key.parent != table.name
-        and not _is_free(schema, table, key)
-        and not stays_inside(schema, table, key)
-        and not _filled_before(schema, table, key)
-    )
-
-
-def allocated_keys(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
-    """Return the keys of a table whose references are allocated to its ranges."""
-    return tuple(key for key in table.foreign_keys if can_be_allocated(schema, table, key))
-
-
 def is_unique(table: Table, key: ForeignKey) -> bool:
     """Whether no two rows may refer to the same parent along a key."""
     return any(set(columns) == set(key.columns) for columns in (table.primary_key, *table.unique))
@@ -119,23 +108,9 @@ def _is_free(schema: Schema, table: Table, key: ForeignKey) -> bool:
     return schema.table(key.parent).public and key.max_children is None and not is_unique(table, key)
 
 
-def _filled_before(schema: Schema, table: Table, key: ForeignKey) -> bool:
-    """Whether another key that is resolved before this one, or has to agree with it over all ranges, shares columns."""
-    order = [
-        *lookup_order(table, schema.deferred_keys),
-        *(k for k in table.foreign_keys if k.name in schema.deferred_keys),
-    ]
-    later = order[order.index(key) + 1 :]
-    return any(
-        not (other in later and _is_free(schema, table, other)) and not set(other.columns).isdisjoint(key.columns)
-        for other in table.foreign_keys
-        if other is not key
-    )
-
-
 def range_count(rows: float) -> int:
     """Return in how many ranges so many rows are drawn."""
-    return max(1, -int(-rows // MOST_ROWS))
+    return max(1, -int(-rows // guards.RANGE_ROWS))
 
 
 def equal_shares(total: int, count: int) -> list[int]:
@@ -178,14 +153,14 @@ def cuts_between_units(children: Numbers, units: Numbers, count: int) -> list[in
 
 
 def row_ranges(rows: Rows, most: int | None = None) -> list[slice]:
-    """Cut ``rows`` into ranges of about ``most`` rows (`MOST_ROWS`), never between two children of an owner.
+    """Cut ``rows`` into ranges of about ``most`` rows (`RANGE_ROWS`), never between two children of an owner.
 
     >>> row_ranges(Rows(5), 2)
     [slice(0, 2, None), slice(2, 5, None)]
     >>> row_ranges(Rows(5, {OWNER: np.array([0, 0, 0, 1, 1])}), 2)
     [slice(0, 3, None), slice(3, 5, None)]
     """
-    most = most or MOST_ROWS
+    most = most or guards.RANGE_ROWS
     owners = rows.codes.get(OWNER)
     cuts = []
     for cut in range(most, rows.n - most // 2, most):

@@ -8,7 +8,7 @@ row that finds no room has no parent then.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.errors import InternalError
+from privbench_core.guards import REDRAWING_ROUNDS
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.parent_choice import Distinct, ParentChoice, repeated
 from privbench_core.models.rows import Rows
+from privbench_core.sampling.constraints import RowRule
+from privbench_core.sampling.forest import without_cycles
 from privbench_core.sampling.row_groups import common_numbers, group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
@@ -83,7 +86,6 @@ def choice_of(
     parent: Parent,
     n: int,
     units: Places | None = None,
-    beside: Places | None = None,
 ) -> ParentChoice:
     """Return the parents that rows of ``table`` may refer to along ``key``, given the columns that are filled already.
 
@@ -94,7 +96,6 @@ def choice_of(
         parent: The referenced rows.
         n: Number of rows.
         units: Number of the privacy unit of each row, for a key that stays within the unit.
-        beside: Parents of the table's other rows, which leave less room; None where these are all.
     """
     referred = dict(zip(key.columns, key.parent_columns, strict=True))
     fixed = [name for name in key.columns if name in columns]
@@ -116,7 +117,6 @@ def choice_of(
     if room is None and key.max_children is not None:
         room = np.full(target.num_rows, key.max_children)
     choice = ParentChoice(of_row, of_parent, tuple(rules), room=room)
-    choice = choice if beside is None else choice.beside(beside)
     if not key.same_unit:
         return choice
     if units is None or parent.units is None:
@@ -124,24 +124,82 @@ def choice_of(
     return choice.inside(units, parent.units)
 
 
-def draw_reference(
+def draw_references(
     table: Table,
-    key: ForeignKey,
-    lookup: Lookup,
+    keys: Sequence[ForeignKey],
     rows: Rows,
-    parent: Parent,
-    columns: Mapping[str, pa.Array],
+    parents: Mapping[str, Parent],
+    lookups: Mapping[str, Lookup],
+    columns: dict[str, pa.Array],
+    rules: Sequence[RowRule],
     rng: np.random.Generator,
     units: Places | None = None,
-    drawn: Places | None = None,
-    beside: Places | None = None,
-) -> Places:
-    """Draw the parent row of each row along ``key``, -1 for none, shape (n,).
+) -> dict[str, Places]:
+    """Fill keys one after the other, and return the parent row of each row by key name, -1 for none, shape (n,) each.
 
-    ``units`` and ``beside`` as in `choice_of`, ``drawn`` as in `Lookup.draw`.
+    A reference that breaks a check is drawn again, and is left out in the end if the key is optional.
+
+    Args:
+        table: The referring table.
+        keys: In the order in which they are filled.
+        rows: With the codes of the attributes that references may follow.
+        parents: By foreign key name.
+        lookups: By foreign key name.
+        columns: Attributes and key columns drawn so far; those of the keys are added.
+        rules: Checks; each is judged as soon as all of its columns are there.
+        rng: Sampling only.
+        units: As in `choice_of`.
     """
-    choice = choice_of(table, key, columns, parent, rows.n, units, beside)
-    return lookup.draw(rows, parent.codes, parent.table.num_rows, rng, choice, drawn)
+    places: dict[str, Places] = {}
+    for key in keys:
+        choice = choice_of(table, key, columns, parents[key.name], rows.n, units)
+        reference = _Reference(key, lookups[key.name], rows, parents[key.name], choice, columns, rng)
+        places[key.name] = reference.drawn(rules)
+        columns |= copied_columns(key, places[key.name], parents[key.name].table, columns)
+    return places
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """What the references along one key are drawn from; attributes as the arguments of `draw_references`."""
+
+    key: ForeignKey
+    lookup: Lookup
+    rows: Rows
+    parent: Parent
+    choice: ParentChoice
+    columns: Mapping[str, pa.Array]
+    rng: np.random.Generator
+
+    def drawn(self, rules: Sequence[RowRule]) -> Places:
+        """Return the parent of each row; those that break a check that can be judged by then are drawn again."""
+        codes, count = self.parent.codes, self.parent.table.num_rows
+        filled = set(self.key.columns) - self.columns.keys()
+        known = filled | self.columns.keys()
+        judged = [rule for rule in rules if not filled.isdisjoint(rule.columns) and known.issuperset(rule.columns)]
+        found = self.lookup.draw(self.rows, codes, count, self.rng, self.choice)
+        for attempt in range(REDRAWING_ROUNDS):
+            if self.key.parent == self.key.child:
+                found = without_cycles(found, self.choice, self.rng)
+            index = np.flatnonzero(self._broken(judged, found))
+            if not len(index):
+                break
+            before = found.copy()
+            if self.key.optional or attempt < REDRAWING_ROUNDS - 1:
+                found[index] = -1
+            if attempt < REDRAWING_ROUNDS - 1:
+                some = self.choice.take(index).beside(found)
+                found[index] = self.lookup.draw(self.rows.take(index), codes, count, self.rng, some, before)
+        return found
+
+    def _broken(self, rules: Sequence[RowRule], places: Places) -> NDArray[np.bool_]:
+        """Return which rows break a check."""
+        result = np.zeros(len(places), dtype=bool)
+        if rules:
+            filled = {**self.columns, **copied_columns(self.key, places, self.parent.table, self.columns)}
+            for rule in rules:
+                result |= rule.broken(filled)
+        return result
 
 
 def copied_columns(key: ForeignKey, places: Places, parent: pa.Table, columns: Collection[str]) -> dict[str, pa.Array]:

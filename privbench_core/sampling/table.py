@@ -6,12 +6,13 @@ are drawn given their parent's row, every key is generated, and the schema's con
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
@@ -27,7 +28,7 @@ from privbench_core.sampling.attributes import RowLimits, draw_attributes
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
 from privbench_core.sampling.keys import ordinal_within, surrogate_key
 from privbench_core.sampling.lags import dated_columns
-from privbench_core.sampling.references import Parent, copied_columns, draw_reference, lookup_order
+from privbench_core.sampling.references import Parent, copied_columns, draw_references, lookup_order
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.sampling.row_order import Numbering, added_order
 from privbench_core.schema.constraints import ForeignKey
@@ -35,7 +36,6 @@ from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
 Columns = dict[str, pa.Array]
-_ROUNDS = 8  # in which references that break a check are drawn again
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def draw_table(
         parents: What rows refer to, by foreign key name, without deferred keys.
         lookups: By foreign key name, for keys off the ownership path.
         rng: Sampling only.
-        deferred: Names of the keys that stay NULL here, see `complete.complete_table`.
+        deferred: Names of the keys that stay NULL here, see `complete_table`.
         units: Number of the unit of each row, where a key has to stay inside of it.
         numbering: Of fresh keys; by default of all rows as they are.
         lags: How long after other dates rows are dated.
@@ -92,8 +92,8 @@ def draw_table(
     columns, places = _owned(table, owners, parents)
     keys = lookup_order(table, deferred)
     inside = tuple(key for key in keys if key.same_unit)
-    draft = _TableDraft(table, inside, parents, lookups, Rows(rows.n, weights=rows.weights), rng, units)
-    draft.draw(rules, columns, places)
+    unknown = Rows(rows.n, weights=rows.weights)
+    places |= draw_references(table, inside, unknown, parents, lookups, columns, rules, rng, units)
     limits = RowLimits.among(table, rules, frozenset(columns))
     context = _referred(rows, inside, parents, lookups, places)
     above = None if owners is None or table.owner_key is None else (parents[table.owner_key.name].table, owners)
@@ -104,12 +104,53 @@ def draw_table(
     outside = tuple(key for key in keys if not key.same_unit)
     linked = {name for key in outside for name in lookups[key.name].context if name in rows.codes} - codes.keys()
     own = Rows(rows.n, codes | {name: rows.codes[name] for name in linked}, _sizes(discretizers), rows.weights)
-    _TableDraft(table, outside, parents, lookups, own, rng, units).draw(rules, columns, places)
+    places |= draw_references(table, outside, own, parents, lookups, columns, rules, rng, units)
     columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in later}
     columns |= _fresh(table, columns, rows.n, numbering or Numbering(0, rows.n))
     key_rules = [rule for rule in table.dependencies if rule not in limits.dependencies]
     columns |= with_followers(table, made_dependent(key_rules, columns, frozenset(discretizers)), columns)
     return _kept(table, rules, columns, places, latents, rows.n)
+
+
+def complete_table(
+    table: Table,
+    keys: Sequence[ForeignKey],
+    made: pa.Table,
+    codes: Mapping[str, Codes],
+    discretizers: Mapping[str, Discretizer],
+    weights: NDArray[np.float64] | None,
+    parents: Mapping[str, Parent],
+    lookups: Mapping[str, Lookup],
+    rng: np.random.Generator,
+    units: Places | None = None,
+) -> pa.Table:
+    """Fill the deferred keys of a table whose other columns are drawn, and return its rows, which stay the same.
+
+    A reference that breaks a check is redrawn, and left NULL if that does not help.
+
+    Args:
+        table: The table.
+        keys: Its deferred keys.
+        made: Its rows, with NULL in the deferred keys.
+        codes: Of its attributes.
+        discretizers: Of these.
+        weights: Of its rows.
+        parents: By foreign key name.
+        lookups: By foreign key name.
+        rng: Sampling only.
+        units: Number of the unit of each row, where a key has to stay inside of it.
+    """
+    sizes = {name: discretizer.size for name, discretizer in discretizers.items()}
+    rows = Rows(made.num_rows, dict(codes), sizes, weights)
+    waiting = {name for key in keys for name in table.emptied_columns(key)}
+    columns = {n: made.column(n).combine_chunks() for n in made.column_names if n not in waiting}
+    draw_references(table, keys, rows, parents, lookups, columns, row_rules(table), rng, units)
+    for key in keys:
+        for unique in (table.primary_key, *table.unique):
+            if not set(key.columns).isdisjoint(unique):
+                again = pa.array(repeated(group_numbers([columns[name] for name in unique], rows.n)))
+                columns |= {name: pc.if_else(again, None, columns[name]) for name in table.emptied_columns(key)}
+    return finished_rows(table, columns)
 
 
 def finished_rows(table: Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
@@ -156,76 +197,6 @@ def _referred(
         links |= {(f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()}
     context.links = links
     return context
-
-
-@dataclass(frozen=True)
-class _TableDraft:
-    """What references are drawn from.
-
-    Attributes:
-        keys: Those to draw, in this order.
-        own: All rows, with the codes of their attributes if these are drawn.
-        units: Number of the unit of each row, None where no key asks for it.
-    """
-
-    table: Table
-    keys: tuple[ForeignKey, ...]
-    parents: Mapping[str, Parent]
-    lookups: Mapping[str, Lookup]
-    own: Rows
-    rng: np.random.Generator
-    units: Places | None
-
-    def draw(self, rules: list[RowRule], columns: Columns, places: dict[str, Places]) -> None:
-        """Add the columns and places of the keys; those that break a check that can be judged then are drawn again."""
-        filled = dict(columns)
-        made, found = self.references(filled, np.arange(self.own.n), {})
-        columns |= made
-        places |= found
-        judged = [r for r in rules if not made.keys().isdisjoint(r.columns) and columns.keys() >= set(r.columns)]
-        self.settle(judged, filled, columns, places)
-
-    def references(
-        self, filled: Columns, index: Places, before: Mapping[str, Places]
-    ) -> tuple[Columns, dict[str, Places]]:
-        """Columns and places of the keys, for the rows of ``index``.
-
-        ``before`` are the places of all rows by key name, where they are drawn already: see `Lookup.draw`.
-        """
-        everything = len(index) == self.own.n
-        here = dict(filled) if everything else {name: v.take(pa.array(index)) for name, v in filled.items()}
-        rows = self.own if everything else self.own.take(index)
-        units = self.units if self.units is None or everything else self.units[index]
-        places: dict[str, Places] = {}
-        for key in self.keys:
-            parent = self.parents[key.name]
-            lookup, drawn = self.lookups[key.name], before.get(key.name)
-            beside = None if drawn is None else np.delete(drawn, index)
-            found = draw_reference(self.table, key, lookup, rows, parent, here, self.rng, units, drawn, beside)
-            places[key.name] = found
-            here |= copied_columns(key, found, parent.table, here)
-        return {name: values for name, values in here.items() if name not in filled}, places
-
-    def settle(self, rules: list[RowRule], filled: Columns, columns: Columns, places: dict[str, Places]) -> None:
-        """Draw references again for the rows that break a check on them; ``columns`` and ``places`` change.
-
-        ``filled`` are the columns that were there before the keys.
-        """
-        for _ in range(_ROUNDS if rules else 0):
-            broken = np.zeros(self.own.n, dtype=bool)
-            for rule in rules:
-                broken |= rule.broken(columns)
-            index = np.flatnonzero(broken)
-            if not len(index):
-                return
-            drawn, found = self.references(filled, index, places)
-            take = np.arange(self.own.n)
-            take[index] = self.own.n + np.arange(len(index))
-            for name, values in drawn.items():
-                columns[name] = pa.concat_arrays([columns[name], values]).take(pa.array(take))
-            for name, where in found.items():
-                places[name] = places[name].copy()
-                places[name][index] = where
 
 
 def _fresh(table: Table, columns: Mapping[str, pa.Array], n: int, numbering: Numbering) -> Columns:

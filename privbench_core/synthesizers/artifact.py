@@ -20,12 +20,11 @@ import pyarrow.parquet as pq
 
 from privbench_core.errors import ReleaseError
 from privbench_core.files import write_durably
+from privbench_core.guards import DIGEST_BYTES, INLINE_VALUES
 from privbench_core.publishing.rows_file import write_rows
 
 _MAGIC = b"PRIVBENCH1"
-_DIGEST = 20  # bytes
 _DAMAGED = "a stored result is damaged, or none of privbench's; delete the file to have it made again"
-_INLINE = 1 << 12  # values that an array may have to stand in the JSON; as text it takes several times its room
 _NUMBERS = frozenset("biuf")  # kinds of arrays that are stored as they stand in memory
 _CODEC = pa.Codec("zstd", compression_level=1)
 
@@ -53,7 +52,7 @@ class Artifact:
             sink = pa.BufferOutputStream()
             write_rows(sink, self.table)
             parts.append(sink.getvalue())
-        digest = blake2b(digest_size=_DIGEST)
+        digest = blake2b(digest_size=DIGEST_BYTES)
         for part in parts:
             digest.update(part)
         return b"".join([_MAGIC, digest.digest(), *parts])
@@ -157,15 +156,15 @@ class PartFiles:
 
 def verified(stored: bytes) -> memoryview:
     """What stands behind the header; ReleaseError if `Artifact.to_bytes` did not make these bytes, or not so."""
-    content, digest = _content(stored), stored[len(_MAGIC) : len(_MAGIC) + _DIGEST]
-    if not stored.startswith(_MAGIC) or blake2b(content, digest_size=_DIGEST).digest() != digest:
+    content, digest = _content(stored), stored[len(_MAGIC) : len(_MAGIC) + DIGEST_BYTES]
+    if not stored.startswith(_MAGIC) or blake2b(content, digest_size=DIGEST_BYTES).digest() != digest:
         raise ReleaseError(_DAMAGED)
     return content
 
 
 def _content(stored: bytes) -> memoryview:
     """What stands behind the header, which is not looked at."""
-    return memoryview(stored)[len(_MAGIC) + _DIGEST :]
+    return memoryview(stored)[len(_MAGIC) + DIGEST_BYTES :]
 
 
 def _json(content: memoryview) -> bytes:
@@ -213,13 +212,13 @@ class _Rest:
 
 def digest_of(stored: bytes) -> str:
     """Checksum of stored bytes, as hexadecimal text."""
-    return blake2b(stored, digest_size=_DIGEST).hexdigest()
+    return blake2b(stored, digest_size=DIGEST_BYTES).hexdigest()
 
 
 def _plain(arrays: list[pa.Buffer], value: object) -> object:
     if isinstance(value, np.ndarray):
         described = {"__array__": str(value.dtype), "shape": list(value.shape)}
-        if value.size <= _INLINE or value.dtype.kind not in _NUMBERS:
+        if value.size <= INLINE_VALUES or value.dtype.kind not in _NUMBERS:
             return {**described, "values": value.ravel().tolist()}
         arrays.append(_CODEC.compress(np.ascontiguousarray(value)))
         return {**described, "bytes": arrays[-1].size}

@@ -1,16 +1,22 @@
-"""What a schema may ask for that nothing can measure, or sampling cannot give: said before anything is spent."""
+"""What a schema may ask for that nothing can measure, sample or meet: said before anything is spent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from privbench_core.draft.proposals import propose_domain
+from privbench_core.guards import MAX_MOVED
 from privbench_core.privacy.reach import bound_in_words
 from privbench_core.privacy.relations import keys_into_other_units
-from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.checks import parse_check
+from privbench_core.schema.columns import Column, Range, Scalar, Values
+from privbench_core.schema.constraints import Check, ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.types.base import OrderedType
 
-MOST_MOVED = 10**9
-"""Rows of other units that a unit may take away at most: noise that hides a billion units hides any table. By hand."""
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
 
 
 def unmeasurable(schema: Schema) -> Iterator[str]:
@@ -18,7 +24,7 @@ def unmeasurable(schema: Schema) -> Iterator[str]:
     known: set[ForeignKey] = set()
     for table in schema.sampling_order:
         keys = {} if table.public else keys_into_other_units(schema, table.name)
-        if sum(keys.values()) <= MOST_MOVED or known.issuperset(keys):
+        if sum(keys.values()) <= MAX_MOVED or known.issuperset(keys):
             continue
         known |= keys.keys()
         ways = "; ".join(f"{key.name} ({bound_in_words(schema, key)})" for key in keys)
@@ -73,3 +79,89 @@ def _never_empty(table: Table, key: ForeignKey, required: set[str]) -> Iterator[
             f"{key.name}: optional, but all of its columns are filled by required keys; make it required, or leave it"
             " out of the spec"
         )
+
+
+def impossible_checks(table: Table) -> Iterator[str]:
+    """Yield why a check can never hold in a row without NULL, one line each.
+
+    Conditions on one column are compared with its domain, and the order of two columns with both. Other conditions are
+    not understood, and pass.
+    """
+    for check in table.checks:
+        reason = next(_reasons(table, check), None)
+        if reason is not None:
+            yield f"{table.name}: the check {check.name} can never hold, as {reason}; correct the domain or the check"
+
+
+def _reasons(table: Table, check: Check) -> Iterator[str]:
+    for column in table.attributes:
+        ends = _ends(column)
+        if ends is None:
+            continue
+        low, high = ends
+        asked = propose_domain(column.name, column.type, [check])
+        if isinstance(column.domain, Values) and asked.values and set(asked.values).isdisjoint(column.domain.values):
+            yield f"none of the declared values of {column.name} is in its list"
+        number = column.logical.number if isinstance(column.logical, OrderedType) else None
+        if number is None:
+            continue
+        if asked.low is not None and number(asked.low) > number(high):
+            yield f"{column.name} is declared to be at most {high}, and it asks for {asked.low} or more"
+        if asked.high is not None and number(asked.high) < number(low):
+            yield f"{column.name} is declared to be at least {low}, and it asks for {asked.high} or less"
+    tree = parse_check(check.expression)
+    yield from _orders(table, tree) if tree is not None else ()
+
+
+def _orders(table: Table, tree: Expr) -> Iterator[str]:
+    """Yield why the order of two columns that a condition asks for cannot be."""
+    from sqlglot import exp
+
+    bare = tree.unnest()
+    if isinstance(bare, exp.And):
+        yield from _orders(table, bare.left)
+        yield from _orders(table, bare.right)
+    if not isinstance(bare, exp.LT | exp.LTE | exp.GT | exp.GTE):
+        return
+    sides = bare.this.unnest(), bare.expression.unnest()
+    columns = [_column(table, side) for side in (sides if isinstance(bare, exp.LT | exp.LTE) else reversed(sides))]
+    first, last = columns
+    if first is None or last is None or first.type is not last.type or not isinstance(first.logical, OrderedType):
+        return
+    yield from _differences(first, last)
+    number, below, above = first.logical.number, _ends(first), _ends(last)
+    if below is not None and above is not None and number(below[0]) > number(above[1]):
+        yield f"{first.name} is declared to be at least {below[0]}, and {last.name} at most {above[1]}"
+
+
+def _differences(first: Column, last: Column) -> Iterator[str]:
+    """Yield why the first of two columns cannot be the smaller one, if one of them is relative to the other."""
+    for column, base, sign in ((last, first, 1), (first, last, -1)):
+        ends, logical = _ends(column.modelled), column.modelled.logical
+        related = column.relative is not None and column.relative.to == base.name
+        if related and ends is not None and isinstance(logical, OrderedType):
+            low, high = ends
+            if logical.number(high if sign > 0 else low) * sign < 0:
+                found = f"{low} to {high}" if low != high else f"{low}"
+                yield f"{column.name} is declared to be {found} above {base.name}"
+
+
+def _column(table: Table, side: Expr | None) -> Column | None:
+    from sqlglot import exp
+
+    if not isinstance(side, exp.Column):
+        return None
+    name = side.name if side.this.quoted else side.name.lower()
+    return next((column for column in table.attributes if column.name == name), None)
+
+
+def _ends(column: Column) -> tuple[Scalar, Scalar] | None:
+    """Return the ends of a declared domain; None without one."""
+    match column.domain:
+        case Range(low, high):
+            return low, high
+        case Values(values):
+            order = column.logical.sort_key if isinstance(column.logical, OrderedType) else str
+            return min(values, key=order), max(values, key=order)
+        case _:
+            return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,47 +11,23 @@ from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.options import GroupOptions
-from privbench_core.synthesizers.steps.assemble import refuse_impossible
+from privbench_core.synthesizers.steps.assemble import Shares
 from privbench_core.synthesizers.steps.link import determined
 
-# Of a table's price, but for lists to learn: what depends on its owner, or on its children, gets as much; by hand.
-_MOST_OF_PROFILE = 0.5
 
+def group_shares(name: str, schema: Schema, budget: Budget, options: GroupOptions) -> tuple[Shares, Prices]:
+    """Return how a synthesizer of groups, of this name, divides a budget, and what is for measuring of that.
 
-@dataclass(frozen=True)
-class GroupBudget:
-    """The budget of a plan of groups.
-
-    Attributes:
-        prices: Of all that is measured.
-        validation: For the fidelity figures.
-        deltas: Table -> δ for learning its lists of values; 0 where it has none.
+    Raises:
+        SpecError: Tables that cannot be sampled, or checks that can never hold.
+        UnsupportedBudgetError: Pure privacy.
     """
-
-    prices: Prices
-    validation: Price
-    deltas: Mapping[str, float]
-
-    @classmethod
-    def of(cls, name: str, schema: Schema, budget: Budget, options: GroupOptions) -> GroupBudget:
-        """Return how a synthesizer of this name shares out a budget.
-
-        Raises:
-            SpecError: Tables that cannot be sampled, or checks that can never hold.
-            UnsupportedBudgetError: Pure privacy.
-        """
-        if budget.delta == 0:
-            raise UnsupportedBudgetError(
-                f"{name}: Gaussian noise has no pure form; run with delta > 0, or take another synthesizer"
-            )
-        refuse_impossible(schema, budget)
-        total = budget.total()
-        spendable = Price(total.measure, total.amount)
-        core = spendable.share(1 - options.validation)
-        learners = [table for table in schema.private_tables if lists_to_learn(table)]
-        deltas = {t.name: total.delta / len(learners) if t in learners else 0.0 for t in schema.private_tables}
-        prices = Prices(schema, core, options.members, options.links, options.profile)
-        return cls(prices, spendable.share(options.validation), deltas)
+    if budget.delta == 0:
+        raise UnsupportedBudgetError(
+            f"{name}: Gaussian noise has no pure form; run with delta > 0, or take another synthesizer"
+        )
+    shares = Shares.of(schema, budget, options.validation)
+    return shares, Prices(schema, shares.measuring, options.members, options.links, options.profile)
 
 
 @dataclass(frozen=True)
@@ -102,7 +77,7 @@ class Prices:
 
     def _profile(self, table: Table) -> float:
         lists, others = len(lists_to_learn(table)), 1 + len(table.attributes)
-        alone = min(1 + self.profiles * len(table.attributes), _MOST_OF_PROFILE * others)
+        alone = min(1 + self.profiles * len(table.attributes), others / 2)
         return (lists + alone) / (lists + others)
 
     def _table(self, table: Table) -> float:

@@ -13,7 +13,6 @@ from typing import Any, Self
 
 from privbench_core.measure.fanout import fit_fanout
 from privbench_core.measure.fanout_fit import FanoutFit
-from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.profile import Profile
@@ -24,11 +23,11 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import FidelityOptions, parsed
-from privbench_core.synthesizers.steps.assemble import refuse_impossible, whole_plan
+from privbench_core.synthesizers.steps.assemble import Shares, whole_plan
 from privbench_core.synthesizers.steps.counted import released_numbers
-from privbench_core.synthesizers.steps.learn import learn_steps
 from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
+from privbench_core.synthesizers.steps.profile import learn_steps
 
 Learn = Callable[[Table, Price], list[Step]]
 """(table, price) -> the steps that learn the attributes of a private table."""
@@ -100,26 +99,20 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions
         SpecError: Tables that cannot be sampled.
         UnsupportedBudgetError: Lists of values to learn without a δ.
     """
-    refuse_impossible(schema, budget)
-    total = budget.total()
-    spendable = Price(total.measure, total.amount)
+    shares = Shares.of(schema, budget, options.validation)
     private = schema.private_tables
     keys = [key for table in schema.sampling_order if not table.public for key in table.foreign_keys]
     links = {key: _link_size(schema, key) for key in keys}
     tables = {table.name: len(table.attributes) + 1 for table in private}
     gamma = options.gamma if keys else 1.0
-    core = spendable.share(1 - options.validation)
-    learners = [table for table in private if lists_to_learn(table)]
     steps: list[Step] = []
     for table in private:
-        price = core.share(gamma * tables[table.name] / sum(tables.values()))
-        if table in learners:
-            price = price.with_delta(total.delta / len(learners))
-        steps += learn(table, price)
-    for_links = core.share(1 - gamma)
+        price = shares.measuring.share(gamma * tables[table.name] / sum(tables.values()))
+        steps += learn(table, price.with_delta(shares.deltas[table.name]))
+    for_links = shares.measuring.share(1 - gamma)
     for key in sorted(keys, key=lambda key: not key.owner):
         steps.append(link(schema, key, for_links.share(links[key] / sum(links.values()))))
-    return whole_plan(name, schema, budget, steps, spendable.share(options.validation))
+    return whole_plan(name, schema, budget, steps, shares.validation)
 
 
 def conditional_link(schema: Schema, key: ForeignKey, price: Price) -> Step:

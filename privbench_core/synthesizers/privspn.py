@@ -21,7 +21,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import parsed
 from privbench_core.synthesizers.privbench import SharedOptions, conditional_link, network_plan
-from privbench_core.synthesizers.steps.learn import learn_steps
+from privbench_core.synthesizers.steps.profile import learn_steps
 
 
 @dataclass(frozen=True)

@@ -277,9 +277,26 @@ def draw_exactly(
     scale: float = 1.0,
     **options: Any,
 ) -> dict[str, Sample]:
-    """Return samples of a plan (PrivBench's, if options name no other), by default from exact measurements."""
+    """Return samples of a plan (PrivBench's, if options name no other), by default from exact measurements.
+
+    Their ``parents`` are found by the values of all keys.
+    """
     made = made_exactly(schema, tables, noise=noise, budget=budget, seed=seed, scale=scale, **options)
-    return {key[1]: Sample.from_artifact(made[key]) for key in made if key[0] == "sample"}
+    found = {key[1]: Sample.from_artifact(made[key]) for key in made if key[0] == "sample"}
+    return {
+        name: replace(sample, parents={key.name: _parents(key, found) for key in schema.table(name).foreign_keys})
+        for name, sample in found.items()
+    }
+
+
+def _parents(key: ForeignKey, samples: Mapping[str, Sample]) -> NDArray[np.int64]:
+    """Row number of the parent of each row, -1 for none."""
+
+    def values(table: str, columns: tuple[str, ...]) -> list[tuple[object, ...]]:
+        return list(zip(*(samples[table].table[name].to_pylist() for name in columns), strict=True))
+
+    places = {value: place for place, value in enumerate(values(key.parent, key.parent_columns))}
+    return np.array([places.get(value, -1) for value in values(key.child, key.columns)], dtype=np.int64)
 
 
 def made_exactly(

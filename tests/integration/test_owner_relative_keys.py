@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.sampling import ranges
+from privbench_core import guards
 from privbench_core.schema.columns import Column, ColumnType, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
@@ -74,7 +74,7 @@ def days(rows: pa.Table, name: str) -> np.ndarray:
 
 @pytest.mark.parametrize("most", [1 << 20, 400])
 def test_days_follow_their_owners_whatever_keys_a_table_has(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "MOST_ROWS", most)
+    monkeypatch.setattr(guards, "RANGE_ROWS", most)
     schema, tables = board()
     made = made_exactly(schema, tables)
     drawn = {table.name: SampledTable(made[sampled_key(schema, table)]) for table in schema.tables}

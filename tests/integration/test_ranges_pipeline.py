@@ -10,12 +10,12 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from privbench_core import guards
 from privbench_core.errors import PublishError, ReleaseError
 from privbench_core.evaluation.inputs import read_bundle_and_source
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.publishing.load import load_bundle
-from privbench_core.sampling import ranges
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.steps import range_drawing
 from tests.helpers.market import market
@@ -34,7 +34,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Spec:
 
 @pytest.fixture(autouse=True)
 def _small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "MOST_ROWS", 500)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 500)
 
 
 def run(spec: Spec, out: Path, workers: int | None = 1) -> RunResult:
@@ -66,7 +66,7 @@ def test_a_bundle_in_parts_is_the_same_for_any_number_of_processes(spec: Spec, t
 
 
 def test_small_tables_keep_one_file_and_the_first_format(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranges, "MOST_ROWS", 1 << 20)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 1 << 20)
     run(spec, tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "MANIFEST.json").read_text())
     assert manifest["format_version"] == 1
@@ -80,9 +80,9 @@ def test_ranges_that_are_gone_are_drawn_again_and_damaged_ones_are_refused(
     run(spec, tmp_path / "out")
     expected = content(tmp_path / "out")
     drawn: list[int] = []
-    draw = range_drawing.RangeDrawing._made
+    draw = range_drawing.RangeDrawing.made
     monkeypatch.setattr(
-        range_drawing.RangeDrawing, "_made", lambda self, number: (drawn.append(number), draw(self, number))[1]
+        range_drawing.RangeDrawing, "made", lambda self, number: (drawn.append(number), draw(self, number))[1]
     )
     stored_parts(spec)[1].unlink()
     run(spec, tmp_path / "out")

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from privbench_core import guards
 from privbench_core.publishing.bundle import Bundle, read_bundle
-from privbench_core.sampling import ranges
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -152,7 +152,7 @@ def test_the_order_changes_no_row_and_no_reference(tmp_path: Path):
 
 
 def test_tables_in_ranges_are_in_order_within_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranges, "MOST_ROWS", 400)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 400)
     schema, tables = shop()
     call = next(table for table in schema.tables if table.name == "call")
     plain = replace(call, foreign_keys=call.foreign_keys[:1], columns=(*call.columns[:2], call.columns[3]))

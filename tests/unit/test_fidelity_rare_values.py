@@ -13,7 +13,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.steps.rare_values import rare_cells, rare_values, shuffled_apart
+from privbench_core.synthesizers.steps.fidelity import rare_cells, rare_values, shuffled_apart
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import integer, place_of, rows_of, tvd
 

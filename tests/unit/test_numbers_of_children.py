@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from privbench_core import guards
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.engines.memory.database import PrivateDatabase
@@ -22,7 +23,6 @@ from privbench_core.models.fanout import children_column
 from privbench_core.privacy.features import ParentFanout
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.sampling import ranges
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.steps.counted import counted_along
@@ -78,7 +78,7 @@ def joined(tables: dict[str, pa.Table]) -> int:
 def test_a_join_of_two_children_is_as_large_as_in_the_source(
     tmp_path: Path, synthesizer: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranges, "MOST_ROWS", most)
+    monkeypatch.setattr(guards, "RANGE_ROWS", most)
     schema, tables = site()
     place = place_of(tmp_path / "place", schema, tables, delta=1e-9, synthesizer=synthesizer, options={})
     made = samples_of(place.run_with(SeededNoise(0), 100.0))
@@ -92,7 +92,7 @@ def test_columns_of_children_follow_how_many_others_their_owner_has(
     tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who writes much has other badges: nothing else of the users or of their badges says who writes much."""
-    monkeypatch.setattr(ranges, "MOST_ROWS", most)
+    monkeypatch.setattr(guards, "RANGE_ROWS", most)
     schema, tables = site()
     rng = np.random.default_rng(1)
     once = np.arange(USERS)
@@ -128,7 +128,7 @@ def test_who_has_many_rows_is_often_referred_to(
     tmp_path: Path, synthesizer: str, of: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who writes much hears much, and no column of users says who writes: messages they send, or posts."""
-    monkeypatch.setattr(ranges, "MOST_ROWS", most)
+    monkeypatch.setattr(guards, "RANGE_ROWS", most)
     schema, tables = messages(of)
     place = place_of(tmp_path / "place", schema, tables, delta=1e-9, synthesizer=synthesizer, options={})
     made = samples_of(place.run_with(SeededNoise(0), 10_000.0))  # so that it is known how popular users are

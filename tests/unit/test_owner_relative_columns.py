@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core import guards
 from privbench_core.columns.differences import base_numbers, base_values, values_of_owners
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
@@ -21,7 +22,6 @@ from privbench_core.evaluation.encode import encode_tables
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.sampling import ranges
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import Check
 from privbench_core.schema.tables import Schema, Table
@@ -389,7 +389,7 @@ def test_every_synthesizer_writes_days_that_are_not_before_their_owners(tmp_path
 
 
 def test_ranges_of_rows_are_the_same_for_any_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "MOST_ROWS", 300)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 300)
     schema, tables = mail_order(1000)
     runs = [made_exactly(schema, tables, workers=workers) for workers in (1, 2)]
     samples = [{name: SampledTable(made["sample", name]) for name in tables} for made in runs]

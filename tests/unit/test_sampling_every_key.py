@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core import guards
 from privbench_core.errors import ValidationError
 from privbench_core.sampling import ranges
 from privbench_core.schema.constraints import ForeignKey
@@ -47,7 +48,7 @@ def one() -> Made:
 @pytest.fixture(scope="module")
 def several() -> Made:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "MOST_ROWS", MOST)
+        patch.setattr(guards, "RANGE_ROWS", MOST)
         return made_exactly(SCHEMA, TABLES)
 
 
@@ -140,18 +141,13 @@ def test_public_rows_are_referred_to_as_often_each(one: Made, several: Made):
     assert tvd(*(each / each.sum() for each in counts)) < 0.02
 
 
-def key_of(schema: Schema, table: str, column: str) -> ForeignKey:
-    return next(key for key in schema.table(table).foreign_keys if key.columns[-1] == column)
-
-
 def test_which_keys_stay_are_allocated_or_keep_a_table_in_one_piece():
     client, account, order = (SCHEMA.table(name) for name in ("client", "account", "client_order"))
-    assert ranges.stays_in_range(SCHEMA, client, key_of(SCHEMA, "client", "adviser"))
-    assert not ranges.stays_inside(SCHEMA, client, key_of(SCHEMA, "client", "adviser"))
-    assert ranges.stays_inside(SCHEMA, client, key_of(SCHEMA, "client", "best"))
-    assert ranges.stays_inside(SCHEMA, order, key_of(SCHEMA, "client_order", "number"))
-    assert {key.columns[0] for key in ranges.allocated_keys(SCHEMA, client)} == {"club_id"}
-    assert {key.columns[0] for key in ranges.allocated_keys(SCHEMA, account)} == {"branch_id", "box"}
+    keys = (key for table in (client, account, order) for key in table.foreign_keys if not key.owner)
+    reach = {key.columns: ranges.reach(SCHEMA, SCHEMA.table(key.child), key) for key in keys}
+    inside, own, allocated = ranges.Reach.INSIDE, ranges.Reach.OWN, ranges.Reach.ALLOCATED
+    assert (reach["adviser",], reach["best",], reach["client_id", "number"]) == (own, inside, inside)
+    assert (reach["club_id",], reach["branch_id",], reach["box",]) == (allocated, allocated, allocated)
     beside = ForeignKey("account", ("branch_id", "other"), "club", ("founder", "id"), max_children=3)
     overlapping = replace(account, foreign_keys=(*account.foreign_keys, beside))
     tables = tuple(overlapping if table is account else table for table in SCHEMA.tables)
@@ -160,7 +156,7 @@ def test_which_keys_stay_are_allocated_or_keep_a_table_in_one_piece():
 
 @pytest.mark.slow
 def test_a_whole_run_has_the_same_bytes_for_any_number_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranges, "MOST_ROWS", 3 * MOST)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 3 * MOST)
     place = place_of(tmp_path, SCHEMA, TABLES)
 
     def run(workers: int) -> dict[str, bytes]:
@@ -181,8 +177,8 @@ def test_a_whole_run_has_the_same_bytes_for_any_number_of_processes(tmp_path: Pa
 
 
 def test_a_range_that_refers_out_of_its_unit_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranges, "MOST_ROWS", 3 * MOST)
-    draw = range_drawing.RangeCompletion._made
+    monkeypatch.setattr(guards, "RANGE_ROWS", 3 * MOST)
+    draw = range_drawing.RangeCompletion.made
 
     def outside(self: range_drawing.RangeCompletion, number: int) -> object:
         sample = draw(self, number)
@@ -192,7 +188,7 @@ def test_a_range_that_refers_out_of_its_unit_is_found(tmp_path: Path, monkeypatc
         at = sample.table.column_names.index("best")
         return replace(sample, table=sample.table.set_column(at, "best", pa.array([*others[1:], None], pa.int64())))
 
-    monkeypatch.setattr(range_drawing.RangeCompletion, "_made", outside)
+    monkeypatch.setattr(range_drawing.RangeCompletion, "made", outside)
     with pytest.raises(ValidationError, match="client: best account of the same unit"):
         place_of(tmp_path, SCHEMA, TABLES).run(workers=1)
 
@@ -236,7 +232,7 @@ def transfers() -> tuple[Schema, dict[str, pa.Table]]:
 def test_second_keys_to_the_owners_table_and_public_tables_without_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ranges, "MOST_ROWS", MOST)
+    monkeypatch.setattr(guards, "RANGE_ROWS", MOST)
     schema, tables = transfers()
     assert all(ranges.can_be_cut(schema, table) for table in schema.private_tables)
     place = place_of(tmp_path, schema, tables)

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from privbench_core import guards
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows
 from privbench_core.sampling import ranges
@@ -48,7 +49,7 @@ def test_ranges_are_drawn_side_by_side_and_come_in_order(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("options", [{}, {"usefulness": 4.0}], ids=["privbench", "privpetal"])
 def test_any_number_of_processors_draws_the_same_rows(options: dict[str, float], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranges, "MOST_ROWS", 300)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 300)
     schema, tables = planted_pair(1500)
     made = []
     for processors in (1, 2, 5):

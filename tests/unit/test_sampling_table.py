@@ -4,13 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core import guards
 from privbench_core.errors import InternalError, PublishError, SpecError
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget
-from privbench_core.sampling import ranges
-from privbench_core.sampling.children import draw_root
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.table import draw_table
 from privbench_core.schema.columns import Column, ColumnType
@@ -179,11 +178,9 @@ def test_an_owned_table_needs_its_owners():
         drawn(table, {"p": refers(optional=False)[1]}, {})
 
 
-@pytest.mark.parametrize(
-    ("total", "scale", "rows"), [(100.4, 1.0, 100), (100.0, 0.1, 10), (100.0, 2.5, 250), (1.0, 0.001, 1)]
-)
-def test_the_unit_table_has_the_released_number_of_rows_scaled(total, scale, rows):
-    assert draw_root(total, scale).n == rows
+@pytest.mark.parametrize(("scale", "rows"), [(1.0, 60), (0.1, 6), (2.5, 150), (0.001, 1)])
+def test_the_unit_table_has_the_released_number_of_rows_scaled(scale, rows):
+    assert draw_exactly(*planted_pair(60), scale=scale)["parent"].table.num_rows == rows
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
@@ -210,7 +207,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(build):
 def test_composite_keys_and_junctions_hold_over_ranges(build, most, monkeypatch):
     schema, tables = build()
     whole = {name: sample.table.num_rows for name, sample in draw_exactly(schema, tables).items()}
-    monkeypatch.setattr(ranges, "MOST_ROWS", most)
+    monkeypatch.setattr(guards, "RANGE_ROWS", most)
     made = {key[1]: SampledTable(left) for key, left in made_exactly(schema, tables).items() if key[0] == "sample"}
     assert {name: sum(sampled.rows) for name, sampled in made.items()} == whole
     assert min(len(made[table.name].rows) for table in schema.private_tables) > 10

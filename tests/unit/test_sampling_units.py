@@ -155,7 +155,7 @@ def test_what_finds_no_row_inside_of_its_unit_is_null_or_dropped_and_counted() -
     few = {name: tables[name] for name in firm.by_name} | {"customer": tables["customer"].select(["id", "region"])}
     few["payment"] = few["payment"].filter(few["payment"].column("rental").is_valid())
     few["rental"] = few["rental"].set_column(2, "before", pa.nulls(few["rental"].num_rows, pa.int64()))
-    samples = draw_exactly(firm, check_rows(firm, few, {}))
+    samples = draw_exactly(firm, check_rows(firm, few, {}), seed=3)  # with most seeds all find one
     assert samples["payment"].table.column("rental").null_count == 0
     frame = integrity_frame(firm, required, {name: sample.table for name, sample in samples.items()})
     assert frame[unit_column(key)].all()

@@ -7,16 +7,16 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.models.parent_choice import repeated
-from privbench_core.sampling import vacancies
+from privbench_core.sampling import attributes
+from privbench_core.sampling.attributes import free_values
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.sampling.vacancies import free_values
 
 MANY = 1 << 22
 
 
 @pytest.mark.parametrize("at_a_time", [MANY, 1], ids=["all scopes at once", "one by one"])
 def test_every_repetition_goes_where_values_are_left(at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vacancies, "_BLOCK", at_a_time)
+    monkeypatch.setattr(attributes, "MAX_CELLS", at_a_time)
     rng = np.random.default_rng(0)
     scope = np.sort(rng.integers(0, 300, 1500))
     drawn = np.where(rng.random(1500) < 0.9, 7, rng.integers(0, 20, 1500))

@@ -9,7 +9,7 @@ rows that are there already (`models.lookup`): a group along such a key has rows
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from privbench_core.measure.latent import LatentFit
@@ -17,12 +17,51 @@ from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step
-from privbench_core.synthesizers.prices import GroupBudget, Prices
-from privbench_core.synthesizers.privlava.options import Options
+from privbench_core.synthesizers.options import GroupOptions, parsed
+from privbench_core.synthesizers.prices import Prices, group_shares
 from privbench_core.synthesizers.privlava.steps import drawn_step, has_columns, root_step, types_step
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import lookup_step
 from privbench_core.synthesizers.steps.profile import profile_step
+
+
+@dataclass(frozen=True)
+class Options(GroupOptions):
+    """Public parameters beside the common ones; the names of the paper where it has them.
+
+    Attributes:
+        latents: Number of latent attributes of a foreign key: the paper's Z1 and Z2.
+        iterations: T of Algorithm 1.
+        types: Share of all iterations in what an owned table's groups cost beside observed marginals.
+        groups: Share of an iteration for marginals over groups: sizes, and pairs of latent attributes (the 4 and the 1
+            of 20:4:1).
+        observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1), where children
+            have latent attributes of their own.
+        places: Share, in what links cost beside the former two, of the choice of a column that orders the members of a
+            group.
+        typed: Share, in what is left, of joints with types and places, where children have attributes alone: the rest
+            is for joints of members.
+        usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
+    """
+
+    latents: int = 1
+    iterations: int = 3
+    types: float = 0.2
+    groups: float = 0.2
+    observed: float = 0.2
+    places: float = 0.05
+    typed: float = 0.2
+    usefulness: float = 1.0
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Options:
+        """Options from a spec; every unknown name and bad value in one SpecError."""
+        return parsed(
+            cls(),
+            given,
+            shares=frozenset({"types", "groups", "observed", "places", "typed", "profile", "validation"}),
+            least={"latents": 1, "iterations": 1},
+        )
 
 
 class PrivLava:
@@ -33,8 +72,7 @@ class PrivLava:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
-        shared = GroupBudget.of(self.name, schema, budget, chosen)
-        prices = shared.prices
+        shared, prices = group_shares(self.name, schema, budget, chosen)
         steps: list[Step] = []
         for table in schema.private_tables:
             whole = not has_columns(schema, table)

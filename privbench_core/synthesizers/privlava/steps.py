@@ -99,9 +99,6 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     reads = deciding_tables(schema, key.child, key.parent, *looked_at)
     moves = [stability(schema, name, *below(schema, name)) for name in (key.child, key.parent)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
-    # Since 10 numbers of children follow those of others; since 11 what owners children have, and what numbers of rows
-    # say of it, are weighed scale by scale; since 12 there are lags, since 13 drawn towards those of independent dates;
-    # since 14 siblings agree as often as is measured.
     return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="14")
 
 

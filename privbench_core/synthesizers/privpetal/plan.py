@@ -8,6 +8,7 @@ public, by what is measured between their attributes, matched to rows that are d
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from privbench_core.measure.fanout import fit_sizes_and_siblings
@@ -24,13 +25,40 @@ from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.prices import GroupBudget, Prices
-from privbench_core.synthesizers.privpetal.options import Options
+from privbench_core.synthesizers.options import GroupOptions, parsed
+from privbench_core.synthesizers.prices import Prices, group_shares
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
-from privbench_core.synthesizers.steps.learn import learn_steps
 from privbench_core.synthesizers.steps.link import link_step, lookup_step
-from privbench_core.synthesizers.steps.profile import profile_step
+from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
+
+
+@dataclass(frozen=True)
+class Options(GroupOptions):
+    """Public parameters beside the common ones; the names of the paper where it has them.
+
+    Attributes:
+        scores: Share of R-scores in what an owned table's groups cost, σ_R of Algorithm 1 (a 1 of 1:1:8).
+        margins: Share of the one-way marginals of each class of group sizes, which stand for its noisy group sizes (the
+            other 1); the rest is for normalised permutation marginals (the 8).
+        usefulness: λ: a class of group sizes must have so many groups that the average marginal is λ-useful.
+        triples: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
+        root_profile: Share of the budget of a table without owner for a first look at its one-way marginals; what its
+            joints do not need goes to these too.
+    """
+
+    scores: float = GroupFit.scores
+    margins: float = GroupFit.margins
+    usefulness: float = GroupFit.usefulness
+    triples: float = GroupFit.triples
+    root_profile: float = 0.5
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Options:
+        """Options from a spec; every unknown name and bad value in one SpecError."""
+        return parsed(
+            cls(), given, shares=frozenset({"scores", "margins", "triples", "profile", "root_profile", "validation"})
+        )
 
 
 class PrivPetal:
@@ -41,8 +69,7 @@ class PrivPetal:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
-        shared = GroupBudget.of(self.name, schema, budget, chosen)
-        prices = shared.prices
+        shared, prices = group_shares(self.name, schema, budget, chosen)
         steps: list[Step] = []
         for table in schema.private_tables:
             if _has_groups(table):

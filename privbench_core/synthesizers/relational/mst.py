@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import SpecError
+from privbench_core.guards import TOLERANCE
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.spn import Leaf, node_to_dict
@@ -30,9 +31,6 @@ from privbench_core.synthesizers.relational.tables import fitted_steps
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
-_SELECT = 0.5  # of what pairs get: for selecting them; the paper spends a third each on columns, selection and pairs
-_ITERATIONS = 1000  # of mirror descent: the package's default
-_ENOUGH = 1e-6  # relative gain of the loss over a block of iterations at which it ends; chosen by hand
 
 
 class MST:
@@ -52,7 +50,7 @@ class MST:
 
     def identity(self) -> Mapping[str, Any]:
         """See `TableFit.identity`."""
-        return {"model": "mst", "select": _SELECT}
+        return {"model": "mst", "select": 0.5}
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Mapping[str, Any]:
         """See `TableFit.fit`.
@@ -62,8 +60,8 @@ class MST:
         """
         if len(one_way.counts) < 2:  # noqa: PLR2004 - no pair
             return node_to_dict(MeasuredLeaf(one_way).fit())
-        tree = _spanning_tree(curator, one_way, price.share(_SELECT))
-        answers = curator.measure("pairs of a tree", [Marginal(pair) for pair in tree], price.share(1 - _SELECT))
+        tree = _spanning_tree(curator, one_way, price.share(1 / 2))
+        answers = curator.measure("pairs of a tree", [Marginal(pair) for pair in tree], price.share(1 / 2))
         noisy = dict(zip(tree, answers.values, strict=True))
         return node_to_dict(_estimated(one_way, noisy, answers.sigma))
 
@@ -102,9 +100,7 @@ def _estimated(one_way: OneWay, pairs: Mapping[Pair, Array], sigma: float) -> Le
                 for name, counts in one_way.counts.items()
             ]
             answers += [mbi.LinearMeasurement(noisy.ravel(), clique(pair), sigma) for pair, noisy in pairs.items()]
-            model = estimation.MirrorDescent().estimate(
-                domain, answers, known_total=one_way.total, iters=_ITERATIONS, tol=_ENOUGH
-            )
+            model = estimation.MirrorDescent().estimate(domain, answers, known_total=one_way.total, tol=TOLERANCE)
 
             def marginal(columns: Sequence[str]) -> Array:
                 shape = [len(one_way.counts[name]) for name in columns]

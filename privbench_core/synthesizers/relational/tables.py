@@ -21,13 +21,12 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.privbench import SharedOptions
 from privbench_core.synthesizers.privspn import Histograms
 from privbench_core.synthesizers.registry import installed
-from privbench_core.synthesizers.steps.learn import learn_steps
-from privbench_core.synthesizers.steps.profile import profile_step
+from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
 
 GROUP = "privbench.tables"
-_FIRST = 0.5  # of the price for one-way marginals, as in PrivBench
 
 
 class TableSynthesizer(Protocol):
@@ -75,7 +74,7 @@ def fitted_steps(schema: Schema, table: Table, price: Price, method: TableFit) -
     if not table.attributes:
         return Independent().steps(schema, table, price)
     profile: Key = ("profile", table.name)
-    own = Price(price.measure, price.amount * _FIRST)
+    own = Price(price.measure, price.amount / 2)
 
     def run(context: StepContext) -> Artifact:
         released = Profile.from_dict(context.inputs[profile].data["profile"])
@@ -98,7 +97,12 @@ class Pairwise:
     def steps(self, schema: Schema, table: Table, price: Price) -> list[Step]:
         """See `TableSynthesizer.steps`."""
         return learn_steps(
-            schema, table, price, _FIRST, lambda _, ordered: PairwiseSPN(ordered), PairwiseSPN({}).identity()
+            schema,
+            table,
+            price,
+            SharedOptions.profile,
+            lambda _, ordered: PairwiseSPN(ordered),
+            PairwiseSPN({}).identity(),
         )
 
 
@@ -113,7 +117,7 @@ class SumProduct:
             schema,
             table,
             price,
-            _FIRST,
+            SharedOptions.profile,
             lambda context, ordered: Histograms.of(HistogramSPN(frozenset(ordered)), context, table),
             HistogramSPN(frozenset()).identity(),
         )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 from privbench_core.errors import SpecError, UnsupportedBudgetError
 from privbench_core.measure.learned import lists_to_learn
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, Step
-from privbench_core.synthesizers.impossible import impossible_checks
-from privbench_core.synthesizers.limits import unmeasurable, unsampleable
+from privbench_core.synthesizers.limits import impossible_checks, unmeasurable, unsampleable
 from privbench_core.synthesizers.steps.counted import fanout_key
 from privbench_core.synthesizers.steps.fidelity import fidelity_step
 from privbench_core.synthesizers.steps.publish import publish_step
@@ -54,8 +55,33 @@ def _inputs_first(steps: Sequence[Step]) -> list[Step]:
     return found
 
 
+@dataclass(frozen=True)
+class Shares:
+    """What a plan's budget is first divided into.
+
+    Attributes:
+        measuring: For all that is measured.
+        validation: For the fidelity figures of all tables.
+        deltas: Table -> δ for learning its lists of values; 0 where it has none.
+    """
+
+    measuring: Price
+    validation: Price
+    deltas: Mapping[str, float]
+
+    @classmethod
+    def of(cls, schema: Schema, budget: Budget, validation: float) -> Self:
+        """Divide a budget, of which a share is for validation; raises as `refuse_impossible`."""
+        refuse_impossible(schema, budget)
+        total = budget.total()
+        spendable = Price(total.measure, total.amount)
+        learners = [table.name for table in schema.private_tables if lists_to_learn(table)]
+        deltas = {t.name: total.delta / len(learners) if t.name in learners else 0.0 for t in schema.private_tables}
+        return cls(spendable.share(1 - validation), spendable.share(validation), deltas)
+
+
 def refuse_impossible(schema: Schema, budget: Budget) -> None:
-    """What no synthesizer can plan, before anything is spent.
+    """Refuse what no synthesizer can plan, before anything is spent.
 
     Raises:
         SpecError: Tables that no bound keeps above the noise, that cannot be sampled, or checks that can never hold.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
+from privbench_core.guards import MAX_COUNTED
 from privbench_core.models.fanout import Fanout
 from privbench_core.privacy.relations import stability
 from privbench_core.sampling.ranges import stays_inside
@@ -17,8 +18,6 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.sampled import SampledTable
-
-_MOST = 4  # so that the work grows with the number of tables, not with its square; chosen by hand
 
 
 def fanout_key(key: ForeignKey) -> Key:
@@ -29,9 +28,9 @@ def fanout_key(key: ForeignKey) -> Key:
 def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
     """Owner keys to the parent of ``key`` along which the link may look at the parent's numbers of children.
 
-    Of the last `_MOST` tables that are drawn before the key's child; and along a key that is not its owner key, of the
-    child itself. Left out are those whose rows go with other units too, where looking at them would cost more noise,
-    and keys that are filled in a second pass or stay within the owner or the unit.
+    Of the last `MAX_COUNTED` tables that are drawn before the key's child; and along a key that is not its owner key,
+    of the child itself. Left out are those whose rows go with other units too, where looking at them would cost more
+    noise, and keys that are filled in a second pass or stay within the owner or the unit.
     """
     child = schema.table(key.child)
     known = [table for table in schema.sampling_order if not table.public]
@@ -49,7 +48,7 @@ def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
         for other in (table.owner_key for table in reversed(known))
         if other is not None and other.parent == key.parent and stability(schema, *tables, other.child) <= base
     )
-    return tuple(islice(found, _MOST))
+    return tuple(islice(found, MAX_COUNTED))
 
 
 def released_numbers(schema: Schema, key: ForeignKey, inputs: Mapping[Key, Artifact]) -> dict[ForeignKey, Fanout]:

@@ -1,4 +1,4 @@
-"""Drawing a private table from released models: what is known of it, and its rows in one piece."""
+"""What is released of a private table, and the columns of its rows drawn from that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from privbench_core.models.row_count import UNIT_SIZE, size_classes
 from privbench_core.models.rows import Rows
 from privbench_core.models.siblings import AgreeingSiblings
 from privbench_core.models.spn import Leaf
-from privbench_core.sampling.children import children_of, draw_root, numbers_of_children
 from privbench_core.sampling.references import Parent
 from privbench_core.sampling.row_order import Numbering, added_by
 from privbench_core.sampling.table import draw_table
@@ -38,36 +37,60 @@ from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 Numbers = NDArray[np.int64]
 DRAWING = "14"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
-_SPREAD = 16  # unit numbers per row that counting by number may go through
 
 
 @dataclass(frozen=True)
-class TableModels:
-    """What was released of a private table, and the scale to draw it at.
+class Links:
+    """What was released of the keys of a private table, and the scale to draw it at.
 
     Attributes:
         schema: The database.
         table: The table.
         scale: Of the unit's table; owned tables follow their parents.
-        profile: Of its columns.
-        model: Of its rows.
-        latents: Latent attribute -> number of its codes.
-        fanout: Link to its owner, None for the unit's table.
-        counted: Codes of the numbers of children that links look at, along owner keys, by name of the link's key.
-        lookups: Other links by key name, without deferred keys.
-        above: Profiles of private parents, by table name.
+        lookups: Links off the ownership path, by name of the key.
+        profiles: Of the private tables that these refer to, and of the table's owners, by table name.
     """
 
     schema: Schema
     table: Table
     scale: float
+    lookups: Mapping[str, Lookup]
+    profiles: Mapping[str, Profile]
+
+    def parent(self, name: str, sample: Sample) -> Parent:
+        """Return synthetic parents with their attributes as codes; public ones have none."""
+        if name not in self.profiles:
+            return Parent(sample.table, {}, {}, None)
+        discretizers = self.profiles[name].discretizers
+        codes = sample.encoded(self.schema.table(name), discretizers)
+        sizes = {column: discretizer.size for column, discretizer in discretizers.items()}
+        for latent, (size, drawn) in sample.latents.items():
+            codes[latent], sizes[latent] = drawn, size
+        return Parent(sample.table, codes, sizes, sample.weights, sample.units)
+
+    def of_units(self, key: ForeignKey, units: Numbers, parents: SampledTable) -> tuple[Parent, Lookup]:
+        """Return the parents along a key that belong to some units, and the link to draw references to them by."""
+        found = self.parent(key.parent, parents.of_units(units))
+        return found, self.lookups[key.name].at_scale(self.scale * found.table.num_rows / max(1, sum(parents.rows)))
+
+
+@dataclass(frozen=True)
+class TableModels(Links):
+    """What was released of a private table: its rows, and all links but deferred ones.
+
+    Attributes:
+        profile: Of its columns.
+        model: Of its rows.
+        latents: Latent attribute -> number of its codes.
+        fanout: Link to its owner, None for the unit's table.
+        counted: Codes of the numbers of children that links look at, along owner keys, by name of the link's key.
+    """
+
     profile: Profile
     model: Model
     latents: Mapping[str, int]
     fanout: Fanout | None
     counted: Mapping[str, Mapping[ForeignKey, Discretizer]]
-    lookups: Mapping[str, Lookup]
-    above: Mapping[str, Profile]
 
     @classmethod
     def of(cls, schema: Schema, table: Table, inputs: Mapping[Key, Artifact], scale: float) -> TableModels:
@@ -83,6 +106,8 @@ class TableModels:
             schema,
             table,
             scale,
+            lookups,
+            {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
             Profile.from_dict(inputs["profile", table.name].data["profile"]),
             model if fanout is None or fanout.cross_marginals is None else Linked(model, fanout.cross_marginals),
             dict(stored.get("latents", [])),
@@ -95,8 +120,6 @@ class TableModels:
                 }
                 for key in keys
             },
-            lookups,
-            {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
         )
 
     @property
@@ -104,17 +127,13 @@ class TableModels:
         """The keys that are filled in the first pass, the owner key among them."""
         return tuple(key for key in self.table.foreign_keys if key.name not in self.schema.deferred_keys)
 
-    def parent(self, name: str, sample: Sample) -> Parent:
-        """A synthetic parent, with its attributes coded as its children's context."""
-        return as_parent(self.schema.table(name), sample, self.above.get(name))
-
     def counting(
         self,
         key: ForeignKey,
         parent: Parent,
         beside: Mapping[ForeignKey, SampledTable],
         parents: Sequence[int],
-        number: int | None = None,
+        number: int | None,
         own: Numbers | None = None,
     ) -> Parent:
         """Parents along a key with their numbers of children, as further columns, where the link looks at them.
@@ -148,20 +167,22 @@ class TableModels:
         rows: Rows,
         owners: Numbers | None,
         parents: Mapping[str, Parent],
+        lookups: Mapping[str, Lookup],
         rng: np.random.Generator,
-        numbering: tuple[int, int] | None = None,
+        numbering: tuple[int, int],
     ) -> Sample:
         """Draw the columns of rows that know their owners.
 
         Args:
-            rows: From `draw_root`, `draw_children` or `children_of`.
+            rows: Without a column, or from `children_of`.
             owners: Row number of the owner of each, -1 for none; None for the unit's table.
             parents: By foreign key name.
+            lookups: Links to draw references to them by, by foreign key name.
             rng: Sampling only.
-            numbering: Of a range: how many rows are in those before, and in all of them.
+            numbering: How many rows are in the ranges before, and in all of them.
         """
         schema, table, profile = self.schema, self.table, self.profile
-        first = numbering[0] if numbering else 0
+        first, _ = numbering
         units = self._units(rows.n, owners, parents, first)
         add_sizes(rows, units, profile, self.model)
         agreements = self.fanout.agreements if self.fanout is not None else ()
@@ -172,11 +193,11 @@ class TableModels:
             profile.discretizers,
             owners,
             parents,
-            self.lookups,
+            lookups,
             rng,
             schema.deferred_keys,
             units,
-            Numbering(*(numbering or (0, rows.n)), added_by(schema, table)),
+            Numbering(*numbering, added_by(schema, table)),
             Lags(self.fanout.lags if self.fanout is not None else (), profile.lags, frozenset(profile.guessed)),
         )
         types = {name: (size, drawn.latents[name]) for name, size in self.latents.items()}
@@ -199,36 +220,6 @@ class TableModels:
         if units is None:
             raise InternalError(f"{key.name}: the units of its owners are not known")
         return unit_numbers(self.schema, self.table.name, rows, (owners, units), first)
-
-
-def draw_sample(
-    models: TableModels,
-    above: Mapping[str, SampledTable],
-    beside: Mapping[ForeignKey, SampledTable],
-    rng: np.random.Generator,
-) -> Sample:
-    """Draw a private table in one piece.
-
-    Args:
-        models: Released.
-        above: Parents, by table name.
-        beside: Children of the same owners, by their key.
-        rng: Sampling only.
-    """
-    tables = {name: models.parent(name, sampled.whole()) for name, sampled in above.items()}
-    parents = {key.name: tables[key.parent] for key in models.table.foreign_keys if key.parent in tables}
-    owner, fanout = models.table.owner_key, models.fanout
-    if owner is None or fanout is None:
-        return models.draw(draw_root(models.profile.total, models.scale), None, parents, rng)
-    owners_of = models.counting(owner, parents[owner.name], beside, above[owner.parent].rows)
-    numbers = numbers_of_children(fanout, owners_of, round(fanout.owned * models.scale), rng, models.table)
-    ownerless = round(fanout.ownerless * models.scale)
-    rows, owners = children_of(fanout, owners_of, numbers, ownerless, rng, models.table)
-    for key in models.first_keys:
-        if not key.owner:
-            referred = above[key.parent].rows
-            parents[key.name] = models.counting(key, parents[key.name], beside, referred, own=numbers)
-    return models.draw(rows, owners, parents, rng)
 
 
 def add_sizes(rows: Rows, units: Numbers, profile: Profile, model: Model) -> None:
@@ -261,19 +252,5 @@ def row_weights(units: Numbers, rows_per_unit: int) -> NDArray[np.float64] | Non
 
 def _rows_of_unit(units: Numbers) -> Numbers:
     """How many rows have the same number, for each row; shape (rows,)."""
-    least, most = int(units.min(initial=0)), int(units.max(initial=0))
-    if least == 0 or most - least < _SPREAD * len(units):
-        return group_counts(units - least, most - least + 1)[units - least]
-    _, dense, counts = np.unique(units, return_inverse=True, return_counts=True)  # of a range, far from the others
-    return np.asarray(counts[dense], dtype=np.int64)
-
-
-def as_parent(table: Table, sample: Sample, profile: Profile | None) -> Parent:
-    """A synthetic parent with its attributes coded by ``profile``; a public one has none."""
-    if profile is None:
-        return Parent(sample.table, {}, {}, None)
-    codes = sample.encoded(table, profile.discretizers)
-    sizes = {column: discretizer.size for column, discretizer in profile.discretizers.items()}
-    for latent, (size, drawn) in sample.latents.items():
-        codes[latent], sizes[latent] = drawn, size
-    return Parent(sample.table, codes, sizes, sample.weights, sample.units)
+    least, most = (int(units.min()), int(units.max())) if len(units) else (0, 0)
+    return group_counts(units - least, most - least + 1)[units - least]

@@ -31,16 +31,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec
+from privbench_core.guards import MAX_PAIRS, REFERENCE_ROWS, TINY
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, feature_size
 from privbench_core.privacy.queries import Distances, Marginal
-from privbench_core.privacy.relations import deciding_tables
+from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.publishing.figures import DEVIATIONS, FidelityFigure
@@ -49,15 +51,14 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.counted import drawn_beside, samples_beside
-from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, draw_sample, row_weights
-from privbench_core.synthesizers.steps.rare_values import rare_cells, rare_values, shuffled_apart
+from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, row_weights
+from privbench_core.synthesizers.steps.range_drawing import RangeDrawing
 from privbench_core.synthesizers.steps.sample import first_parents, model_inputs
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Array = NDArray[np.float64]
-_MOST_PAIRS = 300  # compared per table; chosen by hand
-_WEIGHT = 1 << 20  # fixed point of the sample's row weights
-_REFERENCE_UNITS = 200_000  # rows of the unit's table in a reference sample, at most
+Rare = tuple[int, float]
+"""A code, and how many rows share one of its values."""
 ONE_WAY, TWO_WAY, JOIN, SIZE = "one-way TVD", "two-way TVD", "join TVD", "size, relative"
 
 
@@ -76,11 +77,11 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         units = Profile.from_dict(context.inputs["profile", schema.unit].data["profile"]).total
         above = {name: Sample.from_artifact(context.inputs["fidelity", name]) for name in private}
         above |= {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
-        rng = np.random.default_rng([0, len(table.name)])
-        models = TableModels.of(schema, table, context.inputs, min(1.0, _REFERENCE_UNITS / units))
+        models = TableModels.of(schema, table, context.inputs, min(1.0, REFERENCE_ROWS / units))
         sampled = {name: SampledTable(context.inputs["fidelity", name]) for name in private}
         sampled |= {name: SampledTable(above[name].to_artifact()) for name in parents if name not in sampled}
-        sample = draw_sample(models, sampled, drawn_beside(schema, table, context.inputs, "fidelity"), rng)
+        beside = drawn_beside(schema, table, context.inputs, "fidelity")
+        sample = RangeDrawing.in_one_piece(models, 0, sampled, beside, context.parts).made(0)
         metrics = _metrics(schema, table, price, context, sample, above)
         stored = sample.to_artifact()
         shown = {figure.metric: str(figure) for figure in metrics}
@@ -137,7 +138,7 @@ def _metrics(
     sizes = {name: feature_size(*how) for name, how in columns.items()}
     most, total = _counted(session, table.name, profile, price.share(1 / len(wanted)))
     weights = None if sample.units is None else row_weights(sample.units, most)
-    integers = None if weights is None else np.rint(weights * _WEIGHT).astype(np.int64)
+    integers = None if weights is None else np.rint(weights * WEIGHT_SCALE).astype(np.int64)
     view = session.view(ViewSpec(table.name, columns, (most,)), "fidelity")
     view.expect([Marginal(cols) for cols in chain(*wanted.values())])
     of_own = {name: rare_values(coder, 1.0) for name, (_, coder) in own.items()}
@@ -232,8 +233,53 @@ def _independent(single: Sequence[Array], total: float) -> Array:
 
 
 def _some(sets: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
-    """All column sets, or a choice of `_MOST_PAIRS` of them that is the same in every run."""
-    if len(sets) <= _MOST_PAIRS:
+    """All column sets, or a choice of `MAX_PAIRS` of them that is the same in every run."""
+    if len(sets) <= MAX_PAIRS:
         return sets
-    chosen = np.random.default_rng(0).choice(len(sets), _MOST_PAIRS, replace=False)
+    chosen = np.random.default_rng(0).choice(len(sets), MAX_PAIRS, replace=False)
     return [sets[i] for i in sorted(chosen)]
+
+
+def rare_values(coder: Discretizer, children: float) -> Rare | None:
+    """The code that stands for values that are made up, if it has no other, and how many rows share such a value.
+
+    Args:
+        coder: Of a column.
+        children: Number of rows that are looked at, per row of the column's table.
+    """
+    codec, binning = coder.codec, coder.binning
+    if not isinstance(codec, CategoricalCodec) or codec.made is None or codec.other is None:
+        return None
+    code_of = range(codec.size) if binning is None else binning.code_of
+    code, made = code_of[codec.other], codec.made
+    if sum(other == code for other in code_of) > 1:
+        return None
+    rows = np.array(made.rows)
+    shared = float(rows @ (rows / np.maximum(made.numbers, 1)) / max(float(rows.sum()), TINY))
+    return code, max(1.0, shared * children)
+
+
+def rare_cells(columns: tuple[str, ...], sizes: Mapping[str, int], rare: Mapping[str, Rare]) -> NDArray[np.bool_]:
+    """Cells with a made-up value, shape (size, ..)."""
+    codes = [
+        np.arange(sizes[name]) == rare[name][0] if name in rare else np.zeros(sizes[name], bool) for name in columns
+    ]
+    return np.asarray(reduce(np.logical_or.outer, codes))
+
+
+def shuffled_apart(
+    columns: tuple[str, ...], expected: Array, single: Mapping[str, Array], rare: Mapping[str, Rare]
+) -> float:
+    """Expected L1 distance, over the cells of two columns with rare values, of these from the same ones shuffled.
+
+    Of r rows that share a value of one column, a share p has a code of the other one. Two random choices of r rows
+    differ there by min(1 - p, √((1 - p) / (π p r))) of these rows: nearly all, or the difference of two normal numbers.
+    """
+    sides, apart = [single[name] / max(float(single[name].sum()), TINY) for name in columns], 0.0
+    for axis, name in enumerate(columns):
+        if name in rare:
+            code, rows = rare[name]
+            p, rest = sides[1 - axis], np.maximum(1 - sides[1 - axis], 0.0)
+            differ = np.minimum(rest, np.sqrt(rest / (math.pi * np.maximum(p, TINY) * rows)))
+            apart = max(apart, 2 * float(expected.take(code, axis=axis) @ differ))
+    return apart

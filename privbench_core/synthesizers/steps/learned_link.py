@@ -38,15 +38,13 @@ from privbench_core.synthesizers.steps.counted import fanout_key, released_numbe
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.reference import References
 
-_ATTRIBUTES = 0.3  # of the price of degrees, where parents are public: for their attributes; chosen by hand
-
 
 @dataclass(frozen=True)
 class LinkFit:
     """How a link step spends its price; public constants.
 
     Attributes:
-        degrees: Share of the price for how many rows are linked to each.
+        degrees: Share of the price for how many rows are linked to each; and of that, for attributes of public parents.
         sizes: How numbers of children are measured.
         references: How references to the rows of another parent are.
         cross_marginals: How links are.
@@ -138,7 +136,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         for_degrees = price.share(fit.degrees)
         counts = None
         if target.public:
-            lookup = _to_public(session, key, profile, target, context.public[key.parent], for_degrees)
+            lookup = _to_public(session, key, profile, target, context.public[key.parent], for_degrees, fit)
         else:
             parent = references.referred(key)
             lookup, counts = _to_private(session, key, profile, parent, for_degrees, fit, referring)
@@ -211,13 +209,13 @@ def _to_private(
 
 
 def _to_public(
-    session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price
+    session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price, fit: LinkFit
 ) -> LinkedLookup:
     """Return how often public parents are referred to, by row and by their attributes, which are known better."""
-    parent = PublicParent(table, rows)
-    single, none = row_popularity(session, key, child.size, parent.place, price.share(1 - _ATTRIBUTES)).popularity
+    parent, by_row, by_attributes = PublicParent(table, rows), price.share(1 - fit.degrees), price.share(fit.degrees)
+    single, none = row_popularity(session, key, child.size, parent.place, by_row).popularity
     targets = parent.targets(single.counts, optional=key.optional)
-    popularity = fitted_to_attributes(session, key, child, targets, (single, none), price.share(_ATTRIBUTES))
+    popularity = fitted_to_attributes(session, key, child, targets, (single, none), by_attributes)
     marginals = marginals_of(targets, popularity.counts, none)
     return LinkedLookup(targets, marginals, {}, popularity, key.optional)
 

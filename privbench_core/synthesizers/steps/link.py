@@ -68,13 +68,6 @@ def link_step(
     if lets_go(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    # Since 20 columns of children may follow how many others their owner has; since 21 references follow numbers of
-    # children, and what bounds do not count of them is estimated; since 22 bounded references have a T of their own;
-    # since 23 their columns are counted in groups of codes. Since 24 the roots of what share of the children parents
-    # with an attribute have drift with the number of rows of a unit, and bounds beyond the declared one add nothing.
-    # Since 25 what owners children have is drawn towards what numbers of children say; since 26 they come after it,
-    # and along keys that let go who refers to others follows their columns where joints are hidden. Since 27 lags are
-    # drawn towards those of independent dates; since 28 siblings agree as often as is measured.
     version = "28" if key.owner else "26" if _BOUNDED in parameters else "21" if counted else "19"
     return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 

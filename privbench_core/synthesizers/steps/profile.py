@@ -1,4 +1,4 @@
-"""Profile steps: what is measured of a private table first."""
+"""Profile steps: what is measured of a private table first; and model steps, which fit a network to that at no cost."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.measure.lags import own_lag_pairs
 from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.profile import Cells, profile_table
+from privbench_core.measure.table import Network, learn_table
+from privbench_core.models.measured import measured_from_dict, measured_to_dict
 from privbench_core.models.profile import Profile
-from privbench_core.privacy.budget import Price
+from privbench_core.models.spn import count_nodes, node_to_dict
+from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
 from privbench_core.schema.columns import Learn, Values
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Step, StepContext, StepKind
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 
 Array = NDArray[np.float64]
-_BARS = 24  # of a plot; chosen by hand
+Networks = Callable[[StepContext, Mapping[str, int]], Network]
+"""(context, `ordered_codes` of the columns) -> network."""
 
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
@@ -35,6 +39,42 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
         return Artifact({"profile": profile.to_dict(), "summary": summary_of(table, profile, cells)})
 
     return measured_step(schema, table, price, run, {})
+
+
+def learn_steps(
+    schema: Schema, table: Table, price: Price, first: float, networks: Networks, parameters: Mapping[str, Any]
+) -> list[Step]:
+    """Return the profile step, which measures a private table, and the model step, which fits a network to that.
+
+    Args:
+        schema: The database.
+        table: The table.
+        price: Of the profile step; fitting costs nothing.
+        first: Share of the price for the first look at one-way marginals.
+        networks: What models the attributes.
+        parameters: All that networks depend on beside the rows, JSON-able.
+    """
+
+    def learn(context: StepContext) -> Artifact:
+        session = context.opened()
+        bound = schema.max_rows_per_unit(table.name)
+        cells, profile, measured = learn_table(
+            session, table, bound, price, first, lambda ordered: networks(context, ordered)
+        )
+        released = {"profile": profile.to_dict(), "measured": measured_to_dict(measured)}
+        return Artifact({**released, "summary": summary_of(table, profile, cells)})
+
+    profile_of: Key = ("profile", table.name)
+
+    def fit(context: StepContext) -> Artifact:
+        node = measured_from_dict(context.inputs[profile_of].data["measured"]).fit()
+        return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
+
+    free = zero(price.measure)
+    return [
+        measured_step(schema, table, price, learn, {**parameters, "first": first}),
+        Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, fit, version="3"),
+    ]
 
 
 def measured_step(
@@ -65,17 +105,6 @@ def measured_step(
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
     }
     key = ("profile", table.name)
-    # Since 8 another hash chooses the children beyond τ, and numbers of rows have another prior (10); where domains are
-    # learned, units weigh on texts by how many they have, shares are others (10), and so is the choice of a step (11).
-    # Since 12 every column of rows of large units is counted in its own way; since 13 (12 without owners) values of
-    # learned lists keep codes of their own, and numbers of rows have another prior and are not biased by it. Since 15
-    # (13, 9) codes are cut that hide more than noise would, and dates are learned on a grid beyond two centuries.
-    # Since 16 columns that are measured again beside joints are counted in their own ways then, too. Since 17 joints of
-    # owned tables say of which rows they are, and lists have a lower threshold (14 without owners). Since 18 units of
-    # owned tables are clipped in L2 norm, and since 19 how many of their rows count then never jumps. Where ranges are
-    # learned, their tails are since 20 (15 without owners). Since 21 counts of units are clipped in scaled cells, and
-    # since 22 the roots of shares drift with the number of rows of a unit. Since 23 (16 without owners) long tails are
-    # cut into pieces, and cuts where there is next to nothing have to save more, the more cells there are.
     version = "23"
     if not table.owner_key:
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
@@ -105,13 +134,13 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
     return summary
 
 
-def _bars(codec: Codec, counts: Array) -> dict[str, list[Any]]:
-    """At most `_BARS` bars of a column's released histogram."""
+def _bars(codec: Codec, counts: Array, most: int = 24) -> dict[str, list[Any]]:
+    """At most so many bars of a column's released histogram."""
     labels = codec.labels()
     shown = np.maximum(counts, 0)
-    if codec.ordered > _BARS:
-        edges = np.linspace(0, codec.ordered, _BARS + 1).astype(int)
+    if codec.ordered > most:
+        edges = np.linspace(0, codec.ordered, most + 1).astype(int)
         grouped = [float(shown[a:b].sum()) for a, b in pairwise(edges)]
         return {"labels": [labels[a] for a in edges[:-1]], "counts": [round(v) for v in grouped]}
-    largest = np.sort(np.argsort(-shown)[:_BARS])
+    largest = np.sort(np.argsort(-shown)[:most])
     return {"labels": [labels[i] for i in largest], "counts": [round(float(shown[i])) for i in largest]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,9 @@ class _Ranges(Mapping[str, pa.Table | RowRanges]):
 
     def __getitem__(self, name: str) -> RowRanges:
         sampled = self._rows.sampled(name)
-        return RowRanges(len(sampled.rows), _RangeOfRows(self._rows.schema, self._rows.schema.table(name), sampled))
+        return RowRanges(
+            len(sampled.rows), partial(_write_range, self._rows.schema, self._rows.schema.table(name), sampled)
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -124,18 +126,12 @@ class _Ranges(Mapping[str, pa.Table | RowRanges]):
         return len(self._rows)
 
 
-@dataclass(frozen=True)
-class _RangeOfRows:
-    schema: Schema
-    table: Table
-    sampled: SampledTable
-
-    def __call__(self, number: int, file: Path) -> None:
-        """Write a range as a Parquet file; one that was drawn by itself, and in this order, is stored as such."""
-        if self.sampled.digests and not added_by(self.schema, self.table):
-            file.write_bytes(self.sampled.part_file(number))
-        else:
-            write_table(file, self.table, as_added(self.schema, self.table, self.sampled.part_rows(number)))
+def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: int, file: Path) -> None:
+    """Write a range as a Parquet file; one that was drawn by itself, and in this order, is stored as such."""
+    if sampled.digests and not added_by(schema, table):
+        file.write_bytes(sampled.part_file(number))
+    else:
+        write_table(file, table, as_added(schema, table, sampled.part_rows(number)))
 
 
 def _workload(

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.guards import REFERENCE_ROWS
 from privbench_core.measure.targets import Referred
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.group_model import OWNER
@@ -30,8 +31,6 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.counted import released_numbers
 from privbench_core.synthesizers.steps.drawing import add_sizes
-
-_MOST_ROWS = 50_000  # marginals of 100 cells are off by 2% in such a sample, less than their noise is allowed to be
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class References:
         key = table.owner_key
         assert key is not None  # noqa: S101 - a fanout is one along an owner key
         profile, above = self.profile(table.name), self.profile(key.parent)
-        scale = min(1.0, _MOST_ROWS / max(1.0, fanout.owned + fanout.ownerless))
+        scale = min(1.0, REFERENCE_ROWS / max(1.0, fanout.owned + fanout.ownerless))
         parents = self.alone(key.parent, max(1, round(above.size.rows * scale)))
         sizes = {name: discretizer.size for name, discretizer in above.discretizers.items()}
         codes = {name: parents.codes[name] for name in sizes}
@@ -106,7 +105,7 @@ class References:
     def linked(self, table: Table, fanout: Fanout | None) -> Rows:
         """Return rows of a table with their context and their attributes."""
         if fanout is None:
-            return self.alone(table.name, max(1, min(_MOST_ROWS, round(self.profile(table.name).size.rows))))
+            return self.alone(table.name, max(1, min(REFERENCE_ROWS, round(self.profile(table.name).size.rows))))
         rows = self.owned(table, fanout)
         model = self.model(table.name)
         model = model if fanout.cross_marginals is None else Linked(model, fanout.cross_marginals)

@@ -6,16 +6,13 @@ children and parents build on, and filled in a second pass, when the tables they
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
+from privbench_core import guards
 from privbench_core.models.linked_lookup import lookup_from_dict
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
-from privbench_core.sampling import ranges
 from privbench_core.sampling.constraints import ignored_checks
-from privbench_core.sampling.deferred_keys import complete_table
 from privbench_core.sampling.row_order import added_by
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import constraints_identity, key_identity
@@ -23,10 +20,9 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.counted import counted_beside, drawn_beside, fanout_key, samples_beside
-from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, as_parent, draw_sample
+from privbench_core.synthesizers.steps.drawing import DRAWING, Links, TableModels
 from privbench_core.synthesizers.steps.range_drawing import RangeCompletion, RangeDrawing
-from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
-from privbench_core.workers import side_by_side
+from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 _IN_RANGES = {"in ranges": "3"}
 """Changed by hand when tables in ranges get other rows or another form, and those in one piece do not: samples are made
@@ -78,14 +74,9 @@ def sample_step(schema: Schema, table: Table, free: Price) -> Step:
         ignored = ignored_checks(table)
         facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
         drawing = RangeDrawing.plan(models, context.seed, above, beside, context.parts)
-        if drawing is not None:
-            return _in_ranges(drawing.with_allocated_keys(context.workers), len(drawing.pieces), context, **facts)
-        rng = context.rng("sample", table.name)
-        sample = draw_sample(models, above, beside, rng)
-        del above  # their rows are not needed beside the bytes
-        return sample.to_artifact(**facts)
+        return drawing.drawn(context.workers, **facts)
 
-    parameters = {**_constraints(schema, table), **_IN_RANGES, "rows of a range": ranges.MOST_ROWS}
+    parameters = {**_constraints(schema, table), **_IN_RANGES, "rows of a range": guards.RANGE_ROWS}
     key = ("sample", table.name)
     return Step(
         key,
@@ -111,39 +102,13 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
 
     def run(context: StepContext) -> Artifact:
         stored = SampledTable(context.inputs["sample", table.name])
-        links = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
-        lookups = {name: lookup_from_dict(link).at_scale(context.scale) for name, link in links.items()}
-        if len(stored.rows) > 1:
-            completion = RangeCompletion(
-                schema,
-                table,
-                keys,
-                context.seed,
-                context.scale,
-                stored,
-                {name: SampledTable(context.inputs["sample", name]) for name in parents},
-                {name: Profile.from_dict(context.inputs["profile", name].data["profile"]) for name in coded},
-                lookups,
-                context.parts,
-            )
-            return _in_ranges(completion.with_allocated_keys(), len(stored.rows), context)
-        first = Sample.from_artifact(stored.artifact)
-        above = {
-            name: as_parent(
-                schema.table(name),
-                Sample.from_artifact(context.inputs["sample", name]),
-                Profile.from_dict(context.inputs["profile", name].data["profile"]),
-            )
-            for name in parents
-        }
-        discretizers = Profile.from_dict(context.inputs["profile", table.name].data["profile"]).discretizers
-        rng = context.rng("references", table.name)
-        by_key = {key.name: above[key.parent] for key in keys}
-        codes = first.encoded(table, discretizers)
-        rows, places = complete_table(
-            table, keys, first.table, codes, discretizers, first.weights, by_key, lookups, rng, first.units
-        )
-        return replace(first, table=rows, parents={**first.parents, **places}).to_artifact()
+        released = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
+        lookups = {name: lookup_from_dict(link).at_scale(context.scale) for name, link in released.items()}
+        profiles = {name: Profile.from_dict(context.inputs["profile", name].data["profile"]) for name in coded}
+        above = {name: SampledTable(context.inputs["sample", name]) for name in parents}
+        links = Links(schema, table, context.scale, lookups, profiles)
+        completion = RangeCompletion(links, context.seed, above, context.parts, stored)
+        return completion.drawn(context.workers)
 
     key = sampled_key(schema, table)
     once = tuple(dict.fromkeys(inputs))
@@ -155,19 +120,10 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
         (),
         free,
         run,
-        {**_constraints(schema, table), **_IN_RANGES, "rows of a range": ranges.MOST_ROWS},
+        {**_constraints(schema, table), **_IN_RANGES, "rows of a range": guards.RANGE_ROWS},
         version="3",
         depends=("seed", "scale"),
     )
-
-
-def _in_ranges(drawing: RangeDrawing | RangeCompletion, number: int, context: StepContext, **facts: Any) -> Artifact:
-    """Draw so many ranges in processes, and list them."""
-    try:
-        listed: Sequence[Listed] = list(side_by_side(drawing, range(number), context.workers))
-    finally:
-        drawing.forget_allocated_keys()
-    return replace(SampledTable.listing(listed, **facts), parts=context.parts)
 
 
 def _constraints(schema: Schema, table: Table) -> dict[str, Any]:

@@ -52,20 +52,17 @@ class Sample:
 
     def to_artifact(self, **facts: Any) -> Artifact:
         """As a step stores it, with more ``facts`` for its summary."""
-        places = [[name, rows] for name, rows in self.parents.items()]
         summary = {"rows": self.table.num_rows, **facts}
         if self.dropped:
             summary["rows dropped to keep constraints"] = dict(self.dropped)
-        data: dict[str, Any] = {
-            "parents": places,
+        data = {
+            "parents": [[name, rows] for name, rows in self.parents.items()],
             "weights": self.weights,
             "dropped": dict(self.dropped),
             "units": self.units,
+            "latents": [[name, size, codes] for name, (size, codes) in self.latents.items()],
+            "bases": [[name, numbers] for name, numbers in self.bases.items()],
         }
-        if self.latents:
-            data["latents"] = [[name, size, codes] for name, (size, codes) in self.latents.items()]
-        if self.bases:
-            data["bases"] = [[name, numbers] for name, numbers in self.bases.items()]
         return Artifact({**data, "summary": summary}, self.table)
 
     @classmethod
@@ -76,11 +73,42 @@ class Sample:
         if stored.table is None:
             raise InternalError("a sample was stored without its rows")
         data = stored.data
-        latents = {name: (size, codes) for name, size, codes in data.get("latents", [])}
-        bases = dict(data.get("bases", []))
+        latents = {name: (size, codes) for name, size, codes in data["latents"]}
         return cls(
-            stored.table, dict(data["parents"]), data["weights"], data["dropped"], data.get("units"), latents, bases
+            stored.table,
+            dict(data["parents"]),
+            data["weights"],
+            data["dropped"],
+            data["units"],
+            latents,
+            dict(data["bases"]),
         )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sample]) -> Sample:
+        """Return all rows of several samples, in order; of more than one without their parents."""
+        if len(parts) == 1:
+            return parts[0]
+        first, weights = parts[0], None
+        if any(part.weights is not None for part in parts):
+            weights = np.concatenate([np.ones(p.table.num_rows) if p.weights is None else p.weights for p in parts])
+        units = [part.units for part in parts if part.units is not None]
+        latents = {
+            name: (size, np.concatenate([part.latents[name][1] for part in parts]))
+            for name, (size, _) in first.latents.items()
+        }
+        bases = {name: np.concatenate([part.bases[name] for part in parts]) for name in first.bases}
+        dropped = sum((Counter(part.dropped) for part in parts), Counter[str]())
+        table = _together([part.table for part in parts])
+        return cls(table, {}, weights, dropped, np.concatenate(units) if units else None, latents, bases)
+
+    def some(self, which: NDArray[np.bool_]) -> Sample:
+        """Return some rows, without their parents."""
+        weights = None if self.weights is None else self.weights[which]
+        units = None if self.units is None else self.units[which]
+        latents = {name: (size, codes[which]) for name, (size, codes) in self.latents.items()}
+        bases = {name: numbers[which] for name, numbers in self.bases.items()}
+        return Sample(self.table.filter(pa.array(which)), {}, weights, {}, units, latents, bases)
 
 
 @dataclass(frozen=True)
@@ -105,9 +133,7 @@ class Listed:
     def of(cls, digest: str, sample: Artifact, owners: int) -> Listed:
         """List a sample that was stored for a range."""
         data = sample.data
-        units = np.zeros(0, dtype=np.int64) if data["units"] is None else data["units"]
-        span = (int(units.min()), int(units.max())) if len(units) else (0, -1)
-        return cls(digest, data["summary"]["rows"], owners, data["dropped"], span)
+        return cls(digest, data["summary"]["rows"], owners, data["dropped"], _span(data["units"]))
 
 
 @dataclass(frozen=True)
@@ -154,11 +180,11 @@ class SampledTable:
         """The least and the greatest number of units in each range."""
         if self.digests:
             return tuple((least, most) for *_, (least, most) in self.artifact.data["parts"])
-        return (Listed.of("", self.artifact, 0).units,)
+        return (_span(self.artifact.data["units"]),)
 
-    def part(self, number: int) -> Sample:
-        """Read one range; raises as `PartFiles.get`. Its ``parents`` are rows of the owners' range, and of no other."""
-        return Sample.from_artifact(self._stored(number))
+    def part(self, number: int | None) -> Sample:
+        """Read one range, or all if None; raises as `PartFiles.get`. ``parents`` are rows of the owners' range."""
+        return self.whole() if number is None else Sample.from_artifact(self._stored(number))
 
     def part_rows(self, number: int, columns: list[str] | None = None) -> pa.Table:
         """Read the rows of one range: some columns, or all if None."""
@@ -175,17 +201,17 @@ class SampledTable:
 
     def whole(self) -> Sample:
         """Read all ranges; those of tables that are drawn together."""
-        return joined([self.part(number) for number in range(len(self.rows))])
+        return Sample.joined([self.part(number) for number in range(len(self.rows))])
 
     def of_units(self, units: NDArray[np.int64]) -> Sample:
         """Read the rows of some units, in order; their ``parents`` are left out."""
-        wanted = np.unique(units)
-        found = []
+        wanted, numbers = np.unique(units), list[int]()
         for number, (least, most) in enumerate(self.units):
             first = int(np.searchsorted(wanted, least))
             if first < len(wanted) and wanted[first] <= most:
-                found.append(_some(part := self.part(number), np.isin(np.asarray(part.units), wanted)))
-        return joined(found or [_some(part := self.part(0), np.zeros(part.table.num_rows, dtype=bool))])
+                numbers.append(number)
+        parts = map(self.part, numbers or [0])
+        return Sample.joined([part.some(np.isin(np.asarray(part.units), wanted)) for part in parts])
 
     def rows_between(self, least: int, most: int) -> int:
         """Return about how many rows have units with numbers from ``least`` to ``most``."""
@@ -232,33 +258,11 @@ class SampledTable:
         return self.artifact.parts
 
 
-def _some(sample: Sample, which: NDArray[np.bool_]) -> Sample:
-    """Some rows of a sample."""
-    weights = None if sample.weights is None else sample.weights[which]
-    units = None if sample.units is None else sample.units[which]
-    latents = {name: (size, codes[which]) for name, (size, codes) in sample.latents.items()}
-    bases = {name: numbers[which] for name, numbers in sample.bases.items()}
-    return Sample(sample.table.filter(pa.array(which)), {}, weights, {}, units, latents, bases)
+def _span(units: NDArray[np.int64] | None) -> tuple[int, int]:
+    """The least and the greatest number of units; none lies between those of no rows."""
+    return (0, -1) if units is None or not len(units) else (int(units.min()), int(units.max()))
 
 
 def _together(parts: Sequence[pa.Table]) -> pa.Table:
     """The rows of some ranges; one of them may have NULL where there must be none."""
     return pa.concat_tables(parts, promote_options="default")
-
-
-def joined(ranges: Sequence[Sample]) -> Sample:
-    """All rows of several samples, in order."""
-    if len(ranges) == 1:
-        return ranges[0]
-    weights = None
-    if any(part.weights is not None for part in ranges):
-        weights = np.concatenate([np.ones(p.table.num_rows) if p.weights is None else p.weights for p in ranges])
-    units = [part.units for part in ranges if part.units is not None]
-    latents = {
-        name: (size, np.concatenate([part.latents[name][1] for part in ranges]))
-        for name, (size, _) in ranges[0].latents.items()
-    }
-    dropped = sum((Counter(part.dropped) for part in ranges), Counter[str]())
-    table = _together([part.table for part in ranges])
-    bases = {name: np.concatenate([part.bases[name] for part in ranges]) for name in ranges[0].bases}
-    return Sample(table, {}, weights, dropped, np.concatenate(units) if units else None, latents, bases)
