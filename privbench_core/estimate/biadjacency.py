@@ -14,7 +14,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.estimate.fitting import EMPTY, MAX_RAISE
+from privbench_core.estimate.fitting import MAX_RAISE
+from privbench_core.guards import TINY
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -46,7 +47,7 @@ def relaxed_links(left: Array, right: Array, targets: Sequence[ClassTarget]) -> 
         right: The same on the right, with the same sum.
         targets: All with the sums of ``left`` and ``right`` in their cells.
     """
-    links = np.outer(left, right) / max(float(right.sum()), EMPTY)
+    links = np.outer(left, right) / max(float(right.sum()), TINY)
     sides = [(_sums(t.left, t.links.shape[0]), _sums(t.right, t.links.shape[1])) for t in targets]
     for _ in range(_ROUNDS if len(targets) > 1 else 1):
         for target, (of_left, of_right) in zip(targets, sides, strict=True):
@@ -64,4 +65,4 @@ def _sums(cells: Numbers, size: int) -> scipy.sparse.csr_array:
 
 
 def _ratio(wanted: Array, current: Array) -> Array:
-    return np.minimum(np.divide(wanted, current, out=np.zeros_like(wanted), where=current > EMPTY), MAX_RAISE)
+    return np.minimum(np.divide(wanted, current, out=np.zeros_like(wanted), where=current > TINY), MAX_RAISE)

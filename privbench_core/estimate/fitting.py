@@ -7,17 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, TINY
+
 Array = NDArray[np.float64]
-# Of iterative proportional fitting; both only keep divisions finite.
-EMPTY = 1e-300
-"""A margin up to this is empty, and stays empty."""
-MAX_RAISE = 1e9
+MAX_RAISE = 1 / NEGLIGIBLE
 """Factor by which one round may raise a cell."""
-RAKING_ROUNDS = 10
-"""Rounds of fitting a table to its two margins; chosen by hand, changes are small from there on."""
 
 
-def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int) -> Array:
+def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int = FITTING_ROUNDS) -> Array:
     """Fit ``joint`` to the given marginals by iterative proportional fitting; return the fitted table.
 
     Args:
@@ -32,7 +29,7 @@ def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], 
     for _ in range(rounds):
         for target, others in zip(targets, summed, strict=True):
             current = np.add.reduce(fitted, axis=others, keepdims=True)
-            ratio = np.divide(target, current, out=np.zeros(target.shape), where=current > EMPTY)
+            ratio = np.divide(target, current, out=np.zeros(target.shape), where=current > TINY)
             fitted *= np.minimum(ratio, MAX_RAISE, out=ratio)
     return fitted
 
@@ -40,12 +37,12 @@ def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], 
 def relative_entropy(found: Array, expected: Array) -> float:
     """Return the relative entropy of one distribution to another that is positive where it is, in nats."""
     seen = found > 0
-    return float(max(0.0, (found[seen] * np.log(found[seen] / np.maximum(expected[seen], EMPTY))).sum()))
+    return float(max(0.0, (found[seen] * np.log(found[seen] / np.maximum(expected[seen], TINY))).sum()))
 
 
 def mutual_information(joint: Array) -> float:
     """Return the mutual information of a two-way table of probabilities or counts, in nats; 0 of an empty one."""
-    joint = joint / max(float(joint.sum()), EMPTY)
+    joint = joint / max(float(joint.sum()), TINY)
     product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     seen = (joint > 0) & (product > 0)  # products of next to nothing underflow
     return float(max(0.0, (joint[seen] * np.log(joint[seen] / product[seen])).sum()))

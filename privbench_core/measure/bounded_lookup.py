@@ -24,6 +24,7 @@ from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounde
 from privbench_core.measure.link_candidates import grouped
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.presence import present_or_not
+from privbench_core.measure.scores import has_power
 from privbench_core.measure.targets import Referred, clean_target
 from privbench_core.models.lookup import ANY, COUNTED, Lookup
 from privbench_core.models.profile import Profile
@@ -186,7 +187,7 @@ class _Looks:
         most = self.counts.best(for_joints.share(fit.context_share / max(len(asked), 1)))
         view, counted = self._view({**self.targets_or_any, **self.own}, most), self.counts.in_view(most)
         pairs, rest = max(len(columns), 1) * len(self.own), for_joints.share(1 - fit.context_share)
-        if not fit.pairs.tells(view, pairs, counted, rest):
+        if not has_power(view, pairs, counted, rest):
             return self._without_joints(parent, price)
         targets = self._targets(for_targets, parent)
         usual = self._usual(counted) | {name: shares * counted for name, shares in targets.shares.items()}

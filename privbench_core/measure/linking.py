@@ -219,5 +219,5 @@ def _cross_marginal(
     if followed:
         near = shrunk(table.counts.sum(axis=1), noisy.sigma * math.sqrt(base.shape[1]), left)
         left = onto_simplex(near, float(left.sum()))
-    counts = estimated_joint(table, left, base.sum(axis=0), [base])
+    counts = estimated_joint(table, left, base.sum(axis=0), base)
     return CrossMarginal(candidate.left, candidate.right, candidate.groups, counts)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.measure.pairwise import MOST_CODES
+from privbench_core.guards import MAX_CODES
 from privbench_core.measure.scores import highest_noise
 from privbench_core.models.row_count import HIDDEN_ROWS, UNIT_SIZE, RowCount, class_coder, counts_up_to, powers_up_to
 from privbench_core.models.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
@@ -125,7 +125,7 @@ def measure_row_count(
         return None, price
     bound = min(bound, WEIGHT_SCALE)
     of_units = session.view(ViewSpec(table, {}), "rows")
-    balance = _Balance(of_units, np.minimum(np.array(codes, dtype=float), MOST_CODES), price)
+    balance = _Balance(of_units, np.minimum(np.array(codes, dtype=float), MAX_CODES), price)
     sizes, spent = _measure_sizes(session, table, bound, balance)
     fit = sizes.fit()
     for share in _SHARES:

@@ -8,18 +8,16 @@ looked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.columns.discretizer import ordered_codes
 from privbench_core.measure.by_size import MarginalsOverRows, RowLooks
-from privbench_core.measure.glance import Glance, share_of_glance
 from privbench_core.measure.lags import Array, Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.measure.learned import expected_codes, learn_domains
 from privbench_core.measure.one_way import Marginals, MarginalsOfView
 from privbench_core.measure.profile import (
     Cells,
-    can_be_held,
     first_share,
     measure_cells,
     over_rows,
@@ -28,7 +26,6 @@ from privbench_core.measure.profile import (
 )
 from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.measured import Measured, MeasuredLeaf
-from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -44,23 +41,8 @@ _ROWS_SHARE = 0.01  # of the price of a table under pure privacy, for the number
 class Network(Protocol):
     """What models the attributes of a table."""
 
-    def promising(
-        self,
-        curator: Curator,
-        codes: Sequence[int],
-        total: float,
-        price: Price,
-        first: float,
-        seen: Glance | bool = False,
-    ) -> bool:
-        """Whether to look for dependences at all; see `PairwiseFit.promising`."""
-        ...
-
-    def glance(self, curator: Curator, one_way: OneWay, price: Price, rest: Price) -> Glance | None:
-        """What `promising` is to know under pure privacy, for ``price``; None, and nothing spent, if that is nothing.
-
-        ``rest`` is left for a closer look.
-        """
+    def has_power(self, curator: Curator, columns: int, total: float, price: Price) -> bool:
+        """Return whether dependences of so many columns would show for ``price``."""
         ...
 
     def find(
@@ -84,9 +66,7 @@ def learn_table(
     """Measure a table's attributes, as many of their joints as the price supports; a unit has at most ``bound`` rows.
 
     Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
-    average as prices add up), so the number of rows comes first: it tells whether to look for anything else. Then a
-    glance at all pairs tells whether there is anything; if not, the first look is made as fine as if nothing else had
-    been asked (`Curator.measure_in_two`). Gaussian noise loses nothing, so there the first look itself tells.
+    average as prices add up), so the number of rows comes first: it tells whether to look for anything else.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
     learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
@@ -99,7 +79,6 @@ def learn_table(
     learned = learn_domains(session, table, size, rest, price.delta)
     sizes, rest = [codec.size for codec in learned.codecs.values() if codec.size > 1], learned.rest
     share = first if len(sizes) > 1 else 1.0
-    held, for_glance = can_be_held(table, learned, size, price), 0.0
     if share < 1 and price.measure is Measure.PURE:
         view = session.view(ViewSpec(table.name, {}, (1 if size is None else size.rows_per_unit,)), "size")
         if size is None:
@@ -108,18 +87,15 @@ def learn_table(
         else:
             rows = size.rows
         rows = max(1.0, rows)  # of few rows noise may leave none, or less
-        known = ordered_codes({name: Discretizer(codec) for name, codec in learned.codecs.items()})
-        share = share if network(known).promising(view, sizes, rows, rest, share, held) else 1.0
-        for_glance = share_of_glance(view, rows, rest.share(1 - share)) if held and share < 1 else 0.0
-    early, glanced = first_share(size), rest.share((1 - share) * for_glance)
-    whole = Price(rest.measure, rest.amount - glanced.amount) if glanced.amount > 0 else None
-    cells = measure_cells(session, table, learned, size, rest.share(share * early), whole)
+        share = share if network({}).has_power(view, len(sizes), rows, rest.share(1 - share)) else 1.0
+    early = first_share(size)
+    cells = measure_cells(session, table, learned, size, rest.share(share * early))
     cells, profile, looks = over_rows(session, table, cells, rest.share(share * (1 - early)))
     lags = measure_own_lags(session, table, profile, for_lags)
     profile = lags.of(profile)
     if share == 1:
         return cells, profile, MeasuredLeaf(profile.one_way, lags=lag_joints(profile))
-    found = _modelled(session, table, profile, looks, rest, share, network, glanced)
+    found = _modelled(session, table, profile, looks, rest, share, network)
     if not isinstance(found, Price):
         return cells, profile, found
     if looks is not None:
@@ -144,22 +120,11 @@ def _modelled(
     price: Price,
     share: float,
     network: Callable[[Mapping[str, int]], Network],
-    glanced: Price,
 ) -> Measured | Price:
-    """A model for what a first look has left of the price, part of it for a glance, or what is left then."""
+    """A model for what a first look has left of the price, or what is left then."""
     view = _view(session, table, profile)
     chosen = network(ordered_codes(profile.discretizers))
-    codes = [discretizer.size for discretizer in profile.discretizers.values()]
-    by_lags = lag_joints(profile)
-    left, seen = price.share(1 - share), None
-    if glanced.amount > 0:
-        rest = Price(left.measure, left.amount - glanced.amount)
-        seen = chosen.glance(view, profile.counted, glanced, rest)
-        left = left if seen is None else rest
-    if (seen is not None or price.measure is Measure.ZCDP) and not chosen.promising(
-        view, codes, profile.total, price, share, seen or False
-    ):
-        return left
+    by_lags, left = lag_joints(profile), price.share(1 - share)
     if looks is None:
         return chosen.find(view, MarginalsOfView(view, profile.one_way), left, by_lags)
     columns, most = own_columns(profile, looks.drifts), profile.size.rows_per_unit
