@@ -13,10 +13,10 @@ from dataclasses import dataclass
 class Tuning:
     """Numbers that figures depend on; each comment says the unit, the source and the flat range."""
 
-    # Largest share of a price for a look that says what to measure.
-    look_share: float = 0.2
+    score_share: float = 0.1
+    sign_share: float = 0.2
     clear: float = 0.05
-    strong: float = 0.3
+    strong: float = 0.5
     floor: float = 0.02
     accident: float = 0.01
     triple_share: float = 0.02

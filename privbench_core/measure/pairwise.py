@@ -25,7 +25,7 @@ from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.guards import GRID_STEPS, MAX_PAIRS
 from privbench_core.measure.clipped import Clipping, Vectors, measure_rows
 from privbench_core.measure.one_way import Marginals, MarginalsOfView, remeasure
-from privbench_core.measure.scores import clear_scores, has_power, largest_noise, pair_scores, share_for
+from privbench_core.measure.scores import clear_scores, has_power, pair_scores
 from privbench_core.measure.signs import measure_signs
 from privbench_core.measure.triples import candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf, with_marginals
@@ -125,9 +125,8 @@ class PairwiseFit:
         chosen: list[PairTable] = []
         share = 0.0
         if has_power(curator, len(pairs), one_way.total, price):
-            for_scores = _score_share(curator, len(pairs), one_way.total, price)
-            scores = clear_scores(curator, one_way, pairs, price.share(for_scores), known)
-            price = price.share(1 - for_scores)
+            scores = clear_scores(curator, one_way, pairs, price.share(TUNING.score_share), known)
+            price = price.share(1 - TUNING.score_share)
             candidates = Candidates.of(pairs, scores, clean, ordered)
             cells = candidates.cells if clipping is None else clipping.noisy_cells(candidates, clean)
 
@@ -178,9 +177,8 @@ class PairwiseFit:
         shares = {pair: joint / total for pair, joint in (known or {}).items()}
         if not has_power(curator, len(pairs), total, price):
             return shares, price
-        for_scores = _score_share(curator, len(pairs), total, price)
-        scores = pair_scores(curator, clean, pairs, price.share(for_scores), known)
-        rest = price.share(1 - for_scores)
+        scores = pair_scores(curator, clean, pairs, price.share(TUNING.score_share), known)
+        rest = price.share(1 - TUNING.score_share)
         candidates = Candidates.of(pairs, scores, clean, ordered)
         clipping = Clipping.of(size, curator, price, own)
         cells = candidates.cells if clipping is None else clipping.noisy_cells(candidates, clean)
@@ -261,11 +259,6 @@ class PairwiseFit:
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:
     """The pairs whose columns both have more than one code."""
     return [(a, b) for a, b in pairs if len(clean[a]) > 1 and len(clean[b]) > 1]
-
-
-def _score_share(curator: Curator, pairs: int, total: float, price: Price) -> float:
-    """Return the share of a price for the scores of so many pairs."""
-    return share_for(lambda part: largest_noise(curator, pairs, part) / total, price)
 
 
 def _total(clean: Mapping[str, Array]) -> float:

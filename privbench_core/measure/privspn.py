@@ -104,8 +104,8 @@ class PairwiseSPN:
         if depth >= self.max_depth or not self._affordable(curator, one_way, price):
             return self.leaf.find(curator, marginals, price, self.ordered, by_lags)
         pairs = list(combinations(one_way.counts, 2))
-        scores = clear_scores(curator, one_way, pairs, price.share(TUNING.look_share))
-        rest = price.share(1 - TUNING.look_share)
+        scores = clear_scores(curator, one_way, pairs, price.share(TUNING.score_share))
+        rest = price.share(1 - TUNING.score_share)
         split = AttributeSplit(frozenset(self.ordered))
         telling = scores.max() > TUNING.clear * one_way.total
         rule = split.rule(dict(zip(pairs, scores.tolist(), strict=True)), one_way.clean()) if telling else None
@@ -113,8 +113,8 @@ class PairwiseSPN:
             return self.leaf.find(curator, marginals, rest, self.ordered, by_lags)
         parts = []
         for part in curator.split(rule):
-            inside = measure_one_way(part, list(one_way.counts), rest.share(TUNING.look_share))
-            parts.append(self.build(part, inside, rest.share(1 - TUNING.look_share), by_lags, depth + 1))
+            inside = measure_one_way(part, list(one_way.counts), rest.share(TUNING.sign_share))
+            parts.append(self.build(part, inside, rest.share(1 - TUNING.sign_share), by_lags, depth + 1))
         return MeasuredParts(tuple(parts), rule)
 
     def _affordable(self, curator: Curator, one_way: OneWay, price: Price) -> bool:
@@ -182,8 +182,8 @@ class HistogramSPN:
         rule = lloyd.rule(curator, names, node.share(1 - self.gamma1), rng)
         parts = []
         for part in curator.split(rule):
-            inside = measure_one_way(part, names, rest.share(TUNING.look_share))
-            parts.append(self.build(part, inside, rest.share(1 - TUNING.look_share), rng))
+            inside = measure_one_way(part, names, rest.share(TUNING.sign_share))
+            parts.append(self.build(part, inside, rest.share(1 - TUNING.sign_share), rng))
         return MeasuredParts(tuple(parts), rule)
 
     def scale(self, rows: float, columns: int) -> float:

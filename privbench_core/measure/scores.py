@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.measure.one_way import noise_power
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -78,18 +77,6 @@ def largest_noise(curator: Curator, candidates: int, price: Price) -> float:
     return each * (math.log(m) / math.sqrt(2) if price.measure is Measure.PURE else math.sqrt(2 * math.log(m)))
 
 
-def share_for(noise: Callable[[Price], float], price: Price) -> float:
-    """Return the least share of a price for which a noise is clear, at most that of a closer look.
-
-    Args:
-        noise: Of what is looked at, by its price, as a share of what it would be at most.
-        price: Of everything.
-    """
-    most = TUNING.look_share
-    clearer = noise(price.share(most)) / TUNING.clear
-    return float(most * min(1.0, clearer ** (1 / noise_power(price.measure))))
-
-
 def has_power(curator: Curator, pairs: int, total: float, price: Price) -> bool:
     """Return whether a strong dependence would stand out of the noise of the scores of so many pairs.
 
@@ -97,9 +84,9 @@ def has_power(curator: Curator, pairs: int, total: float, price: Price) -> bool:
         curator: Of any view of the rows.
         pairs: How many are scored.
         total: Released number of rows.
-        price: Of which scores get at most the share of a closer look.
+        price: Of which scores get their share.
     """
-    return pairs > 0 and largest_noise(curator, pairs, price.share(TUNING.look_share)) <= TUNING.strong * total
+    return pairs > 0 and largest_noise(curator, pairs, price.share(TUNING.score_share)) <= TUNING.strong * total
 
 
 def highest_noise(measure: Measure, sigma: float, cells: int) -> float:

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.copula import Cut, SignSums, sign_noise
-from privbench_core.measure.scores import share_for
+from privbench_core.measure.one_way import noise_power
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import SignProducts
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 
@@ -45,12 +46,9 @@ def measure_signs(
         return None, price
     signs = {name: cut.signs(len(clean[name])) for name, cut in cuts.items()}
     query = SignProducts(signs, tuple(combinations(cuts, 2)))
-
-    def noise(part: Price) -> float:
-        return sign_noise(clean, cuts, curator.sigma([query], part))
-
-    share = share_for(noise, price)
-    if noise(price.share(share)) * np.sqrt(2 / len(cuts)) > 1:
+    noise = sign_noise(clean, cuts, curator.sigma([query], price.share(TUNING.sign_share)))
+    if noise * np.sqrt(2 / len(cuts)) > 1:
         return None, price
+    share = TUNING.sign_share * min(1.0, (noise / TUNING.clear) ** (1 / noise_power(price.measure)))
     noisy = curator.measure("signs", [query], price.share(share))
     return SignSums(cuts, noisy.values[0], noisy.sigma), price.share(1 - share)
