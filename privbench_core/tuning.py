@@ -20,6 +20,7 @@ class Tuning:
     floor: float = 0.02
     accident: float = 0.01
     triple_share: float = 0.02
+    split_noise: float = 0.0005
 
 
 TUNING = Tuning()

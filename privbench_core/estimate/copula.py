@@ -17,11 +17,11 @@ import scipy
 from numpy.typing import NDArray
 
 from privbench_core.guards import (
-    DIAGONAL_ROUNDS,
     MAX_COPULA_JOINTS,
     MAX_CORRELATION,
     NORMAL_REACH,
     QUADRATURE_POINTS,
+    SETTLING_ROUNDS,
     SMOOTHING,
     TOLERANCE,
 )
@@ -185,7 +185,7 @@ def few_factors(noisy: Array, sigma: float, columns: int) -> Array:
     matrix[upper] = noisy
     matrix += matrix.T
     scale = sigma * np.sqrt(columns)
-    for _ in range(DIAGONAL_ROUNDS):
+    for _ in range(SETTLING_ROUNDS):
         values, vectors = np.linalg.eigh(matrix)
         shrunk = np.sign(values) * scale * np.sqrt(np.maximum((values / scale) ** 2 - 4, 0.0))
         low = (vectors * shrunk) @ vectors.T

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +12,74 @@ from numpy.typing import NDArray
 from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, TINY
 
 Array = NDArray[np.float64]
-MAX_RAISE = 1 / NEGLIGIBLE
-"""Factor by which one round may raise a cell."""
+
+
+class Margin(Protocol):
+    """A margin of a table, whose sums are to be a target."""
+
+    @property
+    def target(self) -> Array:
+        """What the sums are to be."""
+        ...
+
+    def sums(self, joint: Array) -> Array:
+        """Return those of a table, shape of `target`."""
+        ...
+
+    def scale(self, joint: Array, factors: Array) -> None:
+        """Multiply the cells of each sum by its factor, in place."""
+        ...
+
+
+@dataclass(frozen=True)
+class AxesMargin:
+    """Sums over all axes but some.
+
+    Attributes:
+        target: Shape of the table, but 1 along each axis that is summed over.
+        summed: These axes.
+    """
+
+    target: Array
+    summed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], axes: tuple[int, ...], target: Array) -> AxesMargin:
+        """Keep these axes, in ascending order, of a table of this shape."""
+        kept = tuple(size if axis in axes else 1 for axis, size in enumerate(shape))
+        summed = tuple(axis for axis in range(len(shape)) if axis not in axes)
+        return cls(np.asarray(target, dtype=float).reshape(kept), summed)
+
+    def sums(self, joint: Array) -> Array:
+        """See `Margin.sums`."""
+        return np.asarray(np.add.reduce(joint, axis=self.summed, keepdims=True))
+
+    def scale(self, joint: Array, factors: Array) -> None:
+        """See `Margin.scale`."""
+        joint *= factors
+
+
+def rake(joint: Array, margins: Sequence[Margin], rounds: int = FITTING_ROUNDS) -> None:
+    """Fit a table to margins by iterative proportional fitting, in place (Deming and Stephan 1940).
+
+    Args:
+        joint: Its zeros stay.
+        margins: Fitted in turn, so that the last one holds.
+        rounds: Sweeps over all margins.
+    """
+    for _ in range(rounds):
+        for margin in margins:
+            margin.scale(joint, raking_factors(margin.target, margin.sums(joint)))
+
+
+def raking_factors(target: Array, current: Array) -> Array:
+    """Return what brings sums to their targets: 0 where there is nothing, and no more than keeps cells finite."""
+    factors = np.divide(target, current, out=np.zeros_like(target), where=current > TINY)
+    return np.minimum(factors, 1 / NEGLIGIBLE, out=factors)
 
 
 def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int = FITTING_ROUNDS) -> Array:
-    """Fit ``joint`` to the given marginals by iterative proportional fitting; return the fitted table.
+    """Return a table fitted to margins; see `rake`.
 
     Args:
         joint: Starting point, any shape; its zeros stay.
@@ -23,14 +87,7 @@ def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], 
         rounds: Sweeps over all margins.
     """
     fitted = joint.copy()
-    kept = [tuple(size if axis in axes else 1 for axis, size in enumerate(joint.shape)) for axes, _ in margins]
-    summed = [tuple(axis for axis in range(joint.ndim) if axis not in axes) for axes, _ in margins]
-    targets = [np.asarray(target, dtype=float).reshape(shape) for (_, target), shape in zip(margins, kept, strict=True)]
-    for _ in range(rounds):
-        for target, others in zip(targets, summed, strict=True):
-            current = np.add.reduce(fitted, axis=others, keepdims=True)
-            ratio = np.divide(target, current, out=np.zeros(target.shape), where=current > TINY)
-            fitted *= np.minimum(ratio, MAX_RAISE, out=ratio)
+    rake(fitted, [AxesMargin.of(joint.shape, axes, target) for axes, target in margins], rounds)
     return fitted
 
 

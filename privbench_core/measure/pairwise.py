@@ -46,17 +46,14 @@ class PairwiseFit:
     """How a pairwise leaf spends its price; public constants.
 
     Attributes:
-        noise_factor: Weight of the expected noise of a pair's cells against its score.
         max_pairs: Cap on joints per leaf.
     """
 
-    noise_factor: float = 0.28
     max_pairs: int = MAX_PAIRS
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
-            "noise_factor": self.noise_factor,
             "max_pairs": self.max_pairs,
         }
 
@@ -202,7 +199,7 @@ class PairwiseFit:
         most = min(self.max_pairs, len(telling))
         for number in np.unique(np.geomspace(1, most, GRID_STEPS).astype(int)).tolist() if most else ():
             sigma = curator.sigma([Marginal(())], price.share(1 / number))
-            gains = useful - self.noise_factor * sigma * cells
+            gains = useful - ABSOLUTE * sigma * cells
             ways = np.argmax(gains, axis=1)
             gain = gains[np.arange(len(gains)), ways]
             order = [index for index in np.argsort(-gain)[:number].tolist() if gain[index] > 0]

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import combine
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.measure.one_way import Marginals, MarginalsOfView, remeasure
 from privbench_core.measure.pairwise import Pair, PairwiseFit
 from privbench_core.measure.scores import clear_scores, has_power
@@ -56,7 +57,7 @@ class PairwiseSPN:
     ordered: Mapping[str, int]
     beta: float = 10_000
     max_depth: int = 2
-    max_noise: float = 0.0005
+    max_noise: float = TUNING.split_noise
     leaf: PairwiseFit = field(default_factory=PairwiseFit)
 
     def identity(self) -> Identity:
@@ -122,9 +123,9 @@ class PairwiseSPN:
         if one_way.total < 2 * self.beta or len(one_way.counts) < 3:  # noqa: PLR2004 - two columns are one joint
             return False
         pairs = 2 * len(one_way.counts)
-        sigma = curator.sigma([Marginal(())], price.share(0.7 / pairs))
+        sigma = curator.sigma([Marginal(())], price.share((1 - TUNING.score_share) / pairs))
         cells = float(np.mean([len(c) for c in one_way.counts.values()])) ** 2
-        return self.leaf.noise_factor * sigma * cells <= self.max_noise * one_way.total / 2
+        return ABSOLUTE * sigma * cells <= self.max_noise * one_way.total / 2
 
 
 @dataclass(frozen=True)

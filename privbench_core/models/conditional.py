@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import cell_index
-from privbench_core.estimate.fitting import MAX_RAISE, fit_margins, mutual_information
-from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, MAX_CELLS, MAX_CONTEXT, MAX_DIFFUSED, SAMPLE_ROWS, TINY
+from privbench_core.estimate.fitting import AxesMargin, fit_margins, mutual_information, rake
+from privbench_core.guards import BLOCK_ROWS, MAX_CELLS, MAX_CONTEXT, MAX_DIFFUSED, SAMPLE_ROWS, SETTLING_ROUNDS, TINY
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.rows import Rows
 
@@ -64,41 +64,54 @@ def draw_column(
     drawn /= max(drawn.sum(), TINY)
     parts = []
     for pair_table, codes in zip(chosen, codes_of, strict=True):
-        sums = scipy.sparse.csr_array(
-            (np.ones(len(codes)), codes, np.arange(len(codes) + 1)), (len(codes), pair_table.joint.shape[1])
-        ).T
-        parts.append((codes, sums.tocsr(), _raked(pair_table.joint, marginal, sums @ drawn).T))
+        sums = _sums_by(codes, pair_table.joint.shape[1])
+        # Within one part of a mixture, a table released for the whole keeps its odds ratios, but not its margins.
+        target = fit_margins(pair_table.joint, [((0,), marginal), ((1,), sums @ drawn)]).T
+        parts.append(_CodesMargin(target, codes, sums))
     joint = np.outer(drawn, marginal)
+    context_margin = AxesMargin.of(joint.shape, (0,), drawn)
     # The most informative table comes last in each round, and alone in the last ones: it agrees with the context and
     # the marginal, and holds with both where other tables contradict it.
-    for some in (*[parts[::-1]] * (FITTING_ROUNDS if len(chosen) > 1 else 0), *[parts[:1]] * FITTING_ROUNDS):
-        for codes, sums, target in some:
-            current = sums @ joint
-            ratio = np.divide(target, current, out=np.zeros_like(target), where=current > TINY)
-            _raise(joint, np.minimum(ratio, MAX_RAISE), codes)
-        whole = joint.sum(axis=1)
-        joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > TINY)[:, None]
+    if len(parts) > 1:
+        rake(joint, [*parts[::-1], context_margin])
+    rake(joint, [parts[0], context_margin], SETTLING_ROUNDS)
     # Where tables leave nothing together, as of a parent with most of the children, the most informative one decides.
-    for fallback in (parts[0][2][parts[0][0]], marginal):
+    for fallback in (parts[0].target[parts[0].codes], marginal):
         empty = joint.sum(axis=1) <= 0
         joint[empty] = fallback[empty] if fallback.ndim > 1 else fallback
     return draw_grouped(joint, context, rng, diffused=diffused and len(joint) <= MAX_DIFFUSED)
 
 
-def _raise(joint: Array, ratio: Array, codes: Codes) -> None:
-    """Multiply each context's row of ``joint`` by that of its code in ``ratio``, in parts that stay in the cache."""
-    contexts = max(1, BLOCK_ROWS // joint.shape[1])
-    for start in range(0, len(joint), contexts):
-        part = slice(start, start + contexts)
-        joint[part] *= ratio[codes[part]]
+@dataclass(frozen=True)
+class _CodesMargin:
+    """Sums over the contexts with the same code of a column: a `Margin` of a table of contexts and target codes.
 
-
-def _raked(joint: Array, marginal: Array, column: Array) -> Array:
-    """Return ``joint`` fitted to the target's marginal and, last, to the drawn ``column``.
-
-    Within one part of a mixture, a table released for the whole keeps its odds ratios that way, but not its margins.
+    Attributes:
+        target: Shape (codes of the column, codes of the target).
+        codes: Of each context, shape (contexts,).
+        matrix: Sparse, shape (codes of the column, contexts): 1 where a context has a code.
     """
-    return fit_margins(joint, [((0,), marginal), ((1,), column)])
+
+    target: Array
+    codes: Codes
+    matrix: scipy.sparse.csr_array
+
+    def sums(self, joint: Array) -> Array:
+        """See `Margin.sums`."""
+        return np.asarray(self.matrix @ joint)
+
+    def scale(self, joint: Array, factors: Array) -> None:
+        """See `Margin.scale`; in parts that stay in the cache."""
+        contexts = max(1, BLOCK_ROWS // joint.shape[1])
+        for start in range(0, len(joint), contexts):
+            part = slice(start, start + contexts)
+            joint[part] *= factors[self.codes[part]]
+
+
+def _sums_by(codes: Codes, size: int) -> scipy.sparse.csr_array:
+    """Return the matrix that sums over contexts by their code."""
+    ends = np.arange(len(codes) + 1)
+    return scipy.sparse.csr_array((np.ones(len(codes)), codes, ends), (len(codes), size)).T.tocsr()
 
 
 def _chosen(

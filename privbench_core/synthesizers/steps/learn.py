@@ -8,7 +8,7 @@ from typing import Any
 from privbench_core.measure.table import Network, learn_table
 from privbench_core.models.measured import measured_from_dict, measured_to_dict
 from privbench_core.models.spn import count_nodes, node_to_dict
-from privbench_core.privacy.budget import Measure, Price, zero
+from privbench_core.privacy.budget import Price, zero
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
@@ -48,9 +48,7 @@ def learn_steps(
         return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
 
     free = zero(price.measure)
-    # How a price is divided: by a glance at all pairs; Gaussian noise looks where columns have an order or two values.
-    ways = {"glance": 1} if price.measure is Measure.PURE else {"two values": 1}
     return [
-        measured_step(schema, table, price, learn, {**parameters, **ways, "first": first}),
+        measured_step(schema, table, price, learn, {**parameters, "first": first}),
         Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, fit, version="3"),
     ]
