@@ -113,16 +113,3 @@ def combine(
     both = a + b
     share = np.divide(b, both, out=np.ones(first.shape), where=both > 0)  # of the first: all of it if both are exact
     return share * first + (1 - share) * second, np.sqrt(share * a)
-
-
-def shrunk(noisy: Array, sigma: float, towards: Array) -> Array:
-    """Return noisy counts, no further from a guess than noise does not explain (James and Stein 1961).
-
-    Args:
-        noisy: Counts.
-        sigma: Standard deviation of the noise on each.
-        towards: The guess, of the same shape; it has nothing of this noise.
-    """
-    apart = noisy - towards
-    explained = noisy.size * sigma**2 / max(float((apart**2).sum()), sigma**2)
-    return np.asarray(towards + max(0.0, 1 - explained) * apart)

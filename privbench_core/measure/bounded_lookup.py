@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.estimate.coarsening import Ends
 from privbench_core.estimate.degrees import unbounded_means
-from privbench_core.estimate.fitting import combine, shrunk
+from privbench_core.estimate.fitting import combine
+from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounded
@@ -254,7 +255,7 @@ class _Looks:
         for name, found in zip(asked, noisy.values, strict=True):
             groups = len(ends[name].of_groups)
             proper = found[:groups] if name in self.targets else found  # else the last code is that of no owner
-            near = shrunk(proper, noisy.sigma, ends[name].of_groups * counted) if name in usual else proper
+            near = shrink_haar(proper, noisy.sigma, ends[name].of_groups * counted) if name in usual else proper
             clean = onto_simplex(near, counted)
             last = np.zeros(1) if name in self.targets else clean[groups:]
             known[name] = np.append(ends[name].spread(clean[:groups]), last)

@@ -19,7 +19,7 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.variable_width import VariableWidthCodec
-from privbench_core.estimate.fitting import shrunk
+from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import FITTING_ROUNDS, TINY
 from privbench_core.models.lookup import ROW, TARGET
@@ -118,7 +118,7 @@ def fitted_to_attributes(
     total, counts = child.one_way.total, single.counts
     codes, known = coded_by_position(targets, len(counts)), marginals_of(targets, counts, none)
     wanted = {
-        name: onto_simplex(shrunk(found, noisy.sigma, known[name] * total), total)
+        name: onto_simplex(shrink_haar(found, noisy.sigma, known[name] * total), total)
         for name, found in zip(attributes, noisy.values, strict=True)
     }
     for _ in range(FITTING_ROUNDS):
