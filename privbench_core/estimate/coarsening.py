@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.guards import MAX_PARTS, SMOOTHING, TINY
+from privbench_core.guards import MAX_PARTS, RARE_RATE, SMOOTHING, TINY
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_RAREST = 1e-3  # of the largest rate: rarer things may not be there at all, and say nothing of slopes
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def coarsenings(counts: Array, ordered: int = 0) -> list[Coarsening]:
 
     Codes that hold less than some share of the rows are merged: neighbours among the first ``ordered`` codes, into
     groups of about that share; all others into one group. A share of 1 / parts is tried for parts in half octaves. The
-    loss is that of a dependence that grows evenly along an ordered column, whose groups lose the squares of their
-    widths, and that is the same for all rows of a list, of which the merged ones lose it.
+    loss grows with the squares of the widths of groups along an ordered column, as for a dependence that grows evenly,
+    and with the rows of the merged codes of a list.
 
     Args:
         counts: Clean one-way counts, shape (codes,).
@@ -120,7 +120,7 @@ class Ends:
             inside = self.groups[: len(self.places)]
             numbers, held = np.unique(inside), weights[: len(self.places)]
             middle = np.bincount(inside, held * self.places)[numbers] / np.bincount(inside, held)[numbers]
-            logs = np.log(np.maximum(rates[numbers], _RAREST * float(rates.max())) + TINY)
+            logs = np.log(np.maximum(rates[numbers], RARE_RATE * float(rates.max())) + TINY)
             steps = np.abs(np.diff(logs))
             reach = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))[inside]
             change = _through(self.places, middle, logs) - logs[inside]
@@ -172,4 +172,4 @@ def _lost(shares: Array, groups: Numbers, ordered: int) -> float:
     held = np.bincount(groups, shares)
     merged = np.bincount(groups) > 1
     neighbours = np.bincount(groups[:ordered], minlength=len(held)) > 0
-    return float((held[merged & neighbours] ** 2).sum() + held[merged & ~neighbours].sum())
+    return TUNING.coarsening_loss * float((held[merged & neighbours] ** 2).sum() + held[merged & ~neighbours].sum())

@@ -2,9 +2,9 @@
 
 Several estimates are mixed, each good for another kind of table. If two columns almost determine each other, most cells
 are empty, and the projection onto non-negative tables is good. Otherwise the joint minus the product of its marginals
-is close to a matrix of low rank, while noise is spread over all singular values; and if neighbouring codes are similar,
-smoothing over them helps. The risk of each estimate, and the best mixture, are estimated from the noisy counts
-themselves (Stein's unbiased risk estimate), so all of this is post-processing.
+is close to a matrix of low rank, while noise is spread over all singular values. The risk of each estimate, and the
+best mixture, are estimated from the noisy counts themselves (Stein's unbiased risk estimate), so all of this is
+post-processing.
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.mixture import Estimate, least_risk
 from privbench_core.estimate.nearest_copula import nearest_copula
+from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.guards import SMOOTHING, TOLERANCE
+from privbench_core.guards import MAX_FACTOR, SETTLING_ROUNDS, SMOOTHING, TOLERANCE
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
-_BANDWIDTH = 0.05  # of smoothing, as a share of all rows; chosen by hand
-_RAKINGS = 5  # rounds of bringing noisy counts near their margins by factors; chosen by hand
-_STANDS_OUT = 3.0  # standard deviations of a margin that has a factor
-_MOST_RAKED = 8.0  # largest factor of a round; chosen by hand
 
 
 @dataclass(frozen=True)
@@ -122,12 +119,6 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array 
     ]
     if base is not None:
         estimates.append(_low_rank_around(base * lengths, found, sigma))
-    smooth = _smoother(first), _smoother(second)
-    plain = np.eye(len(first)), np.eye(len(second))
-    for across, along in ((smooth[0], plain[1]), (plain[0], smooth[1]), smooth):
-        freedom = free * float(np.trace(across) * np.trace(along))
-        smoothed = expected + across @ (found / lengths - expected) @ along.T
-        estimates.append(Estimate(smoothed * lengths, freedom))
     mixed = onto_simplex(least_risk(estimates, found, sigma) / lengths, total, variances)
     floor = TUNING.floor * np.minimum(product, sigma / lengths)
     return fit_margins(np.maximum(mixed, floor), [((0,), first), ((1,), second)])
@@ -143,13 +134,13 @@ def _raked(table: NoisyTable, first: Array, second: Array) -> tuple[Array, Array
         The counts, and by what the noise of each is smaller; both of the table's shape.
     """
     counts, sigmas = table.counts.astype(float), np.broadcast_to(table.sigmas, table.counts.shape).astype(float)
-    for _ in range(_RAKINGS if table.lengths.size > 1 else 0):
+    for _ in range(SETTLING_ROUNDS if table.lengths.size > 1 else 0):
         for axis, wanted in ((1, first), (0, second)):
             found, noise = counts.sum(axis=axis), np.sqrt((sigmas**2).sum(axis=axis))
             off = wanted - found
             sure = 1 - np.minimum(noise**2 / np.maximum(off**2, SMOOTHING), 1.0)
-            factors = np.where(found > _STANDS_OUT * noise, 1 + sure * off / np.maximum(found, SMOOTHING), 1.0)
-            factors = np.expand_dims(np.clip(factors, 1 / _MOST_RAKED, _MOST_RAKED), axis)
+            factors = np.where(found > SIGNIFICANT * noise, 1 + sure * off / np.maximum(found, SMOOTHING), 1.0)
+            factors = np.expand_dims(np.clip(factors, 1 / MAX_FACTOR, MAX_FACTOR), axis)
             counts, sigmas = counts * factors, sigmas * factors
     return counts, table.sigma / np.maximum(sigmas, SMOOTHING)
 
@@ -157,18 +148,6 @@ def _raked(table: NoisyTable, first: Array, second: Array) -> tuple[Array, Array
 def _low_rank_around(base: Array, found: Array, sigma: float) -> Estimate:
     low = low_rank(found - base, sigma)
     return Estimate(base + low.matrix, low.freedom)
-
-
-def _smoother(counts: Array) -> Array:
-    """Return a matrix that smooths over neighbouring codes, relative to their counts (a Gaussian kernel).
-
-    Distance is the share of rows between two codes, so frequent codes are smoothed little. Codes without order are
-    smoothed too; the estimated risk then gives that estimate a low weight.
-    """
-    total = max(float(counts.sum()), SMOOTHING)
-    position = (np.cumsum(counts) - counts / 2) / total
-    kernel = np.exp(-0.5 * ((position[:, None] - position) / _BANDWIDTH) ** 2)
-    return np.asarray(counts[:, None] * kernel / np.maximum(kernel @ counts, SMOOTHING)[:, None])
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class PairwiseSPN:
     ordered: Mapping[str, int]
     beta: float = 10_000
     max_depth: int = 2
-    max_noise: float = TUNING.split_noise
+    max_noise: float = 0.0005
     leaf: PairwiseFit = field(default_factory=PairwiseFit)
 
     def identity(self) -> Identity:

@@ -90,6 +90,6 @@ def has_power(curator: Curator, pairs: int, total: float, price: Price) -> bool:
 
 
 def highest_noise(measure: Measure, sigma: float, cells: int) -> float:
-    """Return a count that none of so many empty cells reaches, but for `TUNING.accident`."""
-    odds = math.log(cells / TUNING.accident)
+    """Return a count that none of so many empty cells reaches, but for a share of accidents that may be ignored."""
+    odds = math.log(cells / TUNING.clear)
     return sigma * (odds / math.sqrt(2) if measure is Measure.PURE else math.sqrt(2 * odds))
