@@ -14,13 +14,9 @@ class Tuning:
     """Numbers that figures depend on; each comment says the unit, the source and the flat range."""
 
     score_share: float = 0.1
-    """Of the price of pairs of columns, for their dependence scores. Chosen between the .08 and .24 that were paid
-    by need; with other changes together no figure moved by 3% (adult, dense, xor, chain, 3 seeds). Flat
-    range: not measured."""
-
-    sign_share: float = 0.2
-    """Of a price, the most for the signs of all ordered columns, and for the marginals of the parts of a sum node.
-    Chosen by hand on 12 columns correlated .7. Flat range: not measured."""
+    """Of the price of pairs of columns, for their dependence scores; signs get at most twice as much, as do the
+    marginals of the parts of a sum node. Chosen between the .08 and .24 that were paid by need; with other changes
+    together no figure moved by 3% (adult, dense, xor, chain, 3 seeds). Flat range: not measured."""
 
     clear: float = 0.05
     """Share that may be ignored: of all rows, the noise of a triple's score, and what a score must be beyond it;
@@ -42,9 +38,13 @@ class Tuning:
     Without triples xor is 300 times as far off (`compare --without triples`). Flat range: not measured."""
 
     coarsening_loss: float = 4.0
-    """Share of a dependence that is lost per square of the share of rows in a group of neighbours, or per share of
-    rows in the merged codes of a list. At 1, pairs of adult are 1.18 of before at ε = 3.2; at 4, 1.05; at 4
-    with 2 for lists, 1.04 (2 to 3 seeds). Flat range: not measured."""
+    """Share of a dependence that is lost per square of the share of rows in a group of neighbours; half of it per share
+    of rows in the merged codes of a list. At 1, pairs of adult are 1.11 of before at ε = 3.2; at 4, 1.02 (2 to 3
+    seeds). Flat range: not measured."""
+
+    strength_exponent: float = 3.0
+    """A coarsening loses (1 - strength)^-exponent times what it loses of a weak dependence, unless both columns have an
+    order. At 0, pairs of adult are 1.06 ± .01 of before at ε = 3.2 (6 seeds). Flat range: not measured."""
 
 
 TUNING = Tuning()

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.coarsening import Coarsening, coarsenings
+from privbench_core.guards import TOLERANCE
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
@@ -59,6 +61,10 @@ class Candidates:
     ) -> Candidates:
         """Return all ways to measure ``pairs``.
 
+        A coarsening loses more of a strong dependence: if a column almost determines another, groups of codes carry
+        little of the information of single codes. Not so where both have an order: queries ask for ranges, and those
+        that cut through a group of neighbours get wrong at most what this group holds.
+
         Args:
             pairs: Pairs of columns that have more than one code each.
             scores: Of the pairs, in rows.
@@ -76,7 +82,11 @@ class Candidates:
         first, second = (np.array([position[pair[side]] for pair in pairs], dtype=np.int64) for side in (0, 1))
         shape = (len(pairs), most * most)
         cells = noisy_cells(number[first][:, :, None], number[second][:, None, :])
-        kept = [np.maximum(1 - lost[side], 0.0) for side in (first, second)]
+        largest = np.array([_largest_score(clean[name]) for name in names])
+        strength = np.minimum(scores / np.maximum(np.minimum(largest[first], largest[second]), 1.0), 1 - TOLERANCE)
+        neighbours = np.array([min(ordered.get(a, 0), ordered.get(b, 0)) > 2 for a, b in pairs], dtype=bool)  # noqa: PLR2004
+        amplified = np.where(neighbours, 1.0, (1 - strength) ** -TUNING.strength_exponent)[:, None]
+        kept = [np.maximum(1 - amplified * lost[side], 0.0) for side in (first, second)]
         useful = scores[:, None, None] * kept[0][:, :, None] * kept[1][:, None, :]
         return cls(pairs, ways, useful.reshape(shape), cells.reshape(shape), ordered)
 
@@ -114,3 +124,9 @@ def noisy_cells(rows: Array, columns: Array) -> Array:
     """
     free = np.minimum((rows - 1) * (columns - 1), rows + columns - 3)
     return np.asarray(np.sqrt(rows * columns * free))
+
+
+def _largest_score(counts: Array) -> float:
+    """Return the largest score of a pair with a column of these counts: the score if the other column determines it."""
+    total = max(float(counts.sum()), 1.0)
+    return total - float((counts**2).sum()) / total

@@ -42,7 +42,7 @@ def coarsenings(counts: Array, ordered: int = 0) -> list[Coarsening]:
     Codes that hold less than some share of the rows are merged: neighbours among the first ``ordered`` codes, into
     groups of about that share; all others into one group. A share of 1 / parts is tried for parts in half octaves. The
     loss grows with the squares of the widths of groups along an ordered column, as for a dependence that grows evenly,
-    and with the rows of the merged codes of a list.
+    and half as fast with the rows of the merged codes of a list.
 
     Args:
         counts: Clean one-way counts, shape (codes,).
@@ -172,4 +172,5 @@ def _lost(shares: Array, groups: Numbers, ordered: int) -> float:
     held = np.bincount(groups, shares)
     merged = np.bincount(groups) > 1
     neighbours = np.bincount(groups[:ordered], minlength=len(held)) > 0
-    return TUNING.coarsening_loss * float((held[merged & neighbours] ** 2).sum() + held[merged & ~neighbours].sum())
+    evenly, listed = (held[merged & neighbours] ** 2).sum(), held[merged & ~neighbours].sum()
+    return TUNING.coarsening_loss * float(evenly + listed / 2)

@@ -114,8 +114,8 @@ class PairwiseSPN:
             return self.leaf.find(curator, marginals, rest, self.ordered, by_lags)
         parts = []
         for part in curator.split(rule):
-            inside = measure_one_way(part, list(one_way.counts), rest.share(TUNING.sign_share))
-            parts.append(self.build(part, inside, rest.share(1 - TUNING.sign_share), by_lags, depth + 1))
+            inside = measure_one_way(part, list(one_way.counts), rest.share(2 * TUNING.score_share))
+            parts.append(self.build(part, inside, rest.share(1 - 2 * TUNING.score_share), by_lags, depth + 1))
         return MeasuredParts(tuple(parts), rule)
 
     def _affordable(self, curator: Curator, one_way: OneWay, price: Price) -> bool:
@@ -183,8 +183,8 @@ class HistogramSPN:
         rule = lloyd.rule(curator, names, node.share(1 - self.gamma1), rng)
         parts = []
         for part in curator.split(rule):
-            inside = measure_one_way(part, names, rest.share(TUNING.sign_share))
-            parts.append(self.build(part, inside, rest.share(1 - TUNING.sign_share), rng))
+            inside = measure_one_way(part, names, rest.share(2 * TUNING.score_share))
+            parts.append(self.build(part, inside, rest.share(1 - 2 * TUNING.score_share), rng))
         return MeasuredParts(tuple(parts), rule)
 
     def scale(self, rows: float, columns: int) -> float:

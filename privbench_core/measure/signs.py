@@ -29,7 +29,8 @@ def measure_signs(
 ) -> tuple[SignSums | None, Price]:
     """Measure the products of the signs of all pairs of columns together, and return what is left of ``price``.
 
-    They get the share for which correlations are clear; None, and nothing spent, where not even one common factor of
+    They get the share for which correlations are clear, at most twice that of scores, as they say both which columns
+    depend on each other and how; None, and nothing spent, where not even one common factor of
     all columns would show. Noise hides √(2 / columns) as much of that as of a single pair, as eigenvalues go.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
@@ -46,9 +47,9 @@ def measure_signs(
         return None, price
     signs = {name: cut.signs(len(clean[name])) for name, cut in cuts.items()}
     query = SignProducts(signs, tuple(combinations(cuts, 2)))
-    noise = sign_noise(clean, cuts, curator.sigma([query], price.share(TUNING.sign_share)))
+    noise = sign_noise(clean, cuts, curator.sigma([query], price.share(2 * TUNING.score_share)))
     if noise * np.sqrt(2 / len(cuts)) > 1:
         return None, price
-    share = TUNING.sign_share * min(1.0, (noise / TUNING.clear) ** (1 / noise_power(price.measure)))
+    share = 2 * TUNING.score_share * min(1.0, (noise / TUNING.clear) ** (1 / noise_power(price.measure)))
     noisy = curator.measure("signs", [query], price.share(share))
     return SignSums(cuts, noisy.values[0], noisy.sigma), price.share(1 - share)

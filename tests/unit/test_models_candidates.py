@@ -38,3 +38,22 @@ def test_a_table_says_how_both_columns_are_merged_and_what_is_left():
         rows, columns = (np.array([float(coarsening.number)]) for coarsening in table.coarsenings)
         assert table.pair == ("k", "x")
         assert table.cells == pytest.approx(noisy_cells(rows, columns)[0])
+
+
+def test_merging_loses_more_of_a_strong_dependence():
+    def kept(score: float, size: tuple[int, int]) -> float:
+        candidates = Candidates.of([("k", "x")], np.array([score]), TWO, {"x": 40})
+        return numbers_of(candidates, 0).get(size, 0.0) / score
+
+    assert kept(10.0, (4, 11)) > kept(50.0, (4, 11)) > kept(400.0, (4, 11)) == 0
+    assert kept(400.0, (4, 40)) == 1
+
+
+def test_neighbours_may_be_merged_however_strongly_two_ordered_columns_depend_on_each_other():
+    clean = {"k": np.full(40, 25.0), "x": np.full(40, 25.0)}
+    pairs, strong = [("k", "x")], np.array([600.0])
+    by_order = numbers_of(Candidates.of(pairs, strong, clean, {"k": 40, "x": 40}), 0)
+    with_list = numbers_of(Candidates.of(pairs, strong, clean, {"x": 40}), 0)
+    coarse = min(by_order, key=lambda numbers: numbers[0] * numbers[1])
+    assert coarse not in with_list
+    assert by_order[8, 8] > 0.2 * strong[0]

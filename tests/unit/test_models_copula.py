@@ -107,7 +107,7 @@ def test_signs_cost_little_where_noise_is_small_and_nothing_where_it_hides_all(m
         assert account.spent.amount + left.amount == pytest.approx(amount)
         shares.append(account.spent.amount / amount)
     assert shares[0] == 0
-    assert TUNING.sign_share >= shares[1] > shares[2] > 0
+    assert 2 * TUNING.score_share >= shares[1] > shares[2] > 0
     curator, account = curator_of(codes, SIZES)
     assert measure_signs(curator, clean, {}, Price(measure, 1.0)) == (None, Price(measure, 1.0))
     assert account.spent.amount == 0
