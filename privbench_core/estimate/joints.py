@@ -2,9 +2,9 @@
 
 Several estimates are mixed, each good for another kind of table. If two columns almost determine each other, most cells
 are empty, and the projection onto non-negative tables is good. Otherwise the joint minus the product of its marginals
-is close to a matrix of low rank, while noise is spread over all singular values. The risk of each estimate, and the
-best mixture, are estimated from the noisy counts themselves (Stein's unbiased risk estimate), so all of this is
-post-processing.
+is close to a matrix of low rank, while noise is spread over all singular values; and if neighbouring codes are similar,
+smoothing over them helps. The risk of each estimate, and the best mixture, are estimated from the noisy counts
+themselves (Stein's unbiased risk estimate), so all of this is post-processing.
 """
 
 from __future__ import annotations
@@ -119,6 +119,12 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array 
     ]
     if base is not None:
         estimates.append(_low_rank_around(base * lengths, found, sigma))
+    smooth = _smoother(first), _smoother(second)
+    plain = np.eye(len(first)), np.eye(len(second))
+    for across, along in ((smooth[0], plain[1]), (plain[0], smooth[1]), smooth):
+        freedom = free * float(np.trace(across) * np.trace(along))
+        smoothed = expected + across @ (found / lengths - expected) @ along.T
+        estimates.append(Estimate(smoothed * lengths, freedom))
     mixed = onto_simplex(least_risk(estimates, found, sigma) / lengths, total, variances)
     floor = TUNING.floor * np.minimum(product, sigma / lengths)
     return fit_margins(np.maximum(mixed, floor), [((0,), first), ((1,), second)])
@@ -148,6 +154,18 @@ def _raked(table: NoisyTable, first: Array, second: Array) -> tuple[Array, Array
 def _low_rank_around(base: Array, found: Array, sigma: float) -> Estimate:
     low = low_rank(found - base, sigma)
     return Estimate(base + low.matrix, low.freedom)
+
+
+def _smoother(counts: Array) -> Array:
+    """Return a matrix that smooths over neighbouring codes, relative to their counts (a Gaussian kernel).
+
+    Distance is the share of rows between two codes, so frequent codes are smoothed little. Codes without order are
+    smoothed too; the estimated risk then gives that estimate a low weight.
+    """
+    total = max(float(counts.sum()), SMOOTHING)
+    position = (np.cumsum(counts) - counts / 2) / total
+    kernel = np.exp(-0.5 * ((position[:, None] - position) / TUNING.clear) ** 2)
+    return np.asarray(counts[:, None] * kernel / np.maximum(kernel @ counts, SMOOTHING)[:, None])
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,17 @@ def test_pure_noise_has_no_rank():
     assert np.abs(low_rank(noise, 10.0).matrix).sum() < 0.1 * np.abs(noise).sum()
 
 
+def test_neighbouring_codes_that_are_alike_lend_to_each_other():
+    rng, size = np.random.default_rng(2), 40
+    share = 0.5 + 0.4 * np.sin(np.linspace(0, 6, size))  # of two codes, changing slowly along an ordered column
+    truth = np.stack([share, 1 - share], axis=1) * 500
+    noisy = truth + rng.normal(0, 100, truth.shape)
+    found = estimated_joint(NoisyTable(noisy, 100.0), truth.sum(axis=1), truth.sum(axis=0))
+    shuffled = rng.permutation(size)
+    without = estimated_joint(NoisyTable(noisy[shuffled], 100.0), truth.sum(axis=1), truth.sum(axis=0))
+    assert error(found, truth) < 0.75 * error(without, truth[shuffled])
+
+
 def test_noise_of_scaled_cells_is_told_from_what_they_hold() -> None:
     """Cells of rare codes have a quarter, or a sixteenth, of the noise of the others: it is not taken for theirs."""
     rng, errors = np.random.default_rng(4), np.zeros(2)
