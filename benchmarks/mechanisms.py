@@ -102,20 +102,8 @@ def _row_shares() -> None:
     _replace("measure.fanout_fit.FanoutFit.row_share", property(lambda _: 0.0, lambda _, __: None))
 
 
-def _implied_pairs() -> None:
-    _replace("estimate.implied_pairs.implied_pairs", lambda *_: {})
-
-
-def _second_look() -> None:
-    # In this module alone: `implied_pairs` asks the same graph, and is a mechanism of its own.
-    joints = import_module("privbench_core.estimate.joints")
-    alone = type("JointGraph", (joints.JointGraph,), {"common_neighbours": lambda *_: []})
-    joints.JointGraph = alone
-
-
 def _signs() -> None:
-    _replace("measure.signs.share_for_signs", lambda *_: 0.0)
-    _replace("measure.signs.gain_of_signs", lambda *given: (0.0, given[-1]))
+    _replace("measure.signs.measure_signs", lambda _curator, _clean, _ordered, price: (None, price))
 
 
 def _siblings() -> None:
@@ -178,16 +166,6 @@ MECHANISMS: dict[str, Mechanism] = {
         "joints of numbers of children fitted to shares of the children",
         _row_shares,
         (Case("joined", "chain"), Case("further", "chain"), Case("joined", "optional_keys")),
-    ),
-    "implied_pairs": Mechanism(
-        "targets for pairs that were not measured, from those that were",
-        _implied_pairs,
-        (Case("pairs", "adult"), Case("triples", "adult"), Case("pairs", "san_diego")),
-    ),
-    "second_look": Mechanism(
-        "joints estimated again with what other joints imply",
-        _second_look,
-        (Case("pairs", "adult"), Case("pairs", "san_diego")),
     ),
     "signs": Mechanism(
         "correlations of all ordered columns in one release",

@@ -9,7 +9,7 @@ these ratios is clearly below 1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 from benchmarks import dense, subject
 from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown
-from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.tables import Schema, Table
@@ -42,17 +41,16 @@ class Setting:
 
     label: str
     profile: float = SharedOptions().profile
-    leaf: PairwiseFit = field(default_factory=PairwiseFit)
 
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = SharedOptions.parse(options)
 
         def network(_: StepContext, ordered: Mapping[str, int]) -> PairwiseSPN:
-            return PairwiseSPN(ordered, beta=chosen.beta, leaf=self.leaf)
+            return PairwiseSPN(ordered, beta=chosen.beta)
 
         def learn(table: Table, price: Price) -> list[Step]:
-            identity = PairwiseSPN({}, beta=chosen.beta, leaf=self.leaf).identity()
+            identity = PairwiseSPN({}, beta=chosen.beta).identity()
             return learn_steps(schema, table, price, self.profile, network, identity)
 
         return network_plan(self.name, schema, budget, chosen, learn, conditional_link)
@@ -63,10 +61,6 @@ SETTINGS = (
     AS_RELEASED,
     Setting("first look 0.35", profile=0.35),
     Setting("first look 0.65", profile=0.65),
-    Setting("scores 0.05", leaf=PairwiseFit(score_share=0.05)),
-    Setting("scores 0.12", leaf=PairwiseFit(score_share=0.12)),
-    Setting("noise 0.2", leaf=PairwiseFit(noise_factor=0.2)),
-    Setting("noise 0.4", leaf=PairwiseFit(noise_factor=0.4)),
 )
 
 

@@ -34,5 +34,39 @@ class Tuning:
     """How far, relatively, true numbers of groups are from any smooth distribution of sizes. Source: distributions of
     real sizes. Flat range not measured."""
 
+    score_share: float = 0.1
+    """Of the price of pairs of columns, for their dependence scores; signs get at most twice as much, as do the
+    marginals of the parts of a sum node. Chosen between the .08 and .24 that were paid by need; with other changes
+    together no figure moved by 3% (adult, dense, xor, chain, 3 seeds). Flat range: not measured."""
+
+    clear: float = 0.05
+    """Share that may be ignored: of all rows, the noise of a triple's score, and what a score must be beyond it;
+    noise of a correlation; relative distance of counts from a copula; probability of an accident; bandwidth of
+    smoothing. Chosen by hand; it stands for .01 (accidents), .05 and .1 (copulas). Flat range: not measured."""
+
+    strong: float = 0.5
+    """Share of all rows: largest noise of scores in which two columns that determine each other still stand out
+    (their score is one minus the likeliest values). Chosen by hand, as .3 at 2.4 times the share. Flat range:
+    not measured."""
+
+    floor: float = 0.02
+    """Share of what independence, or pairs, explain that every cell keeps, so that none is ruled out; of the noise,
+    where that is less; correlation below which columns are taken to be independent. Chosen by hand. Flat
+    range: not measured."""
+
+    triple_share: float = 0.02
+    """Of a price, for screening triples and measuring those that stand out: the noise of all else grows by 1%.
+    Without triples xor is 300 times as far off (`compare --without triples`). Flat range: not measured."""
+
+    coarsening_loss: float = 4.0
+    """Share of a dependence that is lost per square of the share of rows in a group of neighbours; half of it per share
+    of rows in the merged codes of a list. At 1, pairs of adult are 1.11 of before at ε = 3.2; at 4, 1.02 (2 to 3
+    seeds). Flat range: not measured."""
+
+    strength_exponent: float = 3.0
+    """A coarsening loses (1 - strength)^-exponent times what it loses of a weak dependence, unless both columns have an
+    order. At 0 and twice the loss of lists, pairs of adult are 1.05 ± .01 of before at ε = 3.2, at 3 1.02 ± .00 (2
+    and 6 seeds). Flat range: not measured."""
+
 
 TUNING = Tuning()

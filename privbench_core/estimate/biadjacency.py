@@ -14,7 +14,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.estimate.fitting import EMPTY, MAX_RAISE
+from privbench_core.estimate.fitting import raking_factors
+from privbench_core.guards import TINY
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -46,14 +47,14 @@ def relaxed_links(left: Array, right: Array, targets: Sequence[ClassTarget]) -> 
         right: The same on the right, with the same sum.
         targets: All with the sums of ``left`` and ``right`` in their cells.
     """
-    links = np.outer(left, right) / max(float(right.sum()), EMPTY)
+    links = np.outer(left, right) / max(float(right.sum()), TINY)
     sides = [(_sums(t.left, t.links.shape[0]), _sums(t.right, t.links.shape[1])) for t in targets]
     for _ in range(_ROUNDS if len(targets) > 1 else 1):
         for target, (of_left, of_right) in zip(targets, sides, strict=True):
             current = (of_right @ (of_left @ links).T).T
-            links *= _ratio(target.links, current)[:, target.right][target.left]
-        links *= _ratio(right, links.sum(axis=0))
-        links *= _ratio(left, links.sum(axis=1))[:, None]
+            links *= raking_factors(target.links, current)[:, target.right][target.left]
+        links *= raking_factors(right, links.sum(axis=0))
+        links *= raking_factors(left, links.sum(axis=1))[:, None]
     return links
 
 
@@ -61,7 +62,3 @@ def _sums(cells: Numbers, size: int) -> scipy.sparse.csr_array:
     """Return the matrix that adds up the classes of each cell, shape (size, classes)."""
     classes = np.arange(len(cells))
     return scipy.sparse.csr_array((np.ones(len(cells)), (cells, classes)), (size, len(cells)))
-
-
-def _ratio(wanted: Array, current: Array) -> Array:
-    return np.minimum(np.divide(wanted, current, out=np.zeros_like(wanted), where=current > EMPTY), MAX_RAISE)

@@ -12,14 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.coarsening import Coarsening, coarsenings
+from privbench_core.guards import TOLERANCE
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
-# Chosen by hand on the benchmark data sets; see `Candidates.of` and `noisy_cells`.
-_STRENGTH_EXPONENT = 3.0  # a coarsening loses (1 - strength)^-exponent times what it loses of a weak dependence
-_MAX_STRENGTH = 0.99  # keeps that finite
-_INTERVALS = 2  # of two codes there are no neighbours to merge
-_RANK = 1.5  # typical rank of a joint minus the product of its marginals
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,7 @@ class Candidates:
 
         A coarsening loses more of a strong dependence: if a column almost determines another, groups of codes carry
         little of the information of single codes. Not so where both have an order: queries ask for ranges, and those
-        that cut through a group of neighbours get wrong at most what this group holds (dates of posts and of their
-        authors, in 32 bins of either: 12 groups take away .48 of the distance, 24 take away .68; the model says .44
-        and .69).
+        that cut through a group of neighbours get wrong at most what this group holds.
 
         Args:
             pairs: Pairs of columns that have more than one code each.
@@ -88,9 +83,9 @@ class Candidates:
         shape = (len(pairs), most * most)
         cells = noisy_cells(number[first][:, :, None], number[second][:, None, :])
         largest = np.array([_largest_score(clean[name]) for name in names])
-        strength = np.clip(scores / np.maximum(np.minimum(largest[first], largest[second]), 1.0), 0.0, _MAX_STRENGTH)
-        neighbours = np.array([min(ordered.get(a, 0), ordered.get(b, 0)) > _INTERVALS for a, b in pairs], dtype=bool)
-        amplified = np.where(neighbours, 1.0, (1 - strength) ** -_STRENGTH_EXPONENT)[:, None]
+        strength = np.minimum(scores / np.maximum(np.minimum(largest[first], largest[second]), 1.0), 1 - TOLERANCE)
+        neighbours = np.array([min(ordered.get(a, 0), ordered.get(b, 0)) > 2 for a, b in pairs], dtype=bool)  # noqa: PLR2004
+        amplified = np.where(neighbours, 1.0, (1 - strength) ** -TUNING.strength_exponent)[:, None]
         kept = [np.maximum(1 - amplified * lost[side], 0.0) for side in (first, second)]
         useful = scores[:, None, None] * kept[0][:, :, None] * kept[1][:, None, :]
         return cls(pairs, ways, useful.reshape(shape), cells.reshape(shape), ordered)
@@ -124,10 +119,10 @@ class PairSelection:
 def noisy_cells(rows: Array, columns: Array) -> Array:
     """Return the number of cells whose noise remains in an estimated joint with this many rows and columns.
 
-    An estimate of rank r keeps the noise of about r(rows + columns) free numbers, spread over all cells: in L1 norm,
-    that of √(cells · free) cells.
+    What is beyond the product of the marginals is about of rank one: it keeps the noise of rows + columns - 3 free
+    numbers, spread over all cells: in L1 norm, that of √(cells · free) cells.
     """
-    free = np.minimum((rows - 1) * (columns - 1), _RANK * (rows + columns - 2))
+    free = np.minimum((rows - 1) * (columns - 1), rows + columns - 3)
     return np.asarray(np.sqrt(rows * columns * free))
 
 

@@ -8,21 +8,17 @@ released one-way counts. Post-processing of these counts.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.guards import MAX_PARTS, RARE_RATE, SMOOTHING, TINY
+from privbench_core.tuning import TUNING
+
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-# Chosen by hand: a code with 1/parts of the rows is a group of its own, for each of these parts; about half octaves.
-_PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-# A model of what coarsening loses of a weak dependence, see `coarsenings`; chosen by hand.
-_LOST_ORDERED = 4.0  # per square of the share of rows in a group of neighbours
-_LOST_LISTED = 2.0  # per share of rows in the group of rare codes
-_NOTHING = 1e-300
-_FINEST = 1e-12  # share of the rows at an end, up to which groups differ
-_RAREST = 1e-3  # of the largest rate: rarer things may not be there at all, and say nothing of slopes
 
 
 @dataclass(frozen=True)
@@ -44,9 +40,9 @@ def coarsenings(counts: Array, ordered: int = 0) -> list[Coarsening]:
     """Return coarsenings of a column, from few groups to one per code.
 
     Codes that hold less than some share of the rows are merged: neighbours among the first ``ordered`` codes, into
-    groups of about that share; all others into one group. The loss is a rough model: a dependence that grows evenly
-    along an ordered column is lost within a group in proportion to its width, and rare codes of a list depend on other
-    columns about twice as much as common ones.
+    groups of about that share; all others into one group. A share of 1 / parts is tried for parts in half octaves. The
+    loss grows with the squares of the widths of groups along an ordered column, as for a dependence that grows evenly,
+    and half as fast with the rows of the merged codes of a list.
 
     Args:
         counts: Clean one-way counts, shape (codes,).
@@ -54,7 +50,7 @@ def coarsenings(counts: Array, ordered: int = 0) -> list[Coarsening]:
     """
     shares = counts / max(float(counts.sum()), 1.0)
     found: dict[int, Coarsening] = {}
-    for least in (*(1 / parts for parts in _PARTS), 0.0):
+    for least in (*2.0 ** (-np.arange(2, 2 * math.log2(MAX_PARTS) + 1) / 2), 0.0):
         groups = _groups(shares, ordered, least)
         number = int(groups.max()) + 1
         if number not in found and number > min(len(counts) - 1, 1):
@@ -92,13 +88,13 @@ class Ends:
         >>> Ends.of(np.array([0.9, 0.05, 0.03, 0.015, 0.005]), 5, 4, 1e-3).groups.tolist()
         [0, 1, 1, 2, 2]
         """
-        least = min(max(least, _FINEST), 0.5)  # beyond the last code with rows the rank is 1, whose odds are infinite
+        least = min(max(least, SMOOTHING), 0.5)  # beyond the last code with rows the rank is 1, whose odds are infinite
         groups, places = np.zeros(len(shares), dtype=np.int64), np.zeros(ordered)
         whole = float(shares[:ordered].sum())
         if whole > 0:
             rank = np.clip((np.cumsum(shares[:ordered]) - shares[:ordered] / 2) / whole, least, 1 - least)
             places = np.log(rank / (1 - rank))
-            widest = max(-np.log(least / (1 - least)), _NOTHING)
+            widest = max(-np.log(least / (1 - least)), TINY)
             groups[:ordered] = np.clip(((places / widest + 1) / 2 * number).astype(np.int64), 0, number - 1)
         listed = np.arange(ordered, len(shares))
         frequent = listed[np.argsort(-shares[listed], kind="stable")][: number - 1]
@@ -119,12 +115,12 @@ class Ends:
         within a group by no more than it differs from its neighbours'.
         """
         rates = np.divide(found, self.of_groups, out=np.zeros(len(found)), where=self.of_groups > 0)
-        weights = self.shares + _NOTHING
+        weights = self.shares + TINY
         if len(self.places):
             inside = self.groups[: len(self.places)]
             numbers, held = np.unique(inside), weights[: len(self.places)]
             middle = np.bincount(inside, held * self.places)[numbers] / np.bincount(inside, held)[numbers]
-            logs = np.log(np.maximum(rates[numbers], _RAREST * float(rates.max())) + _NOTHING)
+            logs = np.log(np.maximum(rates[numbers], RARE_RATE * float(rates.max())) + TINY)
             steps = np.abs(np.diff(logs))
             reach = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))[inside]
             change = _through(self.places, middle, logs) - logs[inside]
@@ -137,7 +133,7 @@ def _through(x: Array, places: Array, values: Array) -> Array:
     if len(places) == 1:
         return np.full(len(x), values[0])
     at = np.clip(np.searchsorted(places, x) - 1, 0, len(places) - 2)
-    slopes = np.diff(values) / np.maximum(np.diff(places), _NOTHING)
+    slopes = np.diff(values) / np.maximum(np.diff(places), TINY)
     return np.asarray(values[at] + slopes[at] * (x - places[at]))
 
 
@@ -176,6 +172,5 @@ def _lost(shares: Array, groups: Numbers, ordered: int) -> float:
     held = np.bincount(groups, shares)
     merged = np.bincount(groups) > 1
     neighbours = np.bincount(groups[:ordered], minlength=len(held)) > 0
-    return float(
-        _LOST_ORDERED * (held[merged & neighbours] ** 2).sum() + _LOST_LISTED * held[merged & ~neighbours].sum()
-    )
+    evenly, listed = (held[merged & neighbours] ** 2).sum(), held[merged & ~neighbours].sum()
+    return TUNING.coarsening_loss * float(evenly + listed / 2)

@@ -3,22 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, TINY
+
 Array = NDArray[np.float64]
-# Of iterative proportional fitting; both only keep divisions finite.
-EMPTY = 1e-300
-"""A margin up to this is empty, and stays empty."""
-MAX_RAISE = 1e9
-"""Factor by which one round may raise a cell."""
-RAKING_ROUNDS = 10
-"""Rounds of fitting a table to its two margins; chosen by hand, changes are small from there on."""
 
 
-def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int) -> Array:
-    """Fit ``joint`` to the given marginals by iterative proportional fitting; return the fitted table.
+class Margin(Protocol):
+    """A margin of a table, whose sums are to be a target."""
+
+    @property
+    def target(self) -> Array:
+        """What the sums are to be."""
+        ...
+
+    def sums(self, joint: Array) -> Array:
+        """Return those of a table, shape of `target`."""
+        ...
+
+    def scale(self, joint: Array, factors: Array) -> None:
+        """Multiply the cells of each sum by its factor, in place."""
+        ...
+
+
+@dataclass(frozen=True)
+class AxesMargin:
+    """Sums over all axes but some.
+
+    Attributes:
+        target: Shape of the table, but 1 along each axis that is summed over.
+        summed: These axes.
+    """
+
+    target: Array
+    summed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], axes: tuple[int, ...], target: Array) -> AxesMargin:
+        """Keep these axes, in ascending order, of a table of this shape."""
+        kept = tuple(size if axis in axes else 1 for axis, size in enumerate(shape))
+        summed = tuple(axis for axis in range(len(shape)) if axis not in axes)
+        return cls(np.asarray(target, dtype=float).reshape(kept), summed)
+
+    def sums(self, joint: Array) -> Array:
+        """See `Margin.sums`."""
+        return np.asarray(np.add.reduce(joint, axis=self.summed, keepdims=True))
+
+    def scale(self, joint: Array, factors: Array) -> None:
+        """See `Margin.scale`."""
+        joint *= factors
+
+
+def rake(joint: Array, margins: Sequence[Margin], rounds: int = FITTING_ROUNDS) -> None:
+    """Fit a table to margins by iterative proportional fitting, in place (Deming and Stephan 1940).
+
+    Args:
+        joint: Its zeros stay.
+        margins: Fitted in turn, so that the last one holds.
+        rounds: Sweeps over all margins.
+    """
+    for _ in range(rounds):
+        for margin in margins:
+            margin.scale(joint, raking_factors(margin.target, margin.sums(joint)))
+
+
+def raking_factors(target: Array, current: Array) -> Array:
+    """Return what brings sums to their targets: 0 where there is nothing, and no more than keeps cells finite."""
+    factors = np.divide(target, current, out=np.zeros_like(target), where=current > TINY)
+    return np.minimum(factors, 1 / NEGLIGIBLE, out=factors)
+
+
+def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], rounds: int = FITTING_ROUNDS) -> Array:
+    """Return a table fitted to margins; see `rake`.
 
     Args:
         joint: Starting point, any shape; its zeros stay.
@@ -26,26 +87,19 @@ def fit_margins(joint: Array, margins: Sequence[tuple[tuple[int, ...], Array]], 
         rounds: Sweeps over all margins.
     """
     fitted = joint.copy()
-    kept = [tuple(size if axis in axes else 1 for axis, size in enumerate(joint.shape)) for axes, _ in margins]
-    summed = [tuple(axis for axis in range(joint.ndim) if axis not in axes) for axes, _ in margins]
-    targets = [np.asarray(target, dtype=float).reshape(shape) for (_, target), shape in zip(margins, kept, strict=True)]
-    for _ in range(rounds):
-        for target, others in zip(targets, summed, strict=True):
-            current = np.add.reduce(fitted, axis=others, keepdims=True)
-            ratio = np.divide(target, current, out=np.zeros(target.shape), where=current > EMPTY)
-            fitted *= np.minimum(ratio, MAX_RAISE, out=ratio)
+    rake(fitted, [AxesMargin.of(joint.shape, axes, target) for axes, target in margins], rounds)
     return fitted
 
 
 def relative_entropy(found: Array, expected: Array) -> float:
     """Return the relative entropy of one distribution to another that is positive where it is, in nats."""
     seen = found > 0
-    return float(max(0.0, (found[seen] * np.log(found[seen] / np.maximum(expected[seen], EMPTY))).sum()))
+    return float(max(0.0, (found[seen] * np.log(found[seen] / np.maximum(expected[seen], TINY))).sum()))
 
 
 def mutual_information(joint: Array) -> float:
     """Return the mutual information of a two-way table of probabilities or counts, in nats; 0 of an empty one."""
-    joint = joint / max(float(joint.sum()), EMPTY)
+    joint = joint / max(float(joint.sum()), TINY)
     product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     seen = (joint > 0) & (product > 0)  # products of next to nothing underflow
     return float(max(0.0, (joint[seen] * np.log(joint[seen] / product[seen])).sum()))
@@ -59,16 +113,3 @@ def combine(
     both = a + b
     share = np.divide(b, both, out=np.ones(first.shape), where=both > 0)  # of the first: all of it if both are exact
     return share * first + (1 - share) * second, np.sqrt(share * a)
-
-
-def shrunk(noisy: Array, sigma: float, towards: Array) -> Array:
-    """Return noisy counts, no further from a guess than noise does not explain (James and Stein 1961).
-
-    Args:
-        noisy: Counts.
-        sigma: Standard deviation of the noise on each.
-        towards: The guess, of the same shape; it has nothing of this noise.
-    """
-    apart = noisy - towards
-    explained = noisy.size * sigma**2 / max(float((apart**2).sum()), sigma**2)
-    return np.asarray(towards + max(0.0, 1 - explained) * apart)

@@ -3,37 +3,29 @@
 Several estimates are mixed, each good for another kind of table. If two columns almost determine each other, most cells
 are empty, and the projection onto non-negative tables is good. Otherwise the joint minus the product of its marginals
 is close to a matrix of low rank, while noise is spread over all singular values; and if neighbouring codes are similar,
-smoothing over them helps. Two columns that were both measured with a third one have an implied joint, with independent
-noise. The risk of each estimate, and the best mixture, are estimated from the noisy counts themselves (Stein's unbiased
-risk estimate), so all of this is post-processing.
+smoothing over them helps. The risk of each estimate, and the best mixture, are estimated from the noisy counts
+themselves (Stein's unbiased risk estimate), so all of this is post-processing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.estimate.implied_pairs import JointGraph, Pair
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.mixture import Estimate, least_risk
 from privbench_core.estimate.nearest_copula import nearest_copula
+from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.guards import MAX_FACTOR, SETTLING_ROUNDS, SMOOTHING, TOLERANCE
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
-# Every cell gets at least the smaller of these two, so that none is ruled out; chosen by hand.
-_FLOOR = 0.02  # share of the product of the marginals
-_FLOOR_DEVIATIONS = 0.1  # standard deviations of the noise
-_ROUNDS = 20  # of fitting the estimate to its marginals; chosen by hand
-_BANDWIDTH = 0.05  # of smoothing, as a share of all rows; chosen by hand
-_TINY = 1e-12  # keeps divisions finite
-_RAKINGS = 5  # rounds of bringing noisy counts near their margins by factors; chosen by hand
-_STANDS_OUT = 3.0  # standard deviations of a margin that has a factor
-_MOST_RAKED = 8.0  # largest factor of a round; chosen by hand
-_STEP = 1e-4  # of the numerical derivative of the shrinker, in units of the noise
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -65,90 +57,77 @@ def estimated_joints(
 ) -> dict[Pair, Array]:
     """Return counts of all measured or known pairs with the given marginals, positive where these are.
 
-    Each pair is estimated from its own measurement first, then again with the joints that these estimates imply: they
-    come from other measurements, so their noise is independent of the pair's.
-
     Args:
         tables: Measured with independent noise.
         clean: Clean counts of all columns, with one total.
-        known: Joints of pairs by a copula, which hold where a pair was not measured.
+        known: Joints of pairs from something else, which hold where a pair was not measured.
     """
-    copula = dict(known or {})
+    joints = dict(known or {})
     for (a, b), table in tables.items():
-        if (a, b) not in copula:
-            near = nearest_copula(table.counts, table.sigmas, table.groups, (clean[a], clean[b]), table.ordered)
-            copula |= {} if near is None else {(a, b): near}
-    bases = {pair: [copula[pair]] if pair in copula else [] for pair in tables}
-    separate = {(a, b): _joint_of_codes(table, clean[a], clean[b], bases[a, b]) for (a, b), table in tables.items()}
-    graph = JointGraph(separate, clean)
-    joints = {}
-    for (a, b), table in tables.items():
-        others = [graph.implied(third, a, b) for third in graph.common_neighbours(a, b)]
-        again = [*bases[a, b], *others]
-        joints[a, b] = _joint_of_codes(table, clean[a], clean[b], again) if others else separate[a, b]
-    return {**copula, **joints}
+        base = joints.get((a, b))
+        if base is None:
+            base = nearest_copula(table.counts, table.sigmas, table.groups, (clean[a], clean[b]), table.ordered)
+        joints[a, b] = _joint_of_codes(table, clean[a], clean[b], base)
+    return joints
 
 
-def _joint_of_codes(table: NoisyTable, first: Array, second: Array, others: Sequence[Array]) -> Array:
-    """Return `estimated_joint` of the measured groups, distributed over their codes by the first of ``others``.
-
-    Without others, by the counts of the codes.
-    """
+def _joint_of_codes(table: NoisyTable, first: Array, second: Array, base: Array | None) -> Array:
+    """Return `estimated_joint` of the measured groups, distributed over their codes by ``base``, or by their counts."""
     if not table.groups:
-        return estimated_joint(table, first, second, others)
+        return estimated_joint(table, first, second, base)
     merged = [merge_codes(counts, [groups]) for counts, groups in zip((first, second), table.groups, strict=True)]
-    coarse = [merge_codes(other, table.groups) for other in others]
+    coarse = None if base is None else merge_codes(base, table.groups)
     joint = estimated_joint(table, merged[0], merged[1], coarse)
     shares = [_shares_in_groups(counts, groups) for counts, groups in zip((first, second), table.groups, strict=True)]
     inside = np.outer(*shares)
-    if others:
-        held = coarse[0][np.ix_(*table.groups)]
-        inside = np.divide(others[0], held, out=inside, where=held > _TINY)
-    spread = joint[np.ix_(*table.groups)] * inside
-    return fit_margins(spread, [((0,), first), ((1,), second)], _ROUNDS) if others else spread
+    if base is None or coarse is None:
+        return joint[np.ix_(*table.groups)] * inside
+    held = coarse[np.ix_(*table.groups)]
+    inside = np.divide(base, held, out=inside, where=held > SMOOTHING)
+    return fit_margins(joint[np.ix_(*table.groups)] * inside, [((0,), first), ((1,), second)])
 
 
 def _shares_in_groups(counts: Array, groups: NDArray[np.int64]) -> Array:
     """Return the share of each code in its group; equal shares in a group without rows."""
     held = np.bincount(groups, counts)
     equal = 1 / np.bincount(groups)
-    return np.where(held[groups] > 0, counts / np.maximum(held, _TINY)[groups], equal[groups])
+    return np.where(held[groups] > 0, counts / np.maximum(held, SMOOTHING)[groups], equal[groups])
 
 
-def estimated_joint(table: NoisyTable, first: Array, second: Array, others: Sequence[Array] = ()) -> Array:
+def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array | None = None) -> Array:
     """Return counts of two columns with the given marginals, shape of the table; positive where both marginals are.
 
     Args:
         table: Released.
         first: Clean counts of the first column.
         second: Clean counts of the second column, with the same total.
-        others: Estimates of the joint with these marginals, from other measurements; the nearest one is used.
+        base: What the joint is expected to be, with these marginals; None for independent columns.
     """
     sigma, total = table.sigma, max(float(first.sum()), 1.0)
     product = np.outer(first, second) / total
     counts, lengths = _raked(table, first, second)
     # Times the lengths of their cells: of the same noise, and of the same rank.
     found = product * lengths + _centred((counts - product) * lengths, lengths)
-    base = min(others, key=lambda other: float(((other * lengths - found) ** 2).sum())) if others else product
+    expected = product if base is None else base
     free = (found.shape[0] - 1) * (found.shape[1] - 1) / found.size  # share of the noise left after centring
     variances = 1.0 / lengths**2
     projected = onto_simplex(found / lengths, total, variances)
     estimates = [
         Estimate(projected * lengths, free * float((projected > 0).sum())),
-        Estimate(base * lengths, 0.0),
+        Estimate(expected * lengths, 0.0),
         _low_rank_around(product * lengths, found, sigma),
     ]
-    if others:
+    if base is not None:
         estimates.append(_low_rank_around(base * lengths, found, sigma))
     smooth = _smoother(first), _smoother(second)
     plain = np.eye(len(first)), np.eye(len(second))
     for across, along in ((smooth[0], plain[1]), (plain[0], smooth[1]), smooth):
         freedom = free * float(np.trace(across) * np.trace(along))
-        smoothed = base + across @ (found / lengths - base) @ along.T
+        smoothed = expected + across @ (found / lengths - expected) @ along.T
         estimates.append(Estimate(smoothed * lengths, freedom))
     mixed = onto_simplex(least_risk(estimates, found, sigma) / lengths, total, variances)
-    floor = np.minimum(_FLOOR * product, _FLOOR_DEVIATIONS * sigma / lengths)
-    return fit_margins(np.maximum(mixed, floor), [((0,), first), ((1,), second)], _ROUNDS)
+    floor = TUNING.floor * np.minimum(product, sigma / lengths)
+    return fit_margins(np.maximum(mixed, floor), [((0,), first), ((1,), second)])
 
 
 def _raked(table: NoisyTable, first: Array, second: Array) -> tuple[Array, Array]:
@@ -161,15 +140,15 @@ def _raked(table: NoisyTable, first: Array, second: Array) -> tuple[Array, Array
         The counts, and by what the noise of each is smaller; both of the table's shape.
     """
     counts, sigmas = table.counts.astype(float), np.broadcast_to(table.sigmas, table.counts.shape).astype(float)
-    for _ in range(_RAKINGS if table.lengths.size > 1 else 0):
+    for _ in range(SETTLING_ROUNDS if table.lengths.size > 1 else 0):
         for axis, wanted in ((1, first), (0, second)):
             found, noise = counts.sum(axis=axis), np.sqrt((sigmas**2).sum(axis=axis))
             off = wanted - found
-            sure = 1 - np.minimum(noise**2 / np.maximum(off**2, _TINY), 1.0)
-            factors = np.where(found > _STANDS_OUT * noise, 1 + sure * off / np.maximum(found, _TINY), 1.0)
-            factors = np.expand_dims(np.clip(factors, 1 / _MOST_RAKED, _MOST_RAKED), axis)
+            sure = 1 - np.minimum(noise**2 / np.maximum(off**2, SMOOTHING), 1.0)
+            factors = np.where(found > SIGNIFICANT * noise, 1 + sure * off / np.maximum(found, SMOOTHING), 1.0)
+            factors = np.expand_dims(np.clip(factors, 1 / MAX_FACTOR, MAX_FACTOR), axis)
             counts, sigmas = counts * factors, sigmas * factors
-    return counts, table.sigma / np.maximum(sigmas, _TINY)
+    return counts, table.sigma / np.maximum(sigmas, SMOOTHING)
 
 
 def _low_rank_around(base: Array, found: Array, sigma: float) -> Estimate:
@@ -183,10 +162,10 @@ def _smoother(counts: Array) -> Array:
     Distance is the share of rows between two codes, so frequent codes are smoothed little. Codes without order are
     smoothed too; the estimated risk then gives that estimate a low weight.
     """
-    total = max(float(counts.sum()), _TINY)
+    total = max(float(counts.sum()), SMOOTHING)
     position = (np.cumsum(counts) - counts / 2) / total
-    kernel = np.exp(-0.5 * ((position[:, None] - position) / _BANDWIDTH) ** 2)
-    return np.asarray(counts[:, None] * kernel / np.maximum(kernel @ counts, _TINY)[:, None])
+    kernel = np.exp(-0.5 * ((position[:, None] - position) / TUNING.clear) ** 2)
+    return np.asarray(counts[:, None] * kernel / np.maximum(kernel @ counts, SMOOTHING)[:, None])
 
 
 @dataclass(frozen=True)
@@ -219,23 +198,25 @@ def low_rank(noisy: Array, sigma: float) -> LowRank:
         return LowRank(noisy, float(rank * width))
     left, values, right = np.linalg.svd(noisy, full_matrices=False)
     scale = np.sqrt(width) * sigma
-    shrunk = _shrunk(values / scale, rank / width) * scale
-    step = _STEP * scale
-    slopes = (_shrunk((values + step) / scale, rank / width) - _shrunk((values - step) / scale, rank / width)) / (
-        2 * _STEP
-    )
-    kept, small, slope = values[:rank], shrunk[:rank], slopes[:rank]
+    shrunk, slopes = (found[:rank] for found in _shrunk(values / scale, rank / width))
+    small, kept = shrunk * scale, values[:rank]
     gaps = kept[:, None] ** 2 - kept[None, :] ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         cross = np.where(np.abs(gaps) > 0, (kept * small)[:, None] / gaps, 0.0)
-    freedom = slope.sum() + (width - rank) * (small / np.maximum(kept, _TINY)).sum() + 2 * cross.sum()
-    return LowRank((left * shrunk) @ right, float(freedom))
+    freedom = slopes.sum() + (width - rank) * (small / np.maximum(kept, SMOOTHING)).sum() + 2 * cross.sum()
+    return LowRank((left[:, :rank] * small) @ right[:rank], float(freedom))
 
 
-def _shrunk(values: Array, shape: float) -> Array:
-    """Return singular values (divided by the noise scale) after shrinkage; those below 1 + √shape are noise."""
-    inside = np.maximum((values**2 - shape - 1) ** 2 - 4 * shape, 0.0)
-    return np.where(values > 1 + np.sqrt(shape), np.sqrt(inside) / np.maximum(values, 1.0), 0.0)
+def _shrunk(values: Array, shape: float) -> tuple[Array, Array]:
+    """Return singular values y (divided by the noise scale) after shrinkage, and the derivative of that.
+
+    √((y² - β - 1)² - 4β) / y above the edge 1 + √β, β being the shape; those below it are noise.
+    """
+    above = values > 1 + np.sqrt(shape)
+    root = np.sqrt(np.maximum((values**2 - shape - 1) ** 2 - 4 * shape, TOLERANCE))
+    values = np.maximum(values, 1.0)
+    slopes = 2 * (values**2 - shape - 1) / root - root / values**2
+    return np.where(above, root / values, 0.0), np.where(above, slopes, 0.0)
 
 
 def _centred(table: Array, lengths: Array) -> Array:

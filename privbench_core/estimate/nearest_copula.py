@@ -11,21 +11,19 @@ extreme-value copula holds, so Gumbel's (1960) is tried too, with either tail of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.copula import LARGEST, joint_by_copula
+from privbench_core.estimate.copula import joint_by_copula
 from privbench_core.estimate.segmentation import SIGNIFICANT
+from privbench_core.guards import BLOCK_ROWS, COPULA_STEPS, MAX_CORRELATION, TINY
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
-_TINY = 1e-300
-_CELLS = 1 << 16  # of joints at a time: what is computed of them stays in the cache
-_ROUGHLY = 0.1  # how far, relatively, counts may be from any copula: else a few frequent codes decide about all others
-_EXPONENTS = 1 / (1 - np.linspace(0.025, 0.9, 36))  # of Gumbel's copula, evenly spaced by Kendall's τ
-_CORRELATIONS = np.sin(np.linspace(-np.arcsin(LARGEST), np.arcsin(LARGEST), 41))  # odd: 0 is one of them
 
 
 def nearest_copula(
@@ -47,15 +45,15 @@ def nearest_copula(
     if min(ordered) < 3:  # noqa: PLR2004 - of two codes there is nothing to interpolate
         return None
     best, least, off = np.zeros(0), np.inf, np.inf
-    variances = sigmas**2 + _TINY
+    variances = sigmas**2 + TINY
     for joints in _copulas(clean, ordered):
         merged = _merged(joints, groups)
         apart = (merged - noisy) ** 2
-        unlike = (apart / (variances + (_ROUGHLY * merged) ** 2)).sum(axis=(1, 2))
+        unlike = (apart / (variances + (TUNING.clear * merged) ** 2)).sum(axis=(1, 2))
         place = int(np.argmin(unlike))
         if unlike[place] < least:
             best, least, off = joints[place], unlike[place], (apart[place] / variances).sum()
-    independent = np.outer(*clean) / max(float(clean[0].sum()), _TINY)
+    independent = np.outer(*clean) / max(float(clean[0].sum()), TINY)
     explained = ((_merged(independent, groups) - noisy) ** 2 / variances).sum() - off
     return best if explained > SIGNIFICANT**2 else None
 
@@ -73,12 +71,13 @@ def _merged(joints: Array, groups: Sequence[NDArray[np.int64]]) -> Array:
 
 def _copulas(clean: tuple[Array, Array], ordered: tuple[int, int]) -> Iterator[Array]:
     """Joints by all copulas that are tried, a few at a time: shape (some, codes of the first, codes of the second)."""
-    for correlation in _CORRELATIONS:
-        yield joint_by_copula(*clean, *ordered, float(correlation))[None]
-    several = max(1, _CELLS // (len(clean[0]) * len(clean[1])))
+    for angle in math.asin(MAX_CORRELATION) * np.linspace(-1, 1, COPULA_STEPS):
+        yield joint_by_copula(*clean, *ordered, math.sin(angle))[None]
+    several = max(1, BLOCK_ROWS // (len(clean[0]) * len(clean[1])))
+    exponents = 1 / (1 - np.linspace(0, 1, COPULA_STEPS, endpoint=False)[1:])  # evenly spaced by Kendall's τ
     for tails in product((1, -1), (1, -1)):
-        for start in range(0, len(_EXPONENTS), several):
-            yield _joints_by_gumbel(*clean, *ordered, _EXPONENTS[start : start + several], tails)
+        for start in range(0, len(exponents), several):
+            yield _joints_by_gumbel(*clean, *ordered, exponents[start : start + several], tails)
 
 
 def _joints_by_gumbel(
@@ -97,7 +96,7 @@ def _joints_by_gumbel(
     Returns:
         Shape (exponents, codes of the first, codes of the second).
     """
-    independent = np.outer(first, second) / max(float(first.sum()), _TINY)
+    independent = np.outer(first, second) / max(float(first.sum()), TINY)
     sides = zip((first[:rows], second[:columns]), tails, strict=True)
     one, other = (_depth(counts[::tail]) ** exponents[:, None] for counts, tail in sides)
     below = np.exp(-((one[:, :, None] + other[:, None, :]) ** (1 / exponents[:, None, None])))
@@ -111,6 +110,6 @@ def _joints_by_gumbel(
 
 def _depth(counts: Array) -> Array:
     """Minus the logarithm of the distribution function at the end of each code."""
-    share = np.cumsum(counts) / max(float(counts.sum()), _TINY)
+    share = np.cumsum(counts) / max(float(counts.sum()), TINY)
     share[-1] = 1.0
-    return np.asarray(-np.log(np.clip(share, _TINY, 1.0)))
+    return np.asarray(-np.log(np.clip(share, TINY, 1.0)))

@@ -8,15 +8,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
-from privbench_core.estimate.implied_pairs import Pair
-from privbench_core.estimate.joints import NoisyTable
+from privbench_core.estimate.fitting import fit_margins
+from privbench_core.estimate.joints import NoisyTable, Pair
 from privbench_core.estimate.mixture import Estimate, least_risk
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Triple = tuple[str, str, str]
-_POSSIBLE = 0.02  # share of what pairs explain that each cell has at least, so that none is ruled out; as of pairs
 
 
 def explained(triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, Array]) -> Array:
@@ -29,7 +28,7 @@ def explained(triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, 
     """
     total = max(float(clean[triple[0]].sum()), 1.0)
     product = np.einsum("i,j,k->ijk", *(clean[name] for name in triple)) / total**2
-    return fit_margins(product, _margins(triple, joints, clean), RAKING_ROUNDS)
+    return fit_margins(product, _margins(triple, joints, clean))
 
 
 def estimated_triples(
@@ -47,8 +46,8 @@ def estimated_triples(
         base = explained(triple, joints, clean)
         projected = onto_simplex(table.counts, float(base.sum()))
         estimates = [Estimate(base, 0.0), Estimate(projected, float((projected > 0).sum()))]
-        mixed = np.maximum(least_risk(estimates, table.counts, table.sigma), _POSSIBLE * base)
-        found[triple] = fit_margins(mixed, _margins(triple, joints, clean), RAKING_ROUNDS)
+        mixed = np.maximum(least_risk(estimates, table.counts, table.sigma), TUNING.floor * base)
+        found[triple] = fit_margins(mixed, _margins(triple, joints, clean))
     return found
 
 

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.estimate.coarsening import Ends
 from privbench_core.estimate.degrees import unbounded_means
-from privbench_core.estimate.fitting import combine, shrunk
+from privbench_core.estimate.fitting import combine
+from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounded
 from privbench_core.measure.link_candidates import grouped
 from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.presence import present_or_not
+from privbench_core.measure.scores import has_power
 from privbench_core.measure.targets import Referred, clean_target
 from privbench_core.models.lookup import ANY, COUNTED, Lookup
 from privbench_core.models.profile import Profile
@@ -186,7 +188,7 @@ class _Looks:
         most = self.counts.best(for_joints.share(fit.context_share / max(len(asked), 1)))
         view, counted = self._view({**self.targets_or_any, **self.own}, most), self.counts.in_view(most)
         pairs, rest = max(len(columns), 1) * len(self.own), for_joints.share(1 - fit.context_share)
-        if not fit.pairs.tells(view, pairs, counted, rest):
+        if not has_power(view, pairs, counted, rest):
             return self._without_joints(parent, price)
         targets = self._targets(for_targets, parent)
         usual = self._usual(counted) | {name: shares * counted for name, shares in targets.shares.items()}
@@ -251,7 +253,7 @@ class _Looks:
         for name, found in zip(asked, noisy.values, strict=True):
             groups = len(ends[name].of_groups)
             proper = found[:groups] if name in self.targets else found  # else the last code is that of no owner
-            near = shrunk(proper, noisy.sigma, ends[name].of_groups * counted) if name in usual else proper
+            near = shrink_haar(proper, noisy.sigma, ends[name].of_groups * counted) if name in usual else proper
             clean = onto_simplex(near, counted)
             last = np.zeros(1) if name in self.targets else clean[groups:]
             known[name] = np.append(ends[name].spread(clean[:groups]), last)

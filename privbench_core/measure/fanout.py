@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
+from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.row_shares import row_shares, with_row_shares
 from privbench_core.measure.by_size import Features, measure_by_size
@@ -32,7 +32,7 @@ from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags
 from privbench_core.measure.links import Siblings, expected_context, link_context, measure_links
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
-from privbench_core.measure.scores import highest_noise
+from privbench_core.measure.scores import has_power, highest_noise
 from privbench_core.measure.siblings import agreements_tell, measure_agreements
 from privbench_core.models.agreement import Agreement
 from privbench_core.models.fanout import OWN_FANOUT, Fanout, children_column
@@ -91,7 +91,7 @@ def fit_fanout(
     if own and not isinstance(model, Sum):
         rows = session.view(ViewSpec(key.child, {}, (child.size.rows_per_unit,)), "pair_tables")
         pairs = (1 + len(parent.discretizers)) * len(own)
-        if not fit.pairs.tells(rows, pairs, child.counted.total, rest.share(1 - fit.margin_share)):
+        if not has_power(rows, pairs, child.counted.total, rest.share(1 - fit.margin_share)):
             own = {}
     if not own:  # rows follow nothing, or noise hides what; but maybe not how long after their owners they are dated
         return fit_sizes_and_siblings(session, key, parent, child, price, fit, siblings)[0]
@@ -213,7 +213,7 @@ def _counts(
     by_class = children.units if parent.size.units is None else None
     parents = session.view(ViewSpec(key.parent, {}, (full,)), "fanout by parent")
     share = fit.size_share * (1.0 if by_class is None else 1 - _BANDS)
-    hidden = not fit.pairs.tells(parents, len(columns), parent.one_way.total, price.share(1 - share))
+    hidden = not has_power(parents, len(columns), parent.one_way.total, price.share(1 - share))
     if parent.size.units is None and hidden:
         columns = {}  # noise hides what numbers of children follow
     share = share if columns else 1.0
@@ -312,7 +312,7 @@ def _fitted_to_rows(
         joint = tables.get(name)
         start = np.outer(parents / parents.sum(), numbers)
         if joint is not None:
-            start = fit_margins(joint, [((0,), start.sum(axis=1)), ((1,), start.sum(axis=0))], RAKING_ROUNDS)
+            start = fit_margins(joint, [((0,), start.sum(axis=1)), ((1,), start.sum(axis=0))])
         expected = row_shares(start, sizes)
         shares = shrink_haar(*over_rows[name], expected)
         if (shares != expected).any():

@@ -24,7 +24,7 @@ from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.fanout_classes import FanoutClasses, agreeing, best_counted_by_class
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.privspn import measure_one_way
-from privbench_core.measure.scores import pair_scores
+from privbench_core.measure.scores import has_power, pair_scores
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.group_model import GroupClass, GroupModel
 from privbench_core.models.one_way import OneWay
@@ -165,7 +165,7 @@ class GroupFit:
             candidates = [p for p in candidates if p not in pairs.between]
         for_scores, rest = price.share(self.scores), price.share(1 - self.scores - self.margins)
         three = one_way.total * shares[2]
-        if not candidates or self.pairs.hopeless(part, len(candidates), one_way.total, for_scores):
+        if not has_power(part, len(candidates), one_way.total, price):
             return GroupClass(marginals)
         scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
         ways = Candidates.of(candidates, scores, {**of_two, **clean}, ordered)

@@ -18,11 +18,11 @@ from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.lags import interval_points, lag_classes
 from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.errors import InternalError
-from privbench_core.estimate.fitting import EMPTY
 from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.lags import expected_lags, joint_with_lags
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.guards import TINY
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.over_rows import one_way_over_rows
 from privbench_core.models.fanout import parent_column
@@ -99,7 +99,7 @@ class MeasuredLag:
 
     def cut(self, finer: Array, joint: Array) -> Array:
         """Return the joint of `finer` that adds up to one of `pair`, and is else as it was."""
-        return finer * (joint / np.maximum(self.merged(finer), EMPTY))[self.code_of]
+        return finer * (joint / np.maximum(self.merged(finer), TINY))[self.code_of]
 
 
 def lag_features(key: ForeignKey, parent: Profile, child: Profile) -> tuple[LagFeature, ...]:
@@ -239,12 +239,12 @@ def _lag_shares(
         second: The same by their own column's.
         chances: Of `lag_chances`.
     """
-    rows = noisy.total / max(float(second.sum()), EMPTY)
-    first = first * (noisy.total / max(float(first.sum()), EMPTY))
+    rows = noisy.total / max(float(second.sum()), TINY)
+    first = first * (noisy.total / max(float(first.sum()), TINY))
     independent = merge_codes(expected_lags(first, second * rows, chances), [feature.classes.shares[0]])
     near = shrink_haar(noisy.counts[name], noisy.sigmas[name], independent)
     of_classes = onto_simplex(near / noisy.total, 1.0)
-    apart = float(np.abs(of_classes - independent / max(float(independent.sum()), EMPTY)).sum()) / 2
+    apart = float(np.abs(of_classes - independent / max(float(independent.sum()), TINY)).sum()) / 2
     return shares_of_cells(feature.classes, of_classes), apart
 
 

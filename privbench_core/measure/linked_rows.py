@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.estimate.fitting import EMPTY
 from privbench_core.estimate.segmentation import ABSOLUTE
+from privbench_core.guards import TINY
 from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.models.linking import CrossMarginal
 from privbench_core.models.row_count import RowCount
@@ -128,9 +128,9 @@ def with_none(cross: CrossMarginal, reference: Reference, linked: float) -> Cros
     last = int(np.ravel_multi_index(none, shape))
     counts = cross.counts.copy()
     counts[:, last] = 0.0
-    counts *= linked / max(float(counts.sum()), EMPTY)
+    counts *= linked / max(float(counts.sum()), TINY)
     of_left, _ = cross.cells(reference.rows.codes, reference.others)
     left = np.bincount(of_left, minlength=len(counts)) / reference.rows.n
     rest = np.maximum(left - counts.sum(axis=1), 0.0)
-    counts[:, last] = rest * ((1 - linked) / max(float(rest.sum()), EMPTY))
+    counts[:, last] = rest * ((1 - linked) / max(float(rest.sum()), TINY))
     return replace(cross, counts=counts)

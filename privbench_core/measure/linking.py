@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import contingency
-from privbench_core.estimate.fitting import shrunk
+from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.simplex import onto_simplex
@@ -211,7 +211,7 @@ def _cross_marginal(
     table = NoisyTable(noisy.values[0].reshape(rows, -1), noisy.sigma)
     left = base.sum(axis=1)
     if followed:
-        near = shrunk(table.counts.sum(axis=1), noisy.sigma * math.sqrt(base.shape[1]), left)
+        near = shrink_haar(table.counts.sum(axis=1), noisy.sigma * math.sqrt(base.shape[1]), left)
         left = onto_simplex(near, float(left.sum()))
-    counts = estimated_joint(table, left, base.sum(axis=0), [base])
+    counts = estimated_joint(table, left, base.sum(axis=0), base)
     return CrossMarginal(candidate.left, candidate.right, candidate.groups, counts)

@@ -15,7 +15,6 @@ from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.lags import MeasuredLag
-from privbench_core.measure.shortlist import shortlist_size
 from privbench_core.models.fanout import OWNER_FANOUT, PARENT, Fanout, children_column, parent_column
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
@@ -113,8 +112,7 @@ def measure_links(
         lags: How long after their owner children are dated: what of the joints follows from that.
     """
     candidates = [(name, column) for name in context for column in own]
-    if candidates and shortlist_size(view, len(candidates), one_way.total, price) == len(candidates):
-        view.expect([Marginal(pair) for pair in candidates])
+    view.expect([Marginal(pair) for pair in candidates])
     margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
     clean = {}
     for name, noisy in zip(context, margins.values, strict=True):

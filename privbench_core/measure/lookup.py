@@ -14,6 +14,7 @@ from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.public_parents import PublicParent
+from privbench_core.measure.scores import has_power
 from privbench_core.measure.targets import Referred, clean_target, clean_target_or_none
 from privbench_core.models.lookup import ANY, COUNTED, Lookup
 from privbench_core.models.profile import Profile
@@ -127,7 +128,7 @@ def _pair_tables(
     followed = [column for column in features if column not in targets]
     candidates = [(target, column) for target in targets if not target.startswith(COUNTED) for column in followed]
     share = fit.context_share if above else 0.0
-    if above and not fit.pairs.tells(view, len(candidates), child.one_way.total, price.share(1 - share)):
+    if above and not has_power(view, len(candidates), child.one_way.total, price.share(1 - share)):
         above, share, candidates = [], 0.0, [pair for pair in candidates if pair[1] in known]
     if above:
         margins = view.measure("context", [Marginal((name,)) for name in above], price.share(share))

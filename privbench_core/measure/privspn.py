@@ -13,7 +13,7 @@ paper's. What differs, and why (``docs/privacy.md`` has the proofs):
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from types import MappingProxyType
@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import combine
-from privbench_core.measure.glance import Glance
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.measure.one_way import Marginals, MarginalsOfView, remeasure
 from privbench_core.measure.pairwise import Pair, PairwiseFit
-from privbench_core.measure.scores import clear_scores
+from privbench_core.measure.scores import clear_scores, has_power
 from privbench_core.measure.splits import LloydSplit
 from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.measured import Measured, MeasuredLeaf, MeasuredParts
@@ -34,10 +34,9 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.schema.identity import Identity
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
-_TELLING = 0.05  # of all rows: largest score of a pair below which the parts of a split would be alike
-_MARGIN_SHARE = 0.2  # of a part's price, for its own one-way marginals after a row split
 
 
 @dataclass(frozen=True)
@@ -89,22 +88,9 @@ class PairwiseSPN:
         found = self.find(curator, MarginalsOfView(curator, one_way), price, by_lags, depth)
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
-    def promising(
-        self,
-        curator: Curator,
-        codes: Sequence[int],
-        total: float,
-        price: Price,
-        first: float,
-        seen: Glance | bool = False,
-    ) -> bool:
-        """Whether to look for dependences at all; see `PairwiseFit.promising`."""
-        in_order = sum(number > 2 for number in self.ordered.values()) + sum(size == 2 for size in codes)  # noqa: PLR2004
-        return self.leaf.promising(curator, codes, in_order, total, price, first, seen)
-
-    def glance(self, curator: Curator, one_way: OneWay, price: Price, rest: Price) -> Glance | None:
-        """See `PairwiseFit.glance`."""
-        return self.leaf.glance(curator, one_way, self.ordered, price, rest)
+    def has_power(self, curator: Curator, columns: int, total: float, price: Price) -> bool:
+        """Return whether strong dependences would show; see `scores.has_power`."""
+        return has_power(curator, columns * (columns - 1) // 2, total, price)
 
     def find(
         self,
@@ -119,17 +105,17 @@ class PairwiseSPN:
         if depth >= self.max_depth or not self._affordable(curator, one_way, price):
             return self.leaf.find(curator, marginals, price, self.ordered, by_lags)
         pairs = list(combinations(one_way.counts, 2))
-        scores = clear_scores(curator, one_way, pairs, price.share(self.leaf.score_share))
-        rest = price.share(1 - self.leaf.score_share)
+        scores = clear_scores(curator, one_way, pairs, price.share(TUNING.score_share))
+        rest = price.share(1 - TUNING.score_share)
         split = AttributeSplit(frozenset(self.ordered))
-        telling = scores.max() > _TELLING * one_way.total
+        telling = scores.max() > TUNING.clear * one_way.total
         rule = split.rule(dict(zip(pairs, scores.tolist(), strict=True)), one_way.clean()) if telling else None
         if rule is None:
             return self.leaf.find(curator, marginals, rest, self.ordered, by_lags)
         parts = []
         for part in curator.split(rule):
-            inside = measure_one_way(part, list(one_way.counts), rest.share(_MARGIN_SHARE))
-            parts.append(self.build(part, inside, rest.share(1 - _MARGIN_SHARE), by_lags, depth + 1))
+            inside = measure_one_way(part, list(one_way.counts), rest.share(2 * TUNING.score_share))
+            parts.append(self.build(part, inside, rest.share(1 - 2 * TUNING.score_share), by_lags, depth + 1))
         return MeasuredParts(tuple(parts), rule)
 
     def _affordable(self, curator: Curator, one_way: OneWay, price: Price) -> bool:
@@ -137,9 +123,9 @@ class PairwiseSPN:
         if one_way.total < 2 * self.beta or len(one_way.counts) < 3:  # noqa: PLR2004 - two columns are one joint
             return False
         pairs = 2 * len(one_way.counts)
-        sigma = curator.sigma([Marginal(())], price.share(0.7 / pairs))
+        sigma = curator.sigma([Marginal(())], price.share((1 - TUNING.score_share) / pairs))
         cells = float(np.mean([len(c) for c in one_way.counts.values()])) ** 2
-        return self.leaf.noise_factor * sigma * cells <= self.max_noise * one_way.total / 2
+        return ABSOLUTE * sigma * cells <= self.max_noise * one_way.total / 2
 
 
 @dataclass(frozen=True)
@@ -197,8 +183,8 @@ class HistogramSPN:
         rule = lloyd.rule(curator, names, node.share(1 - self.gamma1), rng)
         parts = []
         for part in curator.split(rule):
-            inside = measure_one_way(part, names, rest.share(_MARGIN_SHARE))
-            parts.append(self.build(part, inside, rest.share(1 - _MARGIN_SHARE), rng))
+            inside = measure_one_way(part, names, rest.share(2 * TUNING.score_share))
+            parts.append(self.build(part, inside, rest.share(1 - 2 * TUNING.score_share), rng))
         return MeasuredParts(tuple(parts), rule)
 
     def scale(self, rows: float, columns: int) -> float:

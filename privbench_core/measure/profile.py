@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer, tails_of
-from privbench_core.guards import NEGLIGIBLE
+from privbench_core.guards import MAX_CODES, NEGLIGIBLE
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
 from privbench_core.measure.by_size import Features, RowLooks, best_counted, measure_by_size
 from privbench_core.measure.lags import measure_own_lags, own_lag_share
 from privbench_core.measure.learned import Learned, learn_domains, lists_to_learn
 from privbench_core.measure.one_way import least_noise, remeasure
-from privbench_core.measure.pairwise import MOST_CODES
 from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
@@ -65,14 +64,14 @@ class Cells:
 
     def profile(self) -> Profile:
         """The cells merged into codes."""
-        merged = {name: look.merged(MOST_CODES) for name, look in self.looks.items()}
+        merged = {name: look.merged(MAX_CODES) for name, look in self.looks.items()}
         codes = sum(binning.size for binning in merged.values())
         binnings: dict[str, Binning] = {}
         counts: dict[str, Array] = {}
         sigmas: dict[str, Array] = {}
         for name, binning in merged.items():
             beside = (codes - binning.size) / (len(merged) - 1) if len(merged) > 1 else 1.0
-            binnings[name], counts[name], sigmas[name] = self.looks[name].cut(binning, beside, MOST_CODES)
+            binnings[name], counts[name], sigmas[name] = self.looks[name].cut(binning, beside, MAX_CODES)
         one_way = OneWay(counts, sigmas)
         total, sigma = (one_way.total, one_way.total_sigma) if counts else self.rows
         total = max(1.0, total)
@@ -208,7 +207,7 @@ def measure_cells(
         return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma), size, learned.guessed)
     closer = share_of(table, telling)
     first = price.share(1 - closer)
-    shares = least_noise({name: min(codec.size, MOST_CODES) for name, codec in telling.items()}, price.measure)
+    shares = least_noise({name: min(codec.size, MAX_CODES) for name, codec in telling.items()}, price.measure)
     groups = {tuple(name for name in telling if shares[name] == share): share for share in sorted(set(shares.values()))}
     looks_at = [([Marginal((name,)) for name in alike], share * len(alike)) for alike, share in groups.items()]
     view.expect([marginal for asked, _ in looks_at for marginal in asked])

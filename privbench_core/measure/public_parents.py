@@ -19,8 +19,9 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.variable_width import VariableWidthCodec
-from privbench_core.estimate.fitting import EMPTY, RAKING_ROUNDS, shrunk
+from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.guards import FITTING_ROUNDS, TINY
 from privbench_core.models.lookup import ROW, TARGET
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
@@ -67,7 +68,7 @@ class PublicParent:
             counts: References to each row, as far as known, shape (rows,).
             optional: Whether the key may be NULL: one more code, the last.
         """
-        often = counts / max(float(counts.sum()), EMPTY) if counts.any() else np.ones(len(counts)) / len(counts)
+        often = counts / max(float(counts.sum()), TINY) if counts.any() else np.ones(len(counts)) / len(counts)
         found = {}
         for column in self.table.attributes:
             values = _ranks(self.rows.column(column.name))
@@ -117,10 +118,10 @@ def fitted_to_attributes(
     total, counts = child.one_way.total, single.counts
     codes, known = coded_by_position(targets, len(counts)), marginals_of(targets, counts, none)
     wanted = {
-        name: onto_simplex(shrunk(found, noisy.sigma, known[name] * total), total)
+        name: onto_simplex(shrink_haar(found, noisy.sigma, known[name] * total), total)
         for name, found in zip(attributes, noisy.values, strict=True)
     }
-    for _ in range(RAKING_ROUNDS):
+    for _ in range(FITTING_ROUNDS):
         for name, marginal in wanted.items():
             current = np.bincount(codes[name], counts, len(marginal))
             counts = counts * np.divide(marginal, current, out=np.zeros_like(marginal), where=current > 0)[codes[name]]

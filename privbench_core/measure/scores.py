@@ -13,10 +13,10 @@ from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
-_ACCIDENT = 0.01  # probability that noise alone makes a spike
 
 
 def pair_scores(
@@ -77,7 +77,19 @@ def largest_noise(curator: Curator, candidates: int, price: Price) -> float:
     return each * (math.log(m) / math.sqrt(2) if price.measure is Measure.PURE else math.sqrt(2 * math.log(m)))
 
 
+def has_power(curator: Curator, pairs: int, total: float, price: Price) -> bool:
+    """Return whether a strong dependence would stand out of the noise of the scores of so many pairs.
+
+    Args:
+        curator: Of any view of the rows.
+        pairs: How many are scored.
+        total: Released number of rows.
+        price: Of which scores get their share.
+    """
+    return pairs > 0 and largest_noise(curator, pairs, price.share(TUNING.score_share)) <= TUNING.strong * total
+
+
 def highest_noise(measure: Measure, sigma: float, cells: int) -> float:
-    """A count that none of so many empty cells reaches, but for `_ACCIDENT`."""
-    odds = math.log(cells / _ACCIDENT)
+    """Return a count that none of so many empty cells reaches, but for a share of accidents that may be ignored."""
+    odds = math.log(cells / TUNING.clear)
     return sigma * (odds / math.sqrt(2) if measure is Measure.PURE else math.sqrt(2 * odds))

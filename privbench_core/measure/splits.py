@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import CentreSums
@@ -49,7 +50,7 @@ class LloydSplit:
             query = CentreSums(centres)
             answer = curator.measure(f"centres {iteration}", [query], price.share(1 / self.iterations))
             for side, sums in enumerate(answer.values[0]):
-                if sums[0] > max(1.0, 3 * answer.sigma):
+                if sums[0] > max(1.0, SIGNIFICANT * answer.sigma):
                     points[side] = _averages(kinds, sizes, sums)
             centres = _centres(kinds, sizes, points)
         return centres

@@ -8,10 +8,10 @@ looked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.columns.discretizer import ordered_codes
 from privbench_core.measure.by_size import MarginalsOverRows, RowLooks
 from privbench_core.measure.lags import Array, Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.measure.learned import learn_domains
@@ -33,8 +33,8 @@ from privbench_core.tuning import TUNING
 class Network(Protocol):
     """What models the attributes of a table."""
 
-    def promising(self, curator: Curator, codes: Sequence[int], total: float, price: Price, first: float) -> bool:
-        """Whether to look for dependences at all; see `PairwiseFit.promising`."""
+    def has_power(self, curator: Curator, columns: int, total: float, price: Price) -> bool:
+        """Return whether dependences of so many columns would show for ``price``."""
         ...
 
     def find(
@@ -58,8 +58,7 @@ def learn_table(
     """Measure a table's attributes, as many of their joints as the price supports; a unit has at most ``bound`` rows.
 
     Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
-    average as prices add up), so the number of rows comes first: it tells whether to look for anything else. Gaussian
-    noise loses nothing, so there the first look itself tells.
+    average as prices add up), so the number of rows comes first: it tells whether to look for anything else.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
     learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
@@ -78,8 +77,7 @@ def learn_table(
         else:
             rows = size.rows
         rows = max(1.0, rows)  # of few rows noise may leave none, or less
-        known = ordered_codes({name: Discretizer(codec) for name, codec in learned.codecs.items()})
-        share = share if network(known).promising(view, sizes, rows, rest, share) else 1.0
+        share = share if network({}).has_power(view, len(sizes), rows, rest.share(1 - share)) else 1.0
     early = first_share(size)
     cells = measure_cells(session, table, learned, size, rest.share(share * early))
     cells, profile, looks = over_rows(session, table, cells, rest.share(share * (1 - early)))
@@ -113,14 +111,10 @@ def _modelled(
     share: float,
     network: Callable[[Mapping[str, int]], Network],
 ) -> Measured | Price:
-    """A model for what a first look has left of the price, or that, where noise would hide what it models."""
+    """A model for what a first look has left of the price, or what is left then."""
     view = _view(session, table, profile)
     chosen = network(ordered_codes(profile.discretizers))
-    codes = [discretizer.size for discretizer in profile.discretizers.values()]
-    by_lags = lag_joints(profile)
-    left = price.share(1 - share)
-    if price.measure is Measure.ZCDP and not chosen.promising(view, codes, profile.total, price, share):
-        return left
+    by_lags, left = lag_joints(profile), price.share(1 - share)
     if looks is None:
         return chosen.find(view, MarginalsOfView(view, profile.one_way), left, by_lags)
     columns, most = own_columns(profile, looks.drifts), profile.size.rows_per_unit

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.estimate.fitting import relative_entropy, shrunk
+from privbench_core.estimate.fitting import relative_entropy
+from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.popularity import some_of_all
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.models.fanout import Fanout, children_column
@@ -77,7 +78,7 @@ def clean_target(noisy: Array, sigma: float, usual: Array, total: float) -> Arra
     apart = float(((noisy - guess) ** 2).sum()) / max(sigma, _NOTHING) ** 2
     if apart < codes + _STANDS_OUT * math.sqrt(2 * codes):
         return guess
-    return onto_simplex(shrunk(noisy, sigma, guess), total)
+    return onto_simplex(shrink_haar(noisy, sigma, guess), total)
 
 
 def clean_target_or_none(noisy: Array, sigma: float, usual: Array, total: float) -> Array:

@@ -15,23 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.joints import NoisyTable
+from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.triples import Triple, explained
+from privbench_core.guards import MAX_TRIPLE_CELLS, MAX_TRIPLE_COLUMNS
 from privbench_core.measure.scores import largest_noise
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
-SHARE_OF_TRIPLES = 0.02
-"""Of the price, for screening triples and measuring those that stand out; what is not needed goes to marginals. Chosen
-by hand: noise of everything else grows by 1%."""
-_SCREEN = 1 / 2  # of that, for scores
-_MOST_CELLS = 64  # of a triple; chosen by hand: more hold too few rows each
-_MOST_COLUMNS = 24  # the smallest ones are looked at; of more there are too many triples
-_STANDS_OUT = 0.05  # of all rows: score beyond sampling error from which three columns have more to do with each other
-_CLEAR = 0.05  # of all rows: largest noise of scores; fewer triples are screened where it would be more
-_SAMPLING = 0.4  # half of the expected absolute value of a normal variable
 
 
 def candidate_triples(curator: Curator, clean: Mapping[str, Array], total: float, price: Price) -> list[Triple]:
@@ -41,13 +35,13 @@ def candidate_triples(curator: Curator, clean: Mapping[str, Array], total: float
         curator: Of a view with these columns.
         clean: Clean counts of the columns.
         total: Released number of rows.
-        price: Of everything, of which triples get `SHARE_OF_TRIPLES`.
+        price: Of everything, of which triples get `Tuning.triple_share`.
     """
-    names = sorted((n for n in clean if len(clean[n]) > 1), key=lambda n: len(clean[n]))[:_MOST_COLUMNS]
+    names = sorted((n for n in clean if len(clean[n]) > 1), key=lambda n: len(clean[n]))[:MAX_TRIPLE_COLUMNS]
     cells = {triple: math.prod(len(clean[name]) for name in triple) for triple in combinations(names, 3)}
-    small = sorted((triple for triple in cells if cells[triple] <= _MOST_CELLS), key=lambda triple: cells[triple])
-    for_scores = price.share(SHARE_OF_TRIPLES * _SCREEN)
-    while small and largest_noise(curator, len(small), for_scores) > _CLEAR * total:
+    small = sorted((triple for triple in cells if cells[triple] <= MAX_TRIPLE_CELLS), key=lambda triple: cells[triple])
+    for_scores = price.share(TUNING.triple_share / 2)
+    while small and largest_noise(curator, len(small), for_scores) > TUNING.clear * total:
         small = small[: len(small) // 2]
     return small
 
@@ -69,11 +63,11 @@ def measure_triples(
     clean, total = leaf.one_way.clean(), leaf.one_way.total
     joints = leaf.joints({name for triple in triples for name in triple})
     expected = {triple: explained(triple, joints, clean) for triple in triples}
-    for_scores, rest = price.share(_SCREEN), price.share(1 - _SCREEN)
+    for_scores, rest = price.share(1 / 2), price.share(1 / 2)
     noisy = curator.measure("triple scores", [Distances(tuple(((t, expected[t]),) for t in triples))], for_scores)
     cells = np.array([expected[triple].size for triple in triples])
-    off = largest_noise(curator, len(triples), for_scores) + _SAMPLING * np.sqrt(cells * total)
-    standing = noisy.values[0] / 2 - off > _STANDS_OUT * total
+    off = largest_noise(curator, len(triples), for_scores) + ABSOLUTE * np.sqrt(cells * total)
+    standing = noisy.values[0] / 2 - off > TUNING.clear * total
     chosen = [triple for triple, stands in zip(triples, standing.tolist(), strict=True) if stands]
     if not chosen:
         return leaf, rest

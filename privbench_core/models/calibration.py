@@ -2,8 +2,7 @@
 
 Columns are drawn one after the other, each given the few most informative others (`conditional.draw_column`): other
 tables are ignored, and sampling adds error. Here rows swap values (`record_swapping`), which brings them closer to all
-tables; rows keep their context. Pairs that were not measured get the table that measured ones imply, with less weight;
-otherwise swaps would randomize them.
+tables; rows keep their context.
 """
 
 from __future__ import annotations
@@ -14,16 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.systematic import group_counts
-from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
+from privbench_core.estimate.fitting import fit_margins
 from privbench_core.models.record_swapping import RecordSwapping, TargetTable
-from privbench_core.models.rows import PairTables, Rows
+from privbench_core.models.rows import Rows
 
 JointTables = Mapping[tuple[str, ...], NDArray[np.float64]]
 SWEEPS = 2
 """Sweeps over all columns; chosen by hand, further ones change little."""
 MIN_ROWS = 200
 """Tables of fewer rows are mostly sampling error; chosen by hand."""
-_IMPLIED_WEIGHT = 0.3  # of a table that was not measured, relative to a measured one; chosen by hand
 
 
 def swap_to_fit(
@@ -31,7 +29,6 @@ def swap_to_fit(
     columns: Sequence[str],
     tables: JointTables,
     rng: np.random.Generator,
-    implied: PairTables | None = None,
 ) -> None:
     """Swap values of ``columns`` between rows, in place.
 
@@ -43,14 +40,11 @@ def swap_to_fit(
         columns: The columns that may change; the others are context.
         tables: Released joints, in any scale: (column, column, ..) -> shape (size, size, ..).
         rng: Sampling only.
-        implied: The same for pairs that were not measured.
     """
-    known = dict(tables)
-    known.update((implied or {}).items())
-    if rows.n < MIN_ROWS or not known:
+    if rows.n < MIN_ROWS or not tables:
         return
     weights = None if rows.weights is None else rows.weights / rows.weights.mean()
-    names = {name for table in known for name in table}
+    names = {name for table in tables for name in table}
     counts = {
         name: (
             group_counts(rows.codes[name], rows.sizes[name])
@@ -60,9 +54,9 @@ def swap_to_fit(
         for name in names
     }
     targets = []
-    for table, joint in known.items():
-        fitted = fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)], RAKING_ROUNDS)
-        targets.append(TargetTable(table, fitted, 1.0 if table in tables else _IMPLIED_WEIGHT))
+    for table, joint in tables.items():
+        fitted = fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)])
+        targets.append(TargetTable(table, fitted, 1.0))
     swapping = RecordSwapping(rows.codes, targets, weights)
     for _ in range(SWEEPS):
         swapping.sweep(columns, rng)

@@ -17,21 +17,12 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import cell_index
-from privbench_core.estimate.fitting import EMPTY, MAX_RAISE, RAKING_ROUNDS, fit_margins, mutual_information
+from privbench_core.estimate.fitting import AxesMargin, fit_margins, mutual_information, rake
+from privbench_core.guards import BLOCK_ROWS, MAX_CELLS, MAX_CONTEXT, MAX_DIFFUSED, SAMPLE_ROWS, SETTLING_ROUNDS, TINY
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
-# Chosen by hand, for fit and time on the benchmark data sets.
-_ROUNDS = 15  # of iterative proportional fitting
-_LAST_ROUNDS = 4  # of them for the most informative table alone: two constraints that agree converge fast
-_MAX_CONTEXT = 6  # columns
-_MAX_CELLS = 500_000  # contexts of the rows, times codes of the target
-_MOST_DIFFUSED = 5_000  # contexts of the rows, for time
-_BLOCK = 1 << 16  # rows whose contexts are numbered at a time: what they need stays in the cache
-_CELLS = 1 << 15  # of a joint that are raised at a time, for the same reason
-_CONTEXT = "#context"  # column name of what rows have in common so far
-_SAMPLE = 10_000  # rows from which the information shared by two columns is estimated
 
 
 @dataclass(frozen=True)
@@ -70,44 +61,57 @@ def draw_column(
     if not chosen or not rows.n:
         return draw_grouped(marginal[None, :], np.zeros(rows.n, dtype=np.uint8), rng)
     drawn = np.bincount(context, weights=rows.weights).astype(float)
-    drawn /= max(drawn.sum(), EMPTY)
+    drawn /= max(drawn.sum(), TINY)
     parts = []
     for pair_table, codes in zip(chosen, codes_of, strict=True):
-        sums = scipy.sparse.csr_array(
-            (np.ones(len(codes)), codes, np.arange(len(codes) + 1)), (len(codes), pair_table.joint.shape[1])
-        ).T
-        parts.append((codes, sums.tocsr(), _raked(pair_table.joint, marginal, sums @ drawn).T))
+        sums = _sums_by(codes, pair_table.joint.shape[1])
+        # Within one part of a mixture, a table released for the whole keeps its odds ratios, but not its margins.
+        target = fit_margins(pair_table.joint, [((0,), marginal), ((1,), sums @ drawn)]).T
+        parts.append(_CodesMargin(target, codes, sums))
     joint = np.outer(drawn, marginal)
+    context_margin = AxesMargin.of(joint.shape, (0,), drawn)
     # The most informative table comes last in each round, and alone in the last ones: it agrees with the context and
     # the marginal, and holds with both where other tables contradict it.
-    for some in (*[parts[::-1]] * (_ROUNDS if len(chosen) > 1 else 0), *[parts[:1]] * _LAST_ROUNDS):
-        for codes, sums, target in some:
-            current = sums @ joint
-            ratio = np.divide(target, current, out=np.zeros_like(target), where=current > EMPTY)
-            _raise(joint, np.minimum(ratio, MAX_RAISE), codes)
-        whole = joint.sum(axis=1)
-        joint *= np.divide(drawn, whole, out=np.zeros_like(drawn), where=whole > EMPTY)[:, None]
+    if len(parts) > 1:
+        rake(joint, [*parts[::-1], context_margin])
+    rake(joint, [parts[0], context_margin], SETTLING_ROUNDS)
     # Where tables leave nothing together, as of a parent with most of the children, the most informative one decides.
-    for fallback in (parts[0][2][parts[0][0]], marginal):
+    for fallback in (parts[0].target[parts[0].codes], marginal):
         empty = joint.sum(axis=1) <= 0
         joint[empty] = fallback[empty] if fallback.ndim > 1 else fallback
-    return draw_grouped(joint, context, rng, diffused=diffused and len(joint) <= _MOST_DIFFUSED)
+    return draw_grouped(joint, context, rng, diffused=diffused and len(joint) <= MAX_DIFFUSED)
 
 
-def _raise(joint: Array, ratio: Array, codes: Codes) -> None:
-    """Multiply each context's row of ``joint`` by that of its code in ``ratio``, in parts that stay in the cache."""
-    contexts = max(1, _CELLS // joint.shape[1])
-    for start in range(0, len(joint), contexts):
-        part = slice(start, start + contexts)
-        joint[part] *= ratio[codes[part]]
+@dataclass(frozen=True)
+class _CodesMargin:
+    """Sums over the contexts with the same code of a column: a `Margin` of a table of contexts and target codes.
 
-
-def _raked(joint: Array, marginal: Array, column: Array) -> Array:
-    """Return ``joint`` fitted to the target's marginal and, last, to the drawn ``column``.
-
-    Within one part of a mixture, a table released for the whole keeps its odds ratios that way, but not its margins.
+    Attributes:
+        target: Shape (codes of the column, codes of the target).
+        codes: Of each context, shape (contexts,).
+        matrix: Sparse, shape (codes of the column, contexts): 1 where a context has a code.
     """
-    return fit_margins(joint, [((0,), marginal), ((1,), column)], RAKING_ROUNDS)
+
+    target: Array
+    codes: Codes
+    matrix: scipy.sparse.csr_array
+
+    def sums(self, joint: Array) -> Array:
+        """See `Margin.sums`."""
+        return np.asarray(self.matrix @ joint)
+
+    def scale(self, joint: Array, factors: Array) -> None:
+        """See `Margin.scale`; in parts that stay in the cache."""
+        contexts = max(1, BLOCK_ROWS // joint.shape[1])
+        for start in range(0, len(joint), contexts):
+            part = slice(start, start + contexts)
+            joint[part] *= factors[self.codes[part]]
+
+
+def _sums_by(codes: Codes, size: int) -> scipy.sparse.csr_array:
+    """Return the matrix that sums over contexts by their code."""
+    ends = np.arange(len(codes) + 1)
+    return scipy.sparse.csr_array((np.ones(len(codes)), codes, ends), (len(codes), size)).T.tocsr()
 
 
 def _chosen(
@@ -124,21 +128,21 @@ def _chosen(
     chosen: list[PairMarginal] = []
     codes_of: list[Codes] = []
     context, contexts = np.zeros(rows.n, dtype=np.int32), 1
-    parts = [slice(start, start + _BLOCK) for start in range(0, rows.n, _BLOCK)]
+    parts = [slice(start, start + BLOCK_ROWS) for start in range(0, rows.n, BLOCK_ROWS)]
     left = sorted(pair_tables, key=lambda pair_table: -mutual_information(pair_table.joint))
     information = [mutual_information(pair_table.joint) for pair_table in left]
     known = [0.0] * len(left)  # the part of it that the chosen pair tables share
-    while left and len(chosen) < _MAX_CONTEXT:
+    while left and len(chosen) < MAX_CONTEXT:
         best = max(range(len(left)), key=lambda i: (not left[i].latent, information[i] - known[i]))
         pair_table, gained, _ = left.pop(best), information.pop(best), known.pop(best)
         columns = pair_table.joint.shape[1]
-        both = {_CONTEXT: context, pair_table.column: rows.codes[pair_table.column]}
-        finer = partial(_cells, both, {_CONTEXT: contexts, pair_table.column: columns})
+        both = {"#context": context, pair_table.column: rows.codes[pair_table.column]}
+        finer = partial(_cells, both, {"#context": contexts, pair_table.column: columns})
         present = np.zeros(contexts * columns, dtype=bool)
         for part in parts:
             present[finer(part)] = True
         found = np.flatnonzero(present)
-        if len(found) * size > _MAX_CELLS:
+        if len(found) * size > MAX_CELLS:
             continue
         chosen.append(pair_table)
         before, code = np.divmod(found, columns)
@@ -147,7 +151,7 @@ def _chosen(
         for part in parts:
             context[part] = number[finer(part)]
         contexts = len(found)
-        if len(left) > _MAX_CONTEXT - len(chosen):  # otherwise all of them are used
+        if len(left) > MAX_CONTEXT - len(chosen):  # otherwise all of them are used
             shared = _shared(pair_table, left, rows)
             known = [max(k, min(gained * s, i)) for k, s, i in zip(known, shared, information, strict=True)]
     return chosen, codes_of, context
@@ -164,7 +168,7 @@ def _shared(pair_table: PairMarginal, others: Sequence[PairMarginal], rows: Rows
     The column's information on the target is assumed to be shared in the same proportion (Kwak and Choi 2002, equation
     11).
     """
-    sample = slice(None, None, max(1, rows.n // _SAMPLE))
+    sample = slice(None, None, max(1, rows.n // SAMPLE_ROWS))
     columns = pair_table.joint.shape[1]
     own = rows.codes[pair_table.column][sample].astype(np.int64)
     entropy = mutual_information(np.diag(np.bincount(own, minlength=columns).astype(float)))

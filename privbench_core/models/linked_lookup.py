@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
-from privbench_core.estimate.fitting import EMPTY, mutual_information
+from privbench_core.estimate.fitting import mutual_information
+from privbench_core.guards import TINY
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.lookup import COUNTED, TARGET, Lookup
 from privbench_core.models.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
@@ -100,7 +101,7 @@ class LinkedLookup(Lookup):
         information: dict[str, float] = {}
         for cross in self.cross_marginals:
             for name in cross.right:
-                information[name] = information.get(name, 0.0) + mutual_information(np.maximum(cross.counts, 0) + EMPTY)
+                information[name] = information.get(name, 0.0) + mutual_information(np.maximum(cross.counts, 0) + TINY)
         kinds, columns = np.zeros(count, dtype=np.int64), list[str]()
         asked = (name for name in self.targets if not name.startswith(COUNTED))
         for name in sorted(asked, key=lambda name: -information.get(name, 0.0)):

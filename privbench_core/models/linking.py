@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
-from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins, mutual_information
+from privbench_core.estimate.fitting import fit_margins, mutual_information
 from privbench_core.models.calibration import MIN_ROWS
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.record_swapping import RecordSwapping, TargetTable
@@ -140,7 +140,7 @@ class _Table:
             ((axis,), np.bincount(of, minlength=size).astype(np.float64))
             for axis, (of, size) in enumerate(zip(cells, cross.counts.shape, strict=True))
         ]
-        return cls(*cells, fit_margins(cross.counts, margins, RAKING_ROUNDS))
+        return cls(*cells, fit_margins(cross.counts, margins))
 
     @property
     def information(self) -> float:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.estimate.fitting import EMPTY, mutual_information
+from privbench_core.estimate.fitting import mutual_information
+from privbench_core.guards import TINY
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWN_FANOUT
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
@@ -351,7 +352,7 @@ class Lookup:
         drawn = np.bincount(rows.codes[column], rows.weights, joint.shape[1]).astype(np.float64)
         present = 1 - float(self.marginals[name][-1])
         return with_code_of_none(
-            joint * (present / max(float(joint.sum()), EMPTY)), drawn / max(float(drawn.sum()), EMPTY)
+            joint * (present / max(float(joint.sum()), TINY)), drawn / max(float(drawn.sum()), TINY)
         )
 
     def _draw_target(

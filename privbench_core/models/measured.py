@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.copula import Cut, SignSums
-from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
-from privbench_core.estimate.implied_pairs import Pair
-from privbench_core.estimate.joints import NoisyTable, estimated_joints
+from privbench_core.estimate.fitting import fit_margins
+from privbench_core.estimate.joints import NoisyTable, Pair, estimated_joints
 from privbench_core.estimate.triples import Triple, estimated_triples
+from privbench_core.guards import TINY
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.spn import Leaf, Node, Product, Sum, rule_from_dict, rule_to_dict
 from privbench_core.privacy.split_rules import Rule
@@ -25,8 +25,6 @@ from privbench_core.privacy.split_rules import Rule
 Array = NDArray[np.float64]
 T = TypeVar("T")
 Names = TypeVar("Names", bound=tuple[str, ...])
-_NOTHING = 1e-300
-_MOST_BY_COPULA = 500  # pairs of a leaf, the strongest; chosen by hand: all of 32 columns, and each takes time to fit
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Counted:
         found = {}
         for names, table in tables.items():
             others = with_marginals(names, table, left)
-            others *= (1 - self.share) * table.sum() / max(float(others.sum()), _NOTHING)
+            others *= (1 - self.share) * table.sum() / max(float(others.sum()), TINY)
             found[names] = with_marginals(names, self.share * table + others, clean)
         return found
 
@@ -83,7 +81,7 @@ class MeasuredLeaf:
         They have the marginals of the rows that are counted.
         """
         clean = self._as_counted.clean()
-        by_copula = {} if self.signs is None else self.signs.joints(clean, most=_MOST_BY_COPULA)
+        by_copula = {} if self.signs is None else self.signs.joints(clean)
         wanted = set(clean if names is None else names)
         by_lags = {pair: with_marginals(pair, joint, clean) for pair, joint in _among(self.lags, wanted).items()}
         return estimated_joints(_among(self.tables, wanted), clean, _among(by_copula, wanted) | by_lags)
@@ -110,7 +108,7 @@ class MeasuredLeaf:
 
 def with_marginals(names: tuple[str, ...], table: Array, margins: Mapping[str, Array]) -> Array:
     """Return a joint of some columns with these marginals and its own odds ratios."""
-    return fit_margins(table, [((axis,), margins[name]) for axis, name in enumerate(names)], RAKING_ROUNDS)
+    return fit_margins(table, [((axis,), margins[name]) for axis, name in enumerate(names)])
 
 
 def _among(tables: Mapping[Pair, T], names: set[str]) -> dict[Pair, T]:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.fitting import EMPTY
 from privbench_core.estimate.popularity import rank_sums
+from privbench_core.guards import TINY
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -356,5 +356,5 @@ def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Ar
     for _ in range(_RAKING):
         for codes, marginal in margins:
             current = np.bincount(codes, wanted, len(marginal))
-            wanted *= np.divide(marginal, current, out=np.zeros_like(marginal), where=current > EMPTY)[codes]
+            wanted *= np.divide(marginal, current, out=np.zeros_like(marginal), where=current > TINY)[codes]
     return wanted

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import mutual_information
-from privbench_core.estimate.implied_pairs import implied_pairs
+from privbench_core.guards import NEGLIGIBLE
 from privbench_core.models.calibration import swap_to_fit
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.draw import draw_grouped
@@ -23,8 +23,6 @@ from privbench_core.models.registry import register_model
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 
-_FLOOR = 1e-9  # keeps weights and divisors positive
-_MAX_TABLES = 150  # measured and implied pair tables of a leaf; chosen by hand, each takes time to fit
 REGION = "#region"  # column name of the part of a root sum node in released joints with context columns
 
 
@@ -80,14 +78,11 @@ class Leaf:
             for table in with_pairs:
                 del rows.codes[table.column], rows.sizes[table.column]
         context = {(c, t): table for (c, t), table in rows.links.items() if t in self.marginals and c in rows.codes}
-        # Given a context, columns without a measured pair may depend on each other through it: imply nothing then.
-        others = 0 if context else max(_MAX_TABLES - len(self.pairs), 0)
-        implied = implied_pairs(self.pairs, self.marginals, others)
         tables: dict[tuple[str, ...], NDArray[np.float64]] = {}
         tables.update(context.items())
         tables.update(self.pairs.items())
         tables.update(self.triples.items())
-        swap_to_fit(rows, self.columns, tables, rng, implied)
+        swap_to_fit(rows, self.columns, tables, rng)
 
     def _given_pairs(self, column: str, rows: Rows) -> list[PairMarginal]:
         """Return joints of ``column`` and two drawn columns as one, which is added to ``rows``."""
@@ -162,7 +157,7 @@ class Sum:
 
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
         """Assign each row to a part (given the context, if link tables relate them), and draw the parts."""
-        weights = np.maximum([part.total for part in self.parts], _FLOOR)
+        weights = np.maximum([part.total for part in self.parts], NEGLIGIBLE)
         pair_tables = [
             PairMarginal(c, table.T) for (c, t), table in rows.links.items() if t == REGION and c in rows.codes
         ]
@@ -189,7 +184,7 @@ class Sum:
             if context in rows.codes and column in self.columns:
                 counts = self._counts(column)
                 # The joint covers rows outside of these parts too: relate counts to its own marginal.
-                inside = counts / np.maximum(joint.sum(axis=0), _FLOOR)[:, None]
+                inside = counts / np.maximum(joint.sum(axis=0), NEGLIGIBLE)[:, None]
                 regions = joint @ (inside / counts.sum())
                 known = mutual_information(regions)
                 if context not in best or known > best[context][0]:
@@ -198,7 +193,7 @@ class Sum:
 
     def _counts(self, column: str) -> NDArray[np.float64]:
         """Return released counts of a column's codes in each part, shape (codes, parts), all positive."""
-        return np.stack([part.total * part.marginal(column) for part in self.parts], axis=1) + _FLOOR
+        return np.stack([part.total * part.marginal(column) for part in self.parts], axis=1) + NEGLIGIBLE
 
 
 Node = Leaf | Product | Sum

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.estimate.fitting import EMPTY
+from privbench_core.guards import TINY
 
 Array = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ def with_code_of_none(joint: Array, every: Array) -> Array:
     found[-1] = 0.0
     of_present = found.sum(axis=0)
     left = np.maximum(every - of_present, 0.0)
-    found[-1] = left * (max(1 - float(of_present.sum()), 0.0) / max(float(left.sum()), EMPTY))
+    found[-1] = left * (max(1 - float(of_present.sum()), 0.0) / max(float(left.sum()), TINY))
     return found
 
 

@@ -78,12 +78,9 @@ class Histograms:
         """Return the network of a table; not the run's seed: another sample must not buy the model again."""
         return cls(network, replace(context, seed=0).rng("structure", table.name))
 
-    def promising(self, *_: object) -> bool:
+    def has_power(self, *_: object) -> bool:
         """Return True: every leaf measures its own histogram, so there is always something to spend on."""
         return True
-
-    def glance(self, *_: object) -> None:
-        """Return None, and spend nothing."""
 
     def find(self, curator: Curator, marginals: Marginals, price: Price, _: object) -> Measured:
         """See `HistogramSPN.build`; of a column by itself there is nothing but its marginal."""

@@ -1,11 +1,10 @@
-"""Record and replay over a leaf that measures signs, chooses pairs, scores them, and screens and measures triples."""
+"""Record and replay over a leaf that measures signs, scores pairs, and screens and measures triples."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from privbench_core.measure import pairwise
 from privbench_core.measure.one_way import MarginalsOfView
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.models.measured import MeasuredLeaf, measured_to_dict
@@ -46,14 +45,13 @@ def released(view: CodedView, one_way: OneWay, price: Price, noise: NoiseSource)
 
 
 @pytest.mark.parametrize("price", PRICES, ids=["pure", "zCDP"])
-def test_one_row_moves_nothing_but_what_noise_covers(price: Price, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairwise, "shortlist_size", lambda *_: 4)  # a public number: choices are made at any price
+def test_one_row_moves_nothing_but_what_noise_covers(price: Price) -> None:
     view = rows()
     one_way = OneWay.alike({name: view.counts((name,)) + 0.5 for name in SIZES}, 5.0)
     tape = RecordingNoise(SeededNoise(0))
     first = released(view, one_way, price, tape)
     sites = " ".join(call.head[1] for call in tape.tape)
-    for site in ("leaf/signs", "leaf/pair", "leaf/dependence scores", "leaf/triple scores", "leaf/a x b x c"):
+    for site in ("leaf/signs", "leaf/dependence scores", "leaf/triple scores", "leaf/a x b x c"):
         assert site in sites
     for row in (0, 1, 2, N - 1):
         noise = ReplayNoise(tape.tape)

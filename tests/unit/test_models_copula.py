@@ -7,14 +7,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.copula import Copula, Cut, SignSums, joint_of_bits, sign_noise
+from privbench_core.estimate.copula import Cut, SignSums, joint_by_copula, sign_noise
 from privbench_core.measure.one_way import MarginalsOfView
 from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.signs import cuts_of, determined_by_signs, share_for_signs
+from privbench_core.measure.signs import cuts_of, measure_signs
 from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
-from privbench_core.privacy.queries import Marginal
+from privbench_core.tuning import TUNING
 from tests.helpers.planted import curator_of, joint_of, one_way_of, tvd
 
 N, CODES = 20_000, 12
@@ -42,17 +42,15 @@ def sums_of(codes, cuts, sigma: float = 0.0, seed: int = 0) -> SignSums:
 def test_correlations_are_found_again(correlation: float) -> None:
     codes = planted(correlation)
     clean = one_way_of(codes, SIZES).clean()
-    found = sums_of(codes, cuts_of(clean, SIZES)).copula(clean).correlations
-    signs = np.ones(len(NAMES))
-    signs[1] = -1
-    expected = np.outer(signs, signs) * (correlation + (1 - correlation) * np.eye(len(NAMES)))
+    found = sums_of(codes, cuts_of(clean, SIZES)).correlations(clean)
+    expected = np.array([-correlation if "b" in pair else correlation for pair in combinations(NAMES, 2)])
     assert np.abs(found - expected).max() < 0.04  # five standard deviations of a correlation of signs: 1.3 / √N each
 
 
 def test_joints_follow_and_have_the_marginals_of_the_columns() -> None:
     codes = planted(0.7)
     clean = one_way_of(codes, SIZES).clean()
-    joints = sums_of(codes, cuts_of(clean, SIZES)).copula(clean).joints()
+    joints = sums_of(codes, cuts_of(clean, SIZES)).joints(clean)
     assert set(joints) == set(combinations(NAMES, 2))
     for (a, b), joint in joints.items():
         np.testing.assert_allclose(joint.sum(axis=1), clean[a], atol=1e-6 * N)
@@ -64,8 +62,7 @@ def test_joints_follow_and_have_the_marginals_of_the_columns() -> None:
 
 def test_codes_without_order_are_independent_of_the_other_column() -> None:
     clean = {"a": np.array([100.0, 200, 300, 400]), "b": np.array([400.0, 600])}
-    copula = Copula({"a": Cut(3, 2), "b": Cut(2, 1)}, clean, np.array([[1, 0.8], [0.8, 1]]))
-    joint = copula.joints()["a", "b"]
+    joint = joint_by_copula(clean["a"], clean["b"], 3, 2, 0.8)
     np.testing.assert_allclose(joint[3], [160, 240])
     np.testing.assert_allclose(joint.sum(axis=0), clean["b"])
     assert joint[0, 0] > 60  # independent: 40
@@ -77,9 +74,8 @@ def test_noise_alone_makes_no_correlations() -> None:
     cuts = cuts_of(clean, SIZES)
     sigma = 0.2 * N
     raw = [sums_of(codes, cuts, sigma, seed).sums / N for seed in range(20)]
-    kept = [sums_of(codes, cuts, sigma, seed).copula(clean).correlations for seed in range(20)]
-    off = np.triu_indices(len(NAMES), 1)
-    assert np.mean([np.abs(each[off]).mean() for each in kept]) < 0.5 * np.mean(np.abs(raw))
+    kept = [sums_of(codes, cuts, sigma, seed).correlations(clean) for seed in range(20)]
+    assert np.mean(np.abs(kept)) < 0.5 * np.mean(np.abs(raw))
 
 
 def test_few_factors_are_known_better_than_each_pair() -> None:
@@ -87,9 +83,8 @@ def test_few_factors_are_known_better_than_each_pair() -> None:
     codes = planted(0.5, columns=columns)
     clean = one_way_of(codes, dict.fromkeys(columns, CODES)).clean()
     cuts = cuts_of(clean, dict.fromkeys(columns, CODES))
-    exact, noisy = (sums_of(codes, cuts, sigma).copula(clean).correlations for sigma in (0.0, 0.08 * N))
-    off = np.triu_indices(len(columns), 1)
-    error = float(np.sqrt(((exact - noisy)[off] ** 2).mean()))
+    exact, noisy = (sums_of(codes, cuts, sigma).correlations(clean) for sigma in (0.0, 0.08 * N))
+    error = float(np.sqrt(((exact - noisy) ** 2).mean()))
     assert error < 0.6 * sign_noise(clean, cuts, 0.08 * N)
 
 
@@ -103,13 +98,18 @@ def test_a_column_without_order_has_no_cut() -> None:
 @pytest.mark.parametrize("measure", list(Measure))
 def test_signs_cost_little_where_noise_is_small_and_nothing_where_it_hides_all(measure: Measure) -> None:
     codes = planted(0.5)
-    one_way = one_way_of(codes, SIZES)
-    cuts = cuts_of(one_way.clean(), SIZES)
-    curator, account = curator_of(codes, SIZES)
-    shares = [share_for_signs(curator, one_way, cuts, Price(measure, amount)) for amount in (1e-9, 0.2, 1e4)]
+    clean = one_way_of(codes, SIZES).clean()
+    shares = []
+    for amount in (1e-9, 0.2, 1e4):
+        curator, account = curator_of(codes, SIZES, Price(measure, amount))
+        found, left = measure_signs(curator, clean, SIZES, Price(measure, amount))
+        assert (found is None) == (account.spent.amount == 0)
+        assert account.spent.amount + left.amount == pytest.approx(amount)
+        shares.append(account.spent.amount / amount)
     assert shares[0] == 0
-    assert 0.2 >= shares[1] > shares[2] > 0
-    assert share_for_signs(curator, one_way, {}, Price(measure, 1.0)) == 0
+    assert 2 * TUNING.score_share >= shares[1] > shares[2] > 0
+    curator, account = curator_of(codes, SIZES)
+    assert measure_signs(curator, clean, {}, Price(measure, 1.0)) == (None, Price(measure, 1.0))
     assert account.spent.amount == 0
 
 
@@ -133,70 +133,10 @@ def test_rows_follow_pairs_that_were_not_measured() -> None:
         assert tvd(joint_of(rows.codes, SIZES, *pair), true) < 0.5 * tvd(independent, true), pair
 
 
-def bits_of(columns: int, rows: int = N, seed: int = 0) -> dict[str, np.ndarray]:
-    """Skewed bits that depend on each other by a common number; the last one repeats the first."""
-    rng = np.random.default_rng(seed)
-    common = rng.random(rows)
-    codes = {f"b{i}": (rng.random(rows) < 0.8 * common).astype(np.int32) for i in range(columns)}
-    return {**codes, "again": codes["b0"]}
-
-
-def test_the_sign_product_of_two_bits_is_their_joint() -> None:
-    codes = bits_of(4)
-    sizes = dict.fromkeys(codes, 2)
-    clean = one_way_of(codes, sizes).clean()
-    cuts = cuts_of(clean, {})
-    signs = {name: cut.signs(2)[codes[name]] for name, cut in cuts.items()}
-    exact = np.array([(signs[a] * signs[b]).sum() for a, b in combinations(cuts, 2)], dtype=float)
-    joints = SignSums(cuts, exact, 0.0).joints(clean)
-    assert set(joints) == set(combinations(codes, 2))
-    for pair, joint in joints.items():
-        assert joint.min() > 0
-        assert tvd(joint / N, joint_of(codes, sizes, *pair)) < (0.01 if "again" in pair else 1e-9), pair
-    assert len(SignSums(cuts, exact, 0.0).joints(clean, most=3)) == 3
-
-
-@pytest.mark.parametrize("excess", [-5.0, -0.1, 0.0, 0.2, 5.0])
-def test_joints_of_bits_have_their_marginals_and_rule_nothing_out(excess: float) -> None:
-    first, second = np.array([30.0, 70.0]), np.array([95.0, 5.0])
-    joint = joint_of_bits(first, second, excess)
-    np.testing.assert_allclose(joint.sum(axis=1), first)
-    np.testing.assert_allclose(joint.sum(axis=0), second)
-    assert (joint >= 0.02 * np.outer(first, second) / 100 - 1e-9).all()
-
-
-@pytest.mark.parametrize(("measure", "amount"), [(Measure.ZCDP, 2e-3), (Measure.PURE, 1.0)])
-def test_bits_get_what_takes_most_off_their_pairs_and_no_table(measure: Measure, amount: float) -> None:
-    codes = bits_of(12)
-    sizes, price = dict.fromkeys(codes, 2), Price(measure, amount)
-    one_way = one_way_of(codes, sizes, sigma=40.0)
-    curator, account = curator_of(codes, sizes, price)
-    assert 0.4 < share_for_signs(curator, one_way, cuts_of(one_way.clean(), {}), price) < 1
-    found = PairwiseFit().find(curator, MarginalsOfView(curator, one_way), price, {})
-    assert isinstance(found, MeasuredLeaf)
-    assert found.signs is not None
-    assert not found.tables
-    assert account.spent.amount == pytest.approx(price.amount)
-    joints = found.joints()
-    apart = [tvd(joint / joint.sum(), joint_of(codes, sizes, *pair)) for pair, joint in joints.items()]
-    noise = 0.4 * curator.sigma([Marginal(pair) for pair in combinations(codes, 2)], price) / N
-    assert np.mean(apart) < 2 * noise  # half of what a table for each pair has, before margins and sharing
-
-
-def test_two_bits_among_many_columns_may_have_a_table() -> None:
-    codes = {**planted(0.5), **bits_of(1)}
-    sizes, price = {**SIZES, "b0": 2, "again": 2}, Price(Measure.ZCDP, 0.01)
-    one_way = one_way_of(codes, sizes, sigma=40.0)
-    curator, _ = curator_of(codes, sizes, price)
-    cuts = cuts_of(one_way.clean(), SIZES)
-    share = share_for_signs(curator, one_way, cuts, price)
-    assert determined_by_signs(one_way.clean(), cuts, share) == set()
-    assert determined_by_signs(one_way.clean(), cuts, 0.5) == {("b0", "again")}
-
-
-@pytest.mark.parametrize("measure", list(Measure))
-def test_bits_get_nothing_where_noise_would_hide_them(measure: Measure) -> None:
-    codes = bits_of(12)
-    one_way = one_way_of(codes, dict.fromkeys(codes, 2))
-    curator, _ = curator_of(codes, dict.fromkeys(codes, 2))
-    assert share_for_signs(curator, one_way, cuts_of(one_way.clean(), {}), Price(measure, 1e-9)) == 0
+@pytest.mark.parametrize("correlation", [-0.9, -0.3, 0.5, 0.95])
+def test_two_bits_have_the_joint_that_their_sign_product_says(correlation: float) -> None:
+    clean = {"a": np.array([300.0, 700.0]), "b": np.array([800.0, 200.0])}
+    joint = joint_by_copula(clean["a"], clean["b"], 2, 2, correlation)
+    product = float(joint[0, 0] + joint[1, 1] - joint[0, 1] - joint[1, 0])
+    found = SignSums(cuts_of(clean, {}), np.array([product]), 0.0).joints(clean)
+    np.testing.assert_allclose(found["a", "b"], joint, atol=1.0)

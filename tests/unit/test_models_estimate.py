@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from privbench_core.estimate.fitting import combine, fit_margins, mutual_information, shrunk
+from privbench_core.estimate.fitting import combine, fit_margins, mutual_information
+from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.models.draw import draw_grouped
 
@@ -134,8 +135,8 @@ def test_no_rows_give_no_codes():
 def test_counts_are_shrunk_to_a_guess_as_far_as_noise_explains_the_difference():
     rng = np.random.default_rng(0)
     guess = np.full(50, 100.0)
-    pure_noise = shrunk(guess + rng.normal(0, 30, 50), 30.0, guess)
+    pure_noise = shrink_haar(guess + rng.normal(0, 30, 50), 30.0, guess)
     assert np.abs(pure_noise - guess).mean() < 8
     apart = guess + np.where(np.arange(50) < 25, 90.0, -90.0)
-    kept = shrunk(apart + rng.normal(0, 3, 50), 3.0, guess)
+    kept = shrink_haar(apart + rng.normal(0, 3, 50), 3.0, guess)
     assert np.abs(kept - apart).mean() < 5

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.joints import NoisyTable, estimated_joint, estimated_joints, low_rank
+from privbench_core.estimate.joints import NoisyTable, estimated_joint, low_rank
 from privbench_core.estimate.simplex import onto_simplex
 
 
@@ -86,21 +86,6 @@ def test_neighbouring_codes_that_are_alike_lend_to_each_other():
     shuffled = rng.permutation(size)
     without = estimated_joint(NoisyTable(noisy[shuffled], 100.0), truth.sum(axis=1), truth.sum(axis=0))
     assert error(found, truth) < 0.75 * error(without, truth[shuffled])
-
-
-def test_a_way_that_tells_nothing_does_no_harm():
-    truth = smooth_table(12, 10)
-    rng = np.random.default_rng(6)
-    third = np.full(8, truth.sum() / 8)
-    clean = {"a": truth.sum(axis=1), "b": truth.sum(axis=0), "c": third}
-    exact = {
-        ("a", "b"): truth,
-        ("a", "c"): np.outer(clean["a"], third) / truth.sum(),
-        ("c", "b"): np.outer(third, clean["b"]) / truth.sum(),
-    }
-    tables = {pair: NoisyTable(t + rng.normal(0, 60, t.shape), 60.0) for pair, t in exact.items()}
-    alone = error(estimated_joint(tables["a", "b"], clean["a"], clean["b"]), truth)
-    assert error(estimated_joints(tables, clean)["a", "b"], truth) < 1.05 * alone
 
 
 def test_noise_of_scaled_cells_is_told_from_what_they_hold() -> None:

@@ -7,13 +7,13 @@ import pytest
 
 from privbench_core.measure.one_way import choose_remeasurement
 from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.scores import clear_scores, pair_scores
-from privbench_core.measure.triples import SHARE_OF_TRIPLES
+from privbench_core.measure.scores import clear_scores, has_power, pair_scores
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.queries import Marginal
+from privbench_core.tuning import TUNING
 from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of, tvd
 
 SIZES = {"a": 4, "b": 4, "c": 3, "d": 2}
@@ -179,19 +179,19 @@ def test_a_leaf_that_only_looks_again_spends_its_price_and_no_more():
     assert account.spent.amount == pytest.approx(price.amount)
 
 
-def test_scores_cost_more_where_they_would_say_little_and_nothing_where_they_are_hopeless():
+def test_scores_cost_nothing_where_noise_hides_all():
     codes = planted()
-    dear = []
-    for amount in (1e-6, 0.018, 5.0):
+    shares = []
+    for amount in (1e-6, 0.1, 50.0):
         price = Price(Measure.PURE, amount)
         curator, account = curator_of(codes, SIZES, price)
         charged: list[tuple[str, float]] = []
         account.charge = lambda label, asked, to=charged: to.append((label, asked.amount))  # type: ignore[method-assign]
         PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), price, {}).fit()
-        dear.append(sum(paid for label, paid in charged if label.endswith("dependence scores")) / amount)
-    usual = PairwiseFit().score_share
-    # Where noise is low, triples are screened as well.
-    assert dear == pytest.approx([0.0, 3 * usual, usual * (1 - SHARE_OF_TRIPLES)])
+        shares.append(sum(paid for label, paid in charged if label.endswith("dependence scores")) / amount)
+    assert shares[0] == 0
+    assert 0 < shares[2] <= TUNING.score_share
+    assert shares[1] == pytest.approx(TUNING.score_share)
 
 
 def test_scores_of_independent_columns_are_nothing_beyond_the_noise_of_their_marginals():
@@ -216,15 +216,14 @@ def test_scores_of_independent_columns_are_nothing_beyond_the_noise_of_their_mar
 def test_dependences_are_looked_for_where_rows_and_price_are_many(measure):
     curator, account = curator_of(planted(100), SIZES)
 
-    def promising(total, amount, codes=(6, 6, 6, 6, 6)):
-        return PairwiseFit().promising(curator, codes, 0, total, Price(measure, amount), 0.5)
+    def looked_for(total, amount, pairs=10):
+        return has_power(curator, pairs, total, Price(measure, amount))
 
-    amounts = (0.2, 3.2) if measure is Measure.PURE else (0.0005, 0.1)
-    assert [promising(total, amounts[0]) for total in (10.0, 500.0, 100_000.0)] == [False, False, True]
-    assert [promising(2000.0, amount) for amount in amounts] == [False, True]
-    assert not promising(5000.0, amounts[0], (90, 90, 90, 90))
-    assert not promising(-300.0, amounts[0])
-    assert not promising(1e9, amounts[1], (8, 1, 1))  # no pair at all
+    amounts = (0.2, 20.0) if measure is Measure.PURE else (0.0005, 0.1)
+    assert [looked_for(total, amounts[0]) for total in (10.0, 100.0, 100_000.0)] == [False, False, True]
+    assert [looked_for(100.0, amount) for amount in amounts] == [False, True]
+    assert not looked_for(-300.0, amounts[0])
+    assert not looked_for(1e9, amounts[1], pairs=0)
     assert account.spent.amount == 0
 
 

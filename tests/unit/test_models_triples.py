@@ -9,12 +9,13 @@ from privbench_core.estimate.joints import NoisyTable
 from privbench_core.estimate.triples import estimated_triples, explained
 from privbench_core.measure.one_way import MarginalsOfView
 from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.triples import SHARE_OF_TRIPLES, candidate_triples, measure_triples
+from privbench_core.measure.triples import candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
 from privbench_core.models.record_swapping import RecordSwapping, TargetTable
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import node_from_dict, node_to_dict
 from privbench_core.privacy.budget import Measure, Price
+from privbench_core.tuning import TUNING
 from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of
 
 N = 20_000
@@ -81,7 +82,7 @@ def test_what_stands_out_is_beyond_sampling_error() -> None:
     codes = {name: rng.integers(0, 3, 500).astype(np.int32) for name in sizes}
     curator, _ = curator_of(codes, sizes)
     leaf = MeasuredLeaf(one_way_of(codes, sizes))
-    measured, left = measure_triples(curator, leaf, [("a", "b", "c")], PLENTY.share(SHARE_OF_TRIPLES))
+    measured, left = measure_triples(curator, leaf, [("a", "b", "c")], PLENTY.share(TUNING.triple_share))
     assert not measured.triples
     assert left.amount > 0
 
