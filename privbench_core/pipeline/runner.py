@@ -132,7 +132,7 @@ class Runner:
             "database": self.workspace.spec.schema.name,
             "synthesizer": self.plan.synthesizer,
             "step": step.key,
-            "version": step.version,
+            "version": step.code_version,
             "parameters": dict(step.parameters),
             "price": [step.price.measure.value, step.price.amount, step.price.delta],
             "sources": {name: self.snapshot.fingerprint(name) for name in sorted({*step.reads, *public})},
@@ -159,7 +159,7 @@ class Runner:
             "database": schema.name,
             "cohort": self.workspace.spec.cohort,
             "synthesizer": self.plan.synthesizer,
-            "steps": [[step.key, step.version, dict(step.parameters), step.price.amount] for step in steps],
+            "steps": [[step.key, step.code_version, dict(step.parameters), step.price.amount] for step in steps],
             "sources": {name: self.snapshot.fingerprint(name) for name in sorted(tables)},
         }
         return self.workspace.keyed(f"purpose {canonical_json(identity)}")

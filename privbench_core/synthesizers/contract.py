@@ -25,6 +25,7 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
+from privbench_core.tuning import TUNING
 
 if TYPE_CHECKING:
     from privbench_core.workload.statements import Workload
@@ -42,6 +43,9 @@ class StepKind(StrEnum):
     SAMPLE = "sample"
     VALIDATE = "validate"
     PUBLISH = "publish"
+
+
+_TUNED = (StepKind.PROFILE, StepKind.MODEL, StepKind.FANOUT, StepKind.SAMPLE)
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,11 @@ class Step:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     version: str = "1"
     depends: tuple[str, ...] = ()
+
+    @property
+    def code_version(self) -> str:
+        """The version and, of steps that measure, model or draw, the tuning: part of the release's identity."""
+        return f"{self.version}, tuning {TUNING.fingerprint}" if self.kind in _TUNED else self.version
 
 
 @dataclass(frozen=True)

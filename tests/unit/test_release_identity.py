@@ -27,7 +27,7 @@ def identities(synthesizer: str) -> dict[str, str]:
     plan = plan_for(load_spec(EXAMPLE), 0.8, synthesizer=synthesizer)
     stated = {
         "/".join(step.key): {
-            "version": step.version,
+            "version": step.code_version,
             "parameters": dict(step.parameters),
             "price": [step.price.measure.value, step.price.amount, step.price.delta],
             "reads": list(step.reads),
