@@ -7,7 +7,7 @@ each synthetic parent has as many places as it gets references, and rows are lin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,17 +17,16 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimate.fitting import EMPTY, mutual_information
+from privbench_core.guards import MAX_KINDS
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.lookup import COUNTED, TARGET, Lookup
-from privbench_core.models.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
+from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRank, raked
 from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Rng = np.random.Generator
-_MOST_KINDS = 1000  # of parents, that popularity is allocated by; chosen by hand, for time
-_EXCHANGES = 40  # rounds of them; chosen by hand: few rows repeat a pair afterwards
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,7 @@ class LinkedLookup(Lookup):
         preferences: list[Level] = [(kinds, kinds[assigned])]
         if isinstance(self.popularity, ByRank) and choice.of_row.any():
             weights = self.popularity.weights_inside(choice.of_parent, choice.of_row[assigned >= 0], rng)
-        else:
-            assigned = _differing(assigned, kinds, choice.distinct, rng)
+        elif not choice.distinct:  # else rows that must differ share the parents of a kind, by weights
             preferences.append((np.arange(count), assigned))
         return pick_parents(preferences, assigned >= 0, replace(choice, weights=weights), rng)
 
@@ -106,7 +104,7 @@ class LinkedLookup(Lookup):
         for name in sorted(asked, key=lambda name: -information.get(name, 0.0)):
             codes = parents[name.removeprefix(TARGET)]
             finer = np.unique(kinds * (int(codes.max()) + 1) + codes, return_inverse=True)[1].astype(np.int64)
-            if finer.max() < _MOST_KINDS:
+            if finer.max() < MAX_KINDS:
                 kinds = finer
                 columns.append(name)
         return kinds, tuple(columns)
@@ -137,42 +135,6 @@ class LinkedLookup(Lookup):
         shares = np.cumsum(wanted) / wanted.sum() if wanted.any() else np.cumsum(room) / room.sum()
         numbers = systematic_counts(shares, np.zeros(len(room), dtype=np.int64), np.array([references]), rng)
         return self.popularity.weights(kinds, np.repeat(np.arange(len(room)), numbers), rng, self._margins(parents))
-
-
-def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng: Rng) -> Numbers:
-    """Return parents that differ where rules say so, as far as exchanges with other rows go: degrees stay.
-
-    A row that repeats a pair exchanges its parent with a row whose parent is of the same kind, which changes no
-    cross-table marginal, or in the last rounds with any row, if both pairs are new then.
-    """
-    result = assigned.copy()
-    of_kind = np.where(assigned >= 0, kinds[assigned], -1)
-    order = np.argsort(of_kind, kind="stable")
-    starts, ends = (np.searchsorted(of_kind[order], of_kind, side=side) for side in ("left", "right"))
-    for attempt in range(_EXCHANGES if rules else 0):
-        known = [np.sort(rule.pairs(np.arange(len(result)), result)) for rule in rules]
-        broken = np.zeros(len(result), dtype=bool)
-        for rule in rules:
-            broken |= repeated(rule.pairs(np.arange(len(result)), result))
-        rows = rng.permutation(np.flatnonzero(broken & (result >= 0)))
-        if not len(rows):
-            break
-        if attempt < _EXCHANGES // 2:
-            others = order[starts[rows] + (rng.random(len(rows)) * (ends - starts)[rows]).astype(np.int64)]
-        else:
-            others = rng.integers(0, len(result), len(rows))
-        ends_of = np.concatenate([rows, others])
-        moved = np.concatenate([result[others], result[rows]])
-        first = np.zeros(len(ends_of), dtype=bool)
-        first[np.unique(ends_of, return_index=True)[1]] = True
-        good = first & (moved >= 0)
-        for rule, pairs in zip(rules, known, strict=True):
-            new = rule.pairs(ends_of, moved)
-            place = np.minimum(np.searchsorted(pairs, new), len(pairs) - 1)
-            good &= (new < 0) | ((pairs[place] != new) & ~repeated(new))
-        both = np.flatnonzero(good[: len(rows)] & good[len(rows) :])
-        result[rows[both]], result[others[both]] = result[others[both]], result[rows[both]]
-    return result
 
 
 def lookup_from_dict(stored: Mapping[str, Any]) -> Lookup:

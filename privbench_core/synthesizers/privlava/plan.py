@@ -13,7 +13,6 @@ from dataclasses import fields
 from typing import Any
 
 from privbench_core.measure.latent import LatentFit
-from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step
@@ -59,4 +58,4 @@ class PrivLava:
         else:
             steps.append(root_step(schema, table, rest))
         others = (other for other in table.foreign_keys if not other.owner)
-        return steps + [lookup_step(schema, other, prices.link(other), LookupFit()) for other in others]
+        return steps + [lookup_step(schema, other, prices.link(other)) for other in others]

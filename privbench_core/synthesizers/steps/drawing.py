@@ -223,7 +223,7 @@ def draw_sample(
     owners_of = models.counting(owner, parents[owner.name], beside, above[owner.parent].rows)
     numbers = numbers_of_children(fanout, owners_of, round(fanout.owned * models.scale), rng, models.table)
     ownerless = round(fanout.ownerless * models.scale)
-    rows, owners = children_of(fanout, owners_of, numbers, ownerless, rng, models.table)
+    rows, owners = children_of(fanout, owners_of, numbers, ownerless, models.table)
     for key in models.first_keys:
         if not key.owner:
             referred = above[key.parent].rows

@@ -11,12 +11,11 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.measure.bounded_lookup import fit_bounded
 from privbench_core.measure.fanout import fit_sizes_and_siblings
-from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.link_candidates import Features
 from privbench_core.measure.linked_rows import LettingGo, Reference
 from privbench_core.measure.linking import LinkingFit, measure_cross_marginals
+from privbench_core.measure.links import PAIRS
 from privbench_core.measure.lookup import fit_lookup
-from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent, fitted_to_attributes
 from privbench_core.measure.targets import Referred
@@ -37,8 +36,7 @@ from privbench_core.synthesizers.contract import Key, Step, StepContext
 from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.reference import References
-
-_ATTRIBUTES = 0.3  # of the price of degrees, where parents are public: for their attributes; chosen by hand
+from privbench_core.tuning import TUNING
 
 
 @dataclass(frozen=True)
@@ -47,14 +45,10 @@ class LinkFit:
 
     Attributes:
         degrees: Share of the price for how many rows are linked to each.
-        sizes: How numbers of children are measured.
-        references: How references to the rows of another parent are.
         cross_marginals: How links are.
     """
 
-    degrees: float = 0.3
-    sizes: FanoutFit = field(default_factory=FanoutFit)
-    references: LookupFit = field(default_factory=lambda: LookupFit(popularity_share=0.5))
+    degrees: float = TUNING.degrees
     cross_marginals: LinkingFit = field(default_factory=LinkingFit)
 
     def identity(self) -> Identity:
@@ -62,8 +56,7 @@ class LinkFit:
         return {
             "version": 10,  # numbers of children of reference samples are as drawn
             "degrees": self.degrees,
-            "sizes": self.sizes.identity(),
-            "references": self.references.identity(),
+            "pairs": PAIRS.identity(),
             "cross_marginals": self.cross_marginals.identity(),
         }
 
@@ -78,7 +71,7 @@ def learned_link(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) ->
         return owner_step(schema, key, price, fit)
     if _among_many(schema, key):
         return reference_step(schema, key, price, fit)
-    return lookup_step(schema, key, price, LookupFit())
+    return lookup_step(schema, key, price)
 
 
 def completes_junction(schema: Schema, key: ForeignKey) -> bool:
@@ -106,7 +99,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         profile, above = references.profile(key.child), references.profile(key.parent)
         session, siblings = context.opened(), released_numbers(schema, key, context.inputs)
         for_sizes = price.share(fit.degrees) if table.attributes else price
-        fanout, _ = fit_sizes_and_siblings(session, key, above, profile, for_sizes, fit.sizes, siblings)
+        fanout, _ = fit_sizes_and_siblings(session, key, above, profile, for_sizes, siblings)
         if not table.attributes:  # rows of keys alone are all alike
             return _artifact(replace(fanout, cross_marginals=()))
         rows = references.owned(table, fanout)
@@ -128,7 +121,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         inputs += [("profile", owner.parent), ("model", owner.parent), fanout_key(owner)]
 
     referring = referring_rows(schema, key) if lets_go(schema, key) else None
-    no_rows = lookup_step(schema, key, price, LookupFit())
+    no_rows = lookup_step(schema, key, price)
 
     def run(context: StepContext) -> Artifact:
         if target.public and not context.public[key.parent].num_rows:
@@ -141,7 +134,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
             lookup = _to_public(session, key, profile, target, context.public[key.parent], for_degrees)
         else:
             parent = references.referred(key)
-            lookup, counts = _to_private(session, key, profile, parent, for_degrees, fit, referring)
+            lookup, counts = _to_private(session, key, profile, parent, for_degrees, referring)
         fanout = None
         left = _own(profile)
         if table.owner_key is not None:
@@ -194,7 +187,6 @@ def _to_private(
     child: Profile,
     parent: Referred,
     price: Price,
-    fit: LinkFit,
     referring: int | None,
 ) -> tuple[LinkedLookup, BoundedCounts | None]:
     """Return how often private parents are referred to, by rank, by attributes and by numbers of children.
@@ -203,9 +195,9 @@ def _to_private(
     """
     alone, counts = replace(child, discretizers={}), None
     if referring is None:
-        found = fit_lookup(session, key, alone, parent, price, fit.references)
+        found = fit_lookup(session, key, alone, parent, price)
     else:
-        found, counts = fit_bounded(session, key, alone, parent, {}, price, fit.references, referring)
+        found, counts = fit_bounded(session, key, alone, parent, {}, price, referring)
     lookup = LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional, found.telling)
     return lookup, counts
 
@@ -215,9 +207,9 @@ def _to_public(
 ) -> LinkedLookup:
     """Return how often public parents are referred to, by row and by their attributes, which are known better."""
     parent = PublicParent(table, rows)
-    single, none = row_popularity(session, key, child.size, parent.place, price.share(1 - _ATTRIBUTES)).popularity
+    single, none = row_popularity(session, key, child.size, parent.place, price.share(1 / 2)).popularity
     targets = parent.targets(single.counts, optional=key.optional)
-    popularity = fitted_to_attributes(session, key, child, targets, (single, none), price.share(_ATTRIBUTES))
+    popularity = fitted_to_attributes(session, key, child, targets, (single, none), price.share(1 / 2))
     marginals = marginals_of(targets, popularity.counts, none)
     return LinkedLookup(targets, marginals, {}, popularity, key.optional)
 

@@ -207,7 +207,7 @@ class RangeDrawing(_Ranges):
                     self.above[key.parent],
                     models.scale,
                 )
-        rows, owners = children_of(models.fanout, here, children[start:stop], piece.ownerless, rng, models.table)
+        rows, owners = children_of(models.fanout, here, children[start:stop], piece.ownerless, models.table)
         models = replace(models, lookups=lookups)
         drawn = models.draw(rows, owners, parents, rng, (piece.first + int(children[:start].sum()), self.total))
         places = drawn.parents[owner.name]
