@@ -11,6 +11,7 @@ TOLERANCE = 1e-6  # relative difference below which two numbers are the same
 
 BLOCK_ROWS = 1 << 16  # rows worked on at a time, so that what they need stays in the cache
 MAX_CELLS = 1 << 20  # cells of a table held or fitted at a time
+MAX_MARGINAL_CELLS = 10_000  # of a marginal across tables: links are learned from all of them together
 SAMPLE_ROWS = 10_000  # rows from which what is no figure is estimated
 CHOOSING_COLUMNS = 3  # attributes that choose a parent together: more are hardly ever met together
 MAX_LATENT_VALUES = 32  # combinations of values of a link's latent attributes: a context of all columns

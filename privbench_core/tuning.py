@@ -20,6 +20,12 @@ class Tuning:
     """Share of a price for what decides how the rest is spent, or is told by one number: R-scores and marginals of
     classes (PrivPetal, 1:1:8), which marginal to measure next (Algorithm 2 of Alimohammadi et al.), whether rows have
     owners, lags, agreement of siblings. Flat from 0.07 to 0.14."""
+    most_noise: float = 0.1
+    """Noise of a marginal across tables, as a share of its rows, beyond which its codes are merged or it is not
+    measured. Source: chosen by hand. Flat range: not measured."""
+    truncation_bias: float = 0.05
+    """How far rows that are not counted may move a distribution, as a share of them. Source: chosen by hand. Flat
+    range: not measured."""
 
 
 TUNING = Tuning()

@@ -21,7 +21,7 @@ from privbench_core.estimate.fitting import combine, shrunk
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounded
-from privbench_core.measure.link_candidates import grouped
+from privbench_core.measure.linking import grouped
 from privbench_core.measure.links import PAIRS
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.targets import Referred, clean_target

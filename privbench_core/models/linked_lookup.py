@@ -42,7 +42,7 @@ class LinkedLookup(Lookup):
     @property
     def context(self) -> frozenset[str]:
         """Columns on the left of the cross-table marginals."""
-        return frozenset(name for cross in self.cross_marginals for name in cross.left)
+        return frozenset(cross.left for cross in self.cross_marginals)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description that `Artifact` can store."""
@@ -97,8 +97,8 @@ class LinkedLookup(Lookup):
         """Return the kind of each parent, shape (count,), and the targets that its codes of make it."""
         information: dict[str, float] = {}
         for cross in self.cross_marginals:
-            for name in cross.right:
-                information[name] = information.get(name, 0.0) + mutual_information(np.maximum(cross.counts, 0) + EMPTY)
+            known = mutual_information(np.maximum(cross.counts, 0) + EMPTY)
+            information[cross.right] = information.get(cross.right, 0.0) + known
         kinds, columns = np.zeros(count, dtype=np.int64), list[str]()
         asked = (name for name in self.targets if not name.startswith(COUNTED))
         for name in sorted(asked, key=lambda name: -information.get(name, 0.0)):

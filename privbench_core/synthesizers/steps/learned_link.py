@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.measure.bounded_lookup import fit_bounded
 from privbench_core.measure.fanout import fit_sizes_and_siblings
-from privbench_core.measure.link_candidates import Features
 from privbench_core.measure.linked_rows import LettingGo, Reference
-from privbench_core.measure.linking import LinkingFit, measure_cross_marginals
+from privbench_core.measure.linking import measure_cross_marginals
 from privbench_core.measure.links import PAIRS
-from privbench_core.measure.lookup import fit_lookup
+from privbench_core.measure.lookup import Features, fit_lookup
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent, fitted_to_attributes
 from privbench_core.measure.targets import Referred
@@ -45,11 +43,11 @@ class LinkFit:
 
     Attributes:
         degrees: Share of the price for how many rows are linked to each.
-        cross_marginals: How links are.
+        select: Share of a cross-table marginal's price for choosing it, where not all are measured.
     """
 
     degrees: float = TUNING.degrees
-    cross_marginals: LinkingFit = field(default_factory=LinkingFit)
+    select: float = TUNING.first_look
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
@@ -57,7 +55,7 @@ class LinkFit:
             "version": 10,  # numbers of children of reference samples are as drawn
             "degrees": self.degrees,
             "pairs": PAIRS.identity(),
-            "cross_marginals": self.cross_marginals.identity(),
+            "select": self.select,
         }
 
 
@@ -107,7 +105,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         others = references.alone(key.child, rows.n)
         codes = {name: others.codes[name] for name in right}
         order = Reference(rows, codes, references.of_unit(table, rows), profile.total, profile.size)
-        return _learned(fanout, session, key, (left, right), order, price, fit, references.rng)
+        return _learned(fanout, session, key, (left, right), order, price, fit)
 
     return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)))
 
@@ -150,7 +148,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
             for name, discretizer in lookup.targets.items()
             if name in others
         }
-        return _learned(lookup, session, key, (left, right), order, price, fit, references.rng, along)
+        return _learned(lookup, session, key, (left, right), order, price, fit, along)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
     return link_step(schema, key, price, run, fit, tuple(inputs), above)
@@ -164,12 +162,11 @@ def _learned(
     order: Reference,
     price: Price,
     fit: LinkFit,
-    rng: np.random.Generator,
     along: LettingGo | None = None,
 ) -> Artifact:
     """Return a link with the cross-table marginals that are measured for what its degrees have left of ``price``."""
     rest = price.share(1 - fit.degrees)
-    found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.cross_marginals, rng, along)
+    found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.select, along)
     return _artifact(replace(link, cross_marginals=found))
 
 
