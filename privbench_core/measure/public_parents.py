@@ -6,7 +6,6 @@ the position is a column of the view, whatever the type of the attribute.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,19 +18,9 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.variable_width import VariableWidthCodec
-from privbench_core.estimate.fitting import EMPTY, RAKING_ROUNDS, shrunk
-from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.guards import MAX_PUBLIC_CODES, MAX_RUNS, TINY
 from privbench_core.models.lookup import ROW, TARGET
-from privbench_core.models.popularity import ByRow
-from privbench_core.models.profile import Profile
-from privbench_core.models.targets import coded_by_position, marginals_of
-from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import Feature, ParentRow
-from privbench_core.privacy.queries import Marginal
-from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
-from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
 if TYPE_CHECKING:
@@ -39,10 +28,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-# Chosen by hand.
-_MOST_CODES = 32  # of an attribute: marginals across tables merge them further
-_MOST_BLOCKS = 256  # of rows
-_MOST_RUNS = 1 << 14  # runs of rows with the same code: an engine's statements list their ends
 
 
 @dataclass(frozen=True)
@@ -67,64 +52,19 @@ class PublicParent:
             counts: References to each row, as far as known, shape (rows,).
             optional: Whether the key may be NULL: one more code, the last.
         """
-        often = counts / max(float(counts.sum()), EMPTY) if counts.any() else np.ones(len(counts)) / len(counts)
+        often = counts / max(float(counts.sum()), TINY) if counts.any() else np.ones(len(counts)) / len(counts)
         found = {}
         for column in self.table.attributes:
             values = _ranks(self.rows.column(column.name))
             ordered = column.type.ordered
             if not ordered and 2 * values.max() >= len(values):  # as good as one for each row
                 continue
-            codes = _intervals(values, often, _MOST_CODES) if ordered else _values(values, often)
-            if codes.max() > 0 and np.count_nonzero(np.diff(codes)) < _MOST_RUNS:
+            codes = _intervals(values, often) if ordered else _values(values, often)
+            if codes.max() > 0 and np.count_nonzero(np.diff(codes)) < MAX_RUNS:
                 found[f"{TARGET}{column.name}"] = _by_position(codes, optional=optional, ordered=ordered)
-        place = self.place if len(often) < _MOST_RUNS else np.arange(len(often))
-        blocks = _intervals(place, often, _MOST_BLOCKS)
+        place = self.place if len(often) < MAX_RUNS else np.arange(len(often))
+        blocks = _intervals(place, often)
         return {**found, ROW: _by_position(blocks, optional=optional, ordered=False)}
-
-
-def fitted_to_attributes(
-    session: PrivateSession,
-    key: ForeignKey,
-    child: Profile,
-    targets: Mapping[str, Discretizer],
-    popularity: tuple[ByRow, float],
-    price: Price,
-) -> ByRow:
-    """How often the rows of a public parent are referred to, by what its attributes are referred to, for ``price``.
-
-    Each row is counted at the noise of one count; an attribute that many rows share is counted at that noise once. What
-    it was counted to be is believed as far as noise does not explain how it differs from the sum of its rows; then
-    these are fitted to all attributes in turn.
-
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
-
-    Args:
-        session: Open for the step.
-        key: Refers to the public table.
-        child: Released profile of the table that has the key.
-        targets: Codings of the positions of the public rows.
-        popularity: How often each row is referred to, as far as known, and the share of rows that refer to none.
-        price: Of everything here.
-    """
-    single, none = popularity
-    attributes = [name for name in targets if name != ROW]
-    if not attributes or price.amount <= 0:
-        return single
-    features: dict[str, tuple[Feature, Discretizer]] = {name: (ParentRow(key), targets[name]) for name in attributes}
-    view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "references")
-    noisy = view.measure("attributes", [Marginal((name,)) for name in attributes], price)
-    total, counts = child.one_way.total, single.counts
-    codes, known = coded_by_position(targets, len(counts)), marginals_of(targets, counts, none)
-    wanted = {
-        name: onto_simplex(shrunk(found, noisy.sigma, known[name] * total), total)
-        for name, found in zip(attributes, noisy.values, strict=True)
-    }
-    for _ in range(RAKING_ROUNDS):
-        for name, marginal in wanted.items():
-            current = np.bincount(codes[name], counts, len(marginal))
-            counts = counts * np.divide(marginal, current, out=np.zeros_like(marginal), where=current > 0)[codes[name]]
-    return ByRow(counts * (single.counts.sum() / counts.sum())) if counts.any() else single
 
 
 def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
@@ -157,13 +97,13 @@ def _ranks(values: pa.ChunkedArray) -> Numbers:
     return ranks
 
 
-def _intervals(ranks: Numbers, often: Array, most: int) -> Numbers:
+def _intervals(ranks: Numbers, often: Array) -> Numbers:
     """Return a code for each rank, in order; neighbours share one where there are too many."""
-    if ranks.max() < most:
+    if ranks.max() < MAX_PUBLIC_CODES:
         return _dense(ranks)
     held = np.bincount(ranks, often)
-    block = np.minimum(((np.cumsum(held) - held / 2) * most).astype(np.int64), most - 1)
-    return _dense(block[ranks])
+    block = ((np.cumsum(held) - held / 2) * MAX_PUBLIC_CODES).astype(np.int64)
+    return _dense(np.minimum(block, MAX_PUBLIC_CODES - 1)[ranks])
 
 
 def _values(ranks: Numbers, often: Array) -> Numbers:
@@ -171,11 +111,11 @@ def _values(ranks: Numbers, often: Array) -> Numbers:
 
     Of values that are referred to as often, those of more rows come first.
     """
-    if ranks.max() < _MOST_CODES:
+    if ranks.max() < MAX_PUBLIC_CODES:
         return _dense(ranks)
     order = np.lexsort((-np.bincount(ranks), -np.bincount(ranks, often)))
-    code = np.full(len(order), _MOST_CODES - 1, dtype=np.int64)
-    code[order[: _MOST_CODES - 1]] = np.arange(_MOST_CODES - 1)
+    code = np.full(len(order), MAX_PUBLIC_CODES - 1, dtype=np.int64)
+    code[order[: MAX_PUBLIC_CODES - 1]] = np.arange(MAX_PUBLIC_CODES - 1)
     return _dense(code[ranks])
 
 

@@ -7,7 +7,7 @@ each synthetic parent has as many places as it gets references, and rows are lin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimate.fitting import EMPTY, mutual_information
-from privbench_core.guards import MAX_KINDS
+from privbench_core.guards import EXCHANGE_ROUNDS, MAX_KINDS
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.lookup import COUNTED, TARGET, Lookup
-from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
+from privbench_core.models.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
 from privbench_core.models.popularity import ByRank, raked
 from privbench_core.models.rows import Rows
 
@@ -60,7 +60,8 @@ class LinkedLookup(Lookup):
         preferences: list[Level] = [(kinds, kinds[assigned])]
         if isinstance(self.popularity, ByRank) and choice.of_row.any():
             weights = self.popularity.weights_inside(choice.of_parent, choice.of_row[assigned >= 0], rng)
-        elif not choice.distinct:  # else rows that must differ share the parents of a kind, by weights
+        else:
+            assigned = _differing(assigned, kinds, choice.distinct, rng)
             preferences.append((np.arange(count), assigned))
         return pick_parents(preferences, assigned >= 0, replace(choice, weights=weights), rng)
 
@@ -135,6 +136,34 @@ class LinkedLookup(Lookup):
         shares = np.cumsum(wanted) / wanted.sum() if wanted.any() else np.cumsum(room) / room.sum()
         numbers = systematic_counts(shares, np.zeros(len(room), dtype=np.int64), np.array([references]), rng)
         return self.popularity.weights(kinds, np.repeat(np.arange(len(room)), numbers), rng, self._margins(parents))
+
+
+def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng: Rng) -> Numbers:
+    """Return parents that differ where rules say so, as far as exchanges with other rows go: degrees stay.
+
+    A row that repeats a pair exchanges its parent with a row whose parent is of the same kind, which changes no
+    cross-table marginal, or every other time with any row, if both pairs are new then.
+    """
+    result, rows = assigned.copy(), np.arange(len(assigned))
+    of_kind = np.where(assigned >= 0, kinds[assigned], -1)
+    order = np.argsort(of_kind, kind="stable")
+    starts, ends = (np.searchsorted(of_kind[order], of_kind, side=side) for side in ("left", "right"))
+    for attempt in range(EXCHANGE_ROUNDS if rules else 0):
+        known = [rule.pairs(rows, result) for rule in rules]
+        broken = rng.permutation(np.flatnonzero(np.any([repeated(pairs) for pairs in known], axis=0) & (result >= 0)))
+        if not len(broken):
+            break
+        others = rng.integers(0, len(result), len(broken))
+        if attempt % 2 == 0:
+            others = order[starts[broken] + others % (ends - starts)[broken]]
+        both, moved = np.concatenate([broken, others]), np.concatenate([result[others], result[broken]])
+        good = ~repeated(both) & (moved >= 0)
+        for rule, pairs in zip(rules, known, strict=True):
+            new = rule.pairs(both, moved)
+            good &= (new < 0) | ~(np.isin(new, pairs) | repeated(new))
+        swapped = np.tile(good[: len(broken)] & good[len(broken) :], 2)
+        result[both[swapped]] = moved[swapped]
+    return result
 
 
 def lookup_from_dict(stored: Mapping[str, Any]) -> Lookup:

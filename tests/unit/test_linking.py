@@ -14,7 +14,7 @@ from privbench_core.measure.clipped import RowsCounted
 from privbench_core.measure.linked_rows import Reference, countings
 from privbench_core.measure.linking import _Candidate, _cross_marginal, _planned
 from privbench_core.measure.public_parents import PublicParent
-from privbench_core.models.linked_lookup import LinkedLookup, lookup_from_dict
+from privbench_core.models.linked_lookup import LinkedLookup, _differing, lookup_from_dict
 from privbench_core.models.linking import CrossMarginal, Linked, link_rows
 from privbench_core.models.parent_choice import Distinct, ParentChoice
 from privbench_core.models.popularity import ByRow
@@ -154,6 +154,14 @@ def test_degrees_and_pairs_of_a_junction_are_kept():
     found = lookup.draw(Rows(500), {"x": np.zeros(5, dtype=np.uint8)}, 5, rng, choice)
     assert len(np.unique(scope * 5 + found)) == 500
     assert np.abs(np.bincount(found, minlength=5) - degrees).sum() <= 10
+
+
+def test_exchanges_keep_all_degrees():
+    rng = np.random.default_rng(6)
+    assigned, scope = rng.integers(0, 40, 1000), rng.integers(0, 100, 1000)
+    found = _differing(assigned, np.arange(40) % 4, [Distinct(scope, np.arange(40))], rng)
+    assert np.bincount(found).tolist() == np.bincount(assigned).tolist()
+    assert len(np.unique(scope * 40 + found)) == 1000
 
 
 def test_fewer_rows_of_a_unit_count_where_noise_is_large():
