@@ -15,7 +15,7 @@ correlating, and every child has a parent, of which no one has more than τ chil
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -210,7 +210,6 @@ def _counts(
         for_cells = for_cells.share(1 / 2)
         found = session.view(banded, "fanout").measure("children", [Marginal((OWN_FANOUT,))], for_cells)
         noisy, sigma = found.values[0], found.sigma
-    noisy, sigma, rows = _unless_hidden(codec, classes, children, groups.value, (noisy, sigma, rows))
     bar = highest_noise(price.measure, 1.0, 2 * len(classes))  # looked for in each class, and in all above it
     bands = estimate_bands(codec, classes, noisy, sigma, bar, groups, rows)
     cells = session.view(ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), Discretizer(codec))}, (most,)), "fanout")
@@ -234,31 +233,6 @@ def _counts(
     if over_rows:
         tables |= _fitted_to_rows(tables, _over_rows(session, key, parent, children, each), parent, counts)
     return counts, tables
-
-
-def _unless_hidden(
-    codec: FanoutCodec,
-    classes: Sequence[int],
-    children: RowCount,
-    groups: float,
-    measured: tuple[Array, float, NoisySum],
-) -> tuple[Array, float, NoisySum]:
-    """Return what was measured; where noise of millions hides it, what the numbers of parents and children make likely.
-
-    Such noise would outvote these two numbers, and give each parent as many children as bounds allow.
-
-    Args:
-        codec: Of numbers of children.
-        classes: Largest number of each class.
-        children: Released size of their table.
-        groups: Number of parents.
-        measured: Numbers of parents by class, shape (classes,), their standard deviation, and the number of children.
-    """
-    rows = measured[2].value
-    if not children.hidden:
-        return measured
-    likely = ExpectedSizes.of_mean(codec, classes, rows / max(1.0, groups))
-    return groups * likely.groups, max(1.0, groups), NoisySum(rows, max(1.0, rows))
 
 
 def _over_rows(

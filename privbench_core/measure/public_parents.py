@@ -24,7 +24,7 @@ from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -72,19 +72,11 @@ def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
 
     Public rows say how they are to be grouped: those with the same attributes are likely to be as popular.
     """
-    ranks = [np.unique(_texts(parent.column(name)), return_inverse=True)[1] for name in attributes]
+    ranks = [_ranks(parent.column(name)) for name in attributes]
     ranks.sort(key=lambda rank: -int(rank.max(initial=0)))
     places = np.empty(parent.num_rows, dtype=np.int64)
     places[np.lexsort([np.arange(parent.num_rows), *ranks])] = np.arange(parent.num_rows)
     return places
-
-
-def _texts(values: pa.ChunkedArray) -> pd.Series:
-    """Return a text per value of a public column: bytes need not be text, and NULL has a place as well."""
-    column = values.to_pandas()
-    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        column = column.map(bytes.hex, na_action="ignore")
-    return column.astype(str).fillna("nan")
 
 
 def _ranks(values: pa.ChunkedArray) -> Numbers:
