@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
-from privbench_core.guards import NEGLIGIBLE, SMOOTHING
-from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
+from privbench_core.guards import SMOOTHING
+from privbench_core.models.fanout import Fanout
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import LARGEST_ANY
 from privbench_core.privacy.permutations import MOST_MEMBERS
@@ -70,48 +70,10 @@ class FanoutClasses:
         least = np.where(largest <= LARGEST_ANY, np.maximum(largest, 1), power)
         return cls(rows, np.minimum(least, rows_per_unit), (largest >= rows_per_unit) | (power == largest))
 
-    def counted(self, full: NDArray[np.int64]) -> FanoutClasses:
-        """As a view counts these rows if groups have a T of their own: in units of the largest T.
-
-        Args:
-            full: T by code of the size, shape (codes,).
-        """
-        return replace(self, rows=self.rows * (full.max() / full))
-
     def shares(self, inside: NDArray[np.bool_]) -> Array:
         """Of the rows in groups of some sizes, the share in those with at least 1, 2, 3 members, shape (3,)."""
         counts = self.rows[:, inside].sum(axis=1)
         return np.asarray(counts / max(counts[0], 1.0), dtype=float)
-
-    def owners(
-        self, inside: NDArray[np.bool_], fanout: Fanout, parent: OneWay, total: float, *, optional: bool
-    ) -> dict[str, Array]:
-        """Expected counts of the columns of the context over rows in groups of some sizes, adding up to ``total``.
-
-        From what is released of the owners and of how many children they have. Measuring these marginals again would
-        take budget from those that nothing else tells.
-
-        Args:
-            inside: Which sizes, shape (codes,).
-            fanout: Released sizes, and what of the owners they depend on.
-            parent: Released counts of the owners' attributes.
-            total: Number of these rows.
-            optional: Whether the key may be NULL: one more code of each of the owner's columns.
-        """
-        sizes = np.where(inside, self.rows[0], 0.0)
-        single = fanout.sizes.encode_numbers(np.ones(1, dtype=np.int64))
-        alone = np.zeros(len(sizes))
-        alone[single] = fanout.ownerless
-        none = float(alone[inside].sum())
-        found = {OWNER_FANOUT: sizes}
-        for name, counts in parent.clean().items():
-            joint = fanout.fanout_tables.get(name)
-            tied = np.outer(counts, np.ones(len(sizes))) if joint is None else joint
-            given = tied / np.maximum(tied.sum(axis=0), SMOOTHING)
-            expected = given @ np.maximum(sizes - np.where(inside, alone, 0.0), 0.0)
-            expected += NEGLIGIBLE * expected.mean()
-            found[parent_column(name)] = np.append(expected, none) if optional else expected
-        return {name: counts * (total / max(float(counts.sum()), SMOOTHING)) for name, counts in found.items()}
 
     def classes(self, least: float) -> tuple[int, ...]:
         """Class of each code: the shortest intervals of at least ``least`` rows, the rest in the last.

@@ -23,6 +23,7 @@ from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE
 from privbench_core.measure.fanout_classes import FanoutClasses, agreeing, counted_by_class
+from privbench_core.measure.links import expected_context
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.privspn import measure_one_way
 from privbench_core.measure.scores import pair_scores
@@ -102,9 +103,7 @@ class GroupFit:
         curator = session.view(replace(spec, rows_per_unit=counted), "groups")
         parts = curator.split(ByValue(OWNER_FANOUT, class_of))
         insides = [np.asarray(class_of) == number for number in range(len(parts))]
-        as_counted = sizes.counted(full)
-        rows = [(float(sizes.rows[0, i].sum()), float(as_counted.rows[0, i].sum())) for i in insides]
-        in_rows = [every / counted if counted > 0 else 1.0 for every, counted in rows]
+        in_rows = [float(full[inside].max() / full.max()) for inside in insides]
         looks = [
             measure_one_way(part, own, price.share(self.margins)).times(factor)
             for part, factor in zip(parts, in_rows, strict=True)
@@ -115,8 +114,9 @@ class GroupFit:
         classes = []
         for part, look, factor, inside in zip(parts, looks, in_rows, insides, strict=True):
             one_way = look.times(1 / factor)
-            owners = as_counted.owners(inside, fanout, parent.one_way, one_way.total, optional=key.optional)
-            classes.append(self._class(part, owners, one_way, ordered, pairs, as_counted.shares(inside), price))
+            shares = expected_context(key, parent, child.size, fanout, context, {}, inside)
+            owners = {name: of_name * one_way.total for name, of_name in shares.items()}
+            classes.append(self._class(part, owners, one_way, ordered, pairs, sizes.shares(inside), price))
         return GroupModel(OWNER_FANOUT, class_of, tuple(classes), counted if of_units else ())
 
     def _class(

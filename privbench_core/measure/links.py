@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
-from privbench_core.guards import TINY
+from privbench_core.guards import NEGLIGIBLE, TINY
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.lags import MeasuredLag
 from privbench_core.measure.pairwise import PairwiseFit
@@ -33,35 +33,47 @@ PAIRS = PairwiseFit()
 
 
 def expected_context(
-    key: ForeignKey, parent: Profile, children: RowCount, fanout: Fanout, context: Features, siblings: Siblings
+    key: ForeignKey,
+    parent: Profile,
+    children: RowCount,
+    fanout: Fanout,
+    context: Iterable[str],
+    siblings: Siblings,
+    inside: NDArray[np.bool_] | None = None,
 ) -> dict[str, Array]:
     """Shares of the counted children by columns of their context, as numbers of children tell them, shapes (codes,).
+
+    None of the columns of owners has a code without children: noise may have hidden them.
 
     Args:
         key: The owner key.
         parent: The owners.
         children: Released size of their table.
         fanout: Released numbers of children.
-        context: Columns of `link_context`, and latent attributes of the owner.
+        context: Names of columns of `link_context`, and latent attributes of the owner.
         siblings: As in `fit_sizes`.
+        inside: Which codes of numbers of children, shape (codes,); None for all.
     """
     codec, (code_of, weights) = fanout.sizes.codec, fanout.sizes.shares
     if not isinstance(codec, FanoutCodec):
         raise InternalError("numbers of children have a codec of their own")
     most = children.rows_per_unit if parent.size.units is None else np.inf
-    rows = np.bincount(code_of, weights * codec.means(most), fanout.sizes.size)
+    inside = np.ones(fanout.sizes.size, dtype=bool) if inside is None else inside
+    rows = np.bincount(code_of, weights * codec.means(most), fanout.sizes.size) * inside
+    single = fanout.sizes.encode_numbers(np.array([1]))
     parents = {name: np.outer(counts, fanout.counts) for name, counts in parent.one_way.clean().items()}
     parents |= {children_column(other.name): np.outer(link.counts, fanout.counts) for other, link in siblings.items()}
     parents |= fanout.fanout_tables
-    owned, ownerless = float(fanout.counts @ rows) * parent.one_way.total, fanout.ownerless
+    owned, ownerless = float(fanout.counts @ rows) * parent.one_way.total, fanout.ownerless * float(inside[single[0]])
     found = {}
     for name in context:
         if name == OWNER_FANOUT:
             shares = fanout.counts * rows * parent.one_way.total
-            shares[fanout.sizes.encode_numbers(np.array([1]))] += ownerless
+            shares[single] += ownerless
         else:
             joint = parents[name.removeprefix(PARENT)]
             shares = joint @ rows * (owned / max(float(joint.sum(axis=0) @ rows), TINY))
+            shares = shares + NEGLIGIBLE * shares.mean()
             shares = np.append(shares, ownerless) if key.optional else shares
         found[name] = shares / max(float(shares.sum()), TINY)
     return found
