@@ -151,6 +151,26 @@ def _adaptive_bins() -> None:
     _replace("measure.adaptive_bins.share_of", lambda *_: 0.0)
 
 
+def _counted() -> None:
+    _replace("synthesizers.steps.counted.counted_along", lambda *_: ())
+
+
+def _public_attributes() -> None:
+    _replace("measure.public_parents.fitted_to_attributes", lambda *given: given[-2][0])
+
+
+def _exchanged_references() -> None:
+    _replace("models.linked_lookup._differing", lambda assigned, *_: assigned)
+
+
+def _parts_of_whole() -> None:
+    _replace("measure.fanout_classes.agreeing", lambda looks, _: looks)
+
+
+def _trios() -> None:
+    _replace("measure.groups.GroupFit._useful", lambda *_: [])
+
+
 MECHANISMS: dict[str, Mechanism] = {
     "nearest_copula": Mechanism(
         "a normal copula as the base of joints of two ordered columns",
@@ -212,6 +232,31 @@ MECHANISMS: dict[str, Mechanism] = {
         "heavy cells of wide ranges cut further",
         _adaptive_bins,
         (Case("means", "stats_every_key"), Case("columns", "san_diego"), Case("q_median", "stats_every_key")),
+    ),
+    "counted": Mechanism(
+        "links look at how many other children an owner has",
+        _counted,
+        (Case("q_95th", "hospital"), Case("q_95th", "stats_every_key"), Case("popularity", "diamond")),
+    ),
+    "public_attributes": Mechanism(
+        "references to public rows fitted to references to their attributes",
+        _public_attributes,
+        (Case("joined", "many_to_many"), Case("further", "many_to_many")),
+    ),
+    "exchanged_references": Mechanism(
+        "rows of a junction that repeat a pair exchange what they refer to",
+        _exchanged_references,
+        (Case("popularity", "many_to_many"), Case("further", "many_to_many")),
+    ),
+    "parts_of_whole": Mechanism(
+        "marginals of classes of group sizes agree with those of all rows",
+        _parts_of_whole,
+        (Case("columns", "chain"), Case("joined", "households")),
+    ),
+    "trios": Mechanism(
+        "columns of three members of a group, where pairs do not explain them",
+        _trios,
+        (Case("siblings", "households"),),
     ),
 }
 """By name. `compare --without A+B` leaves several out together."""
