@@ -80,18 +80,22 @@ def fit_fanout(
         siblings: As in `fit_sizes`.
     """
     own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
-    for_sizes, rest = price.share(TUNING.degrees), price.share(1 - TUNING.degrees)
     rows = session.view(ViewSpec(key.child, {}, (child.size.rows_per_unit,)), "pair_tables")
     number = (1 + len(parent.discretizers)) * len(own)
-    if not PAIRS.tells(rows, number, child.counted.total, rest):  # rows follow nothing, or noise hides what
+    if not PAIRS.tells(
+        rows, number, child.counted.total, price.share(1 - TUNING.degrees)
+    ):  # rows follow nothing, or noise hides what
         return fit_sizes_and_siblings(session, key, parent, child, price, siblings)[0]
-    fanout, lags = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
+    agreements, rest = _agreements(session, key, child, price)
+    fanout, lags = _sizes_and_lags(session, key, parent, child, rest.share(TUNING.degrees), siblings)
+    fanout = replace(fanout, agreements=agreements)
     context = link_context(key, parent, child, fanout.sizes, siblings)
     if not context:
         return fanout
     expected = expected_context(key, parent, child.size, fanout, context, siblings)
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
-    joints = measure_links(view, context, own, (child.counted, child.size), rest, expected, lags)
+    of_links = rest.share(1 - TUNING.degrees)
+    joints = measure_links(view, context, own, (child.counted, child.size), of_links, expected, lags)
     return replace(fanout, pair_tables=joints)
 
 
@@ -149,12 +153,28 @@ def fit_sizes_and_siblings(
 
     ``child`` is the profile of their children; other arguments are those of `fit_sizes`.
     """
-    agreements, first = tuple[Agreement, ...](), price.share(TUNING.first_look)
-    if agreements_tell(session, key, child, first):
-        agreements, price = measure_agreements(session, key, child, first), price.share(1 - TUNING.first_look)
+    agreements, rest = _agreements(session, key, child, price)
+    fanout, lags = _sizes_and_lags(session, key, parent, child, rest, siblings)
+    return replace(fanout, agreements=agreements), lags
+
+
+def _agreements(
+    session: PrivateSession, key: ForeignKey, child: Profile, price: Price
+) -> tuple[tuple[Agreement, ...], Price]:
+    """Measure how often children of one owner agree, if noise leaves something of it; what is left of ``price``, too."""
+    first = price.share(TUNING.first_look)
+    if not agreements_tell(session, key, child, first):
+        return (), price
+    return measure_agreements(session, key, child, first), price.share(1 - TUNING.first_look)
+
+
+def _sizes_and_lags(
+    session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, price: Price, siblings: Siblings
+) -> tuple[Fanout, tuple[MeasuredLag, ...]]:
+    """`fit_sizes_and_siblings` without how often siblings agree."""
     features = lag_features(key, parent, child)
     for_sizes = price.share(1 - TUNING.first_look) if features else price
-    sizes = replace(fit_sizes(session, key, parent, child.size, for_sizes, siblings), agreements=agreements)
+    sizes = fit_sizes(session, key, parent, child.size, for_sizes, siblings)
     if not features:
         return sizes, ()
     context = link_context(key, parent, child, sizes.sizes, siblings)
