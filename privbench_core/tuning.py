@@ -14,12 +14,12 @@ class Tuning:
     """Numbers that figures depend on; each comment says the unit, the source and the flat range."""
 
     degrees: float = 0.4
-    """Share of a link's price for how many rows are linked to each. Source: chosen by hand. Flat range: figures of five
-    databases are the same with 0.3 within their errors; else not measured."""
+    """Share of a link's price for how many rows are linked to each. Source: chosen by hand. Flat range: not
+    measured."""
     first_look: float = 0.1
     """Share of a price for what decides how the rest is spent, or is told by few numbers: which marginals across tables
     are measured, marginals of a row's owner, whether rows have owners, lags, agreement of siblings. Source: PrivPetal's
-    1:1:8 for R-scores, sizes and marginals. Flat range: not measured; with 0.06 siblings are 1.1 to 1.4 times as far off."""
+    1:1:8 for R-scores, sizes and marginals. Flat range: not measured."""
     most_noise: float = 0.1
     """Noise of a marginal across tables, as a share of its rows, beyond which its codes are merged or it is not
     measured. Source: chosen by hand. Flat range: not measured."""

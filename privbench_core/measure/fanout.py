@@ -161,7 +161,7 @@ def fit_sizes_and_siblings(
 def _agreements(
     session: PrivateSession, key: ForeignKey, child: Profile, price: Price
 ) -> tuple[tuple[Agreement, ...], Price]:
-    """Measure how often children of one owner agree, if noise leaves something of it; what is left of ``price``, too."""
+    """Measure how often children of one owner agree, if noise leaves something of it; and what is left of ``price``."""
     first = price.share(TUNING.first_look)
     if not agreements_tell(session, key, child, first):
         return (), price
