@@ -21,6 +21,7 @@ MAX_RUNS = 1 << 14  # of rows with the same code: an engine's statements list th
 SCORE_SCALE = 1 << 16  # scores of types are whole multiples of 1/65,536 nats: rounding is far below any noise
 START_WAVES = 3  # of the random functions that tell groups apart before the first iteration
 DRAWN_ONE_BY_ONE = 4  # members of a group, then twice as many at once, and so on
+SETTLING_ROUNDS = 5  # of an iteration that hardly changes anything after a few
 EXCHANGE_ROUNDS = 40  # in which rows exchange references that are repeated
 FITTING_ROUNDS = 15  # of iterative proportional fitting
 REDRAWING_ROUNDS = 8  # in which values or references that break a rule are drawn again

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import EMPTY, mutual_information
-from privbench_core.guards import CHOOSING_COLUMNS
+from privbench_core.guards import CHOOSING_COLUMNS, SETTLING_ROUNDS
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWN_FANOUT
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
@@ -183,11 +183,43 @@ class Lookup:
         parents = self._coded(parents, len(choice.of_parent))
         if ROW in self.targets:
             rows = replace(rows, weights=None)  # references to public rows are counted over rows
+        if ROW in self.targets and choice.distinct and drawn is None:
+            return self._refitted(rows, parents, choice, rng)
+        return self._picked(rows, parents, choice, drawn, rng)
+
+    def _picked(
+        self,
+        rows: Rows,
+        parents: Mapping[str, Codes],
+        choice: ParentChoice,
+        drawn: NDArray[np.int64] | None,
+        rng: np.random.Generator,
+    ) -> NDArray[np.int64]:
+        """`draw`, with codes of the parents."""
         wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
         if self.targets:
             wanting, preferences = self._preferences(rows, parents, self._asked(choice), rng)
         choice = replace(choice, weights=self._weights(preferences, wanting, parents, choice, drawn, rng))
         return pick_parents(preferences, wanting, choice, rng)
+
+    def _refitted(
+        self, rows: Rows, parents: Mapping[str, Codes], choice: ParentChoice, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """`draw`, of a public parent where rows must differ: those that want a popular one often get another.
+
+        So more rows are made to want what fewer rows got than should have, and all are drawn again.
+        """
+        have, wanted, link, least = parents[ROW.removeprefix(TARGET)], self.marginals[ROW], self, np.inf
+        found = np.full(rows.n, -1, dtype=np.int64)
+        counts = self._weights([], np.ones(rows.n, dtype=bool), parents, choice, None, rng)
+        for _ in range(SETTLING_ROUNDS):
+            picked = link._picked(rows, parents, choice, None, rng)
+            got = np.bincount(have[picked[picked >= 0]], minlength=len(wanted)) / rows.n
+            missed = float(np.abs(wanted - got)[: len(wanted) - self.optional].sum())
+            found, least = (picked, missed) if missed < least else (found, least)
+            counts = counts * np.divide(wanted, got, out=np.ones(len(wanted)), where=got > 0)[have]
+            link = link.with_places(counts)
+        return found
 
     def _coded(self, parents: Mapping[str, Codes], count: int) -> Mapping[str, Codes]:
         """Codes of the targets by column, where they are not given because the parent is public."""
