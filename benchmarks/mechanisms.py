@@ -98,8 +98,7 @@ def _record_swapping() -> None:
 
 
 def _row_shares() -> None:
-    # Whatever it is constructed with.
-    _replace("measure.fanout_fit.FanoutFit.row_share", property(lambda _: 0.0, lambda _, __: None))
+    _replace("measure.fanout._fitted_to_rows", lambda *_: {})
 
 
 def _signs() -> None:
@@ -147,8 +146,24 @@ def _adaptive_bins() -> None:
     _replace("measure.adaptive_bins.share_of", lambda *_: 0.0)
 
 
-def _other_children() -> None:
+def _counted() -> None:
     _replace("synthesizers.steps.counted.counted_along", lambda *_: ())
+
+
+def _public_attributes() -> None:
+    _replace("measure.public_parents.fitted_to_attributes", lambda *given: given[-2][0])
+
+
+def _exchanged_references() -> None:
+    _replace("models.linked_lookup._differing", lambda assigned, *_: assigned)
+
+
+def _parts_of_whole() -> None:
+    _replace("measure.fanout_classes.agreeing", lambda looks, _: looks)
+
+
+def _trios() -> None:
+    _replace("measure.groups.GroupFit._useful", lambda *_: [])
 
 
 MECHANISMS: dict[str, Mechanism] = {
@@ -203,15 +218,35 @@ MECHANISMS: dict[str, Mechanism] = {
         (Case("joined", "web_shop"), Case("joined", "stats_every_key"), Case("pairs", "tpch_skew")),
     ),
     "triples": Mechanism("three columns that no pair explains", _triples, (Case("triples", "xor"),)),
-    "other_children": Mechanism(
-        "links look at how many other children a row's owner, or what it refers to, has",
-        _other_children,
-        (Case("q_95th", "hospital"), Case("fanout", "hospital"), Case("joined", "diamond"), Case("further", "diamond")),
-    ),
     "adaptive_bins": Mechanism(
         "heavy cells of wide ranges cut further",
         _adaptive_bins,
         (Case("means", "stats_every_key"), Case("columns", "san_diego"), Case("q_median", "stats_every_key")),
+    ),
+    "counted": Mechanism(
+        "links look at how many other children an owner has",
+        _counted,
+        (Case("q_95th", "hospital"), Case("q_95th", "stats_every_key"), Case("popularity", "diamond")),
+    ),
+    "public_attributes": Mechanism(
+        "references to public rows fitted to references to their attributes",
+        _public_attributes,
+        (Case("joined", "many_to_many"), Case("further", "many_to_many")),
+    ),
+    "exchanged_references": Mechanism(
+        "rows of a junction that repeat a pair exchange what they refer to",
+        _exchanged_references,
+        (Case("popularity", "many_to_many"), Case("further", "many_to_many")),
+    ),
+    "parts_of_whole": Mechanism(
+        "marginals of classes of group sizes agree with those of all rows",
+        _parts_of_whole,
+        (Case("columns", "chain"), Case("joined", "households")),
+    ),
+    "trios": Mechanism(
+        "columns of three members of a group, where pairs do not explain them",
+        _trios,
+        (Case("siblings", "households"),),
     ),
 }
 """By name. `compare --without A+B` leaves several out together."""

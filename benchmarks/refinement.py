@@ -35,7 +35,6 @@ from privbench_core.columns.codec import Codes
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, cross_distances, junctions, link_junction, link_tables
 from privbench_core.evaluation.subsets import crossing_subsets
-from privbench_core.measure.linking import LinkingFit
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import register_model
 from privbench_core.models.rows import Rows
@@ -59,7 +58,6 @@ from privbench_core.synthesizers.steps.profile import profile_step
 DELTA = 1e-9
 # ε: multiples of the protocol's own; at 6.4 times it, one of 943 users is to noise what one of 6,040 is to theirs
 RUNS = Runs(1, (1.0, 6.4), (DELTA,))
-ROUNDS = 10
 _SIZES = 0.1  # of the ε of links: for numbers of rows and one-way marginals, which AIM does not publish; by hand
 _LIMIT = 1800.0  # seconds for AIM
 _HOUSEHOLDS = 10_000
@@ -181,8 +179,8 @@ def linked(spec: str, epsilon: float, delta: float, seed: int, out: str, rows: s
     """Link given rows and write the bundle to ``out``; called in a process of its own."""
     loaded = load_spec(spec).accepting_noise
     loaded = replace(loaded, state=Path(out) / "state", lifetime_epsilon=1e6, lifetime_delta=0.5)
-    options = Options(gamma=_SIZES, rounds=ROUNDS)
-    fit = LinkFit(options.degrees, cross_marginals=LinkingFit(options.select, options.rounds))
+    options = Options(gamma=_SIZES)
+    fit = LinkFit(options.degrees, options.select)
 
     def learn(table: Table, price: Price) -> list[Step]:
         return _given_steps(loaded.schema, table, price, Path(rows) / f"{table.name}.npz")

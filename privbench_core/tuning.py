@@ -70,6 +70,19 @@ class Tuning:
     order. At 0 and twice the loss of lists, pairs of adult are 1.05 ± .01 of before at ε = 3.2, at 3 1.02 ± .00 (2
     and 6 seeds). Flat range: not measured."""
 
+    degrees: float = 0.4
+    """Share of a link's price for how many rows are linked to each. Source: chosen by hand. Flat range: not
+    measured."""
+
+    first_look: float = 0.1
+    """Share of a price for what decides how the rest is spent, or is told by few numbers: which marginals across tables
+    are measured, marginals of a row's owner, whether rows have owners, lags, agreement of siblings. Source: PrivPetal's
+    1:1:8 for R-scores, sizes and marginals. Flat range: not measured."""
+
+    most_noise: float = 0.1
+    """Noise of a marginal across tables, as a share of its rows, beyond which its codes are merged or it is not
+    measured. Source: chosen by hand. Flat range: not measured."""
+
     @cached_property
     def fingerprint(self) -> str:
         """Hash of all fields: releases that other numbers led to are not taken for those of these."""

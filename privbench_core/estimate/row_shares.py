@@ -10,12 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, TINY, TOLERANCE
+
 Array = NDArray[np.float64]
-_ROUNDS = 20  # of fitting; they converge in less, chosen by hand
-_HALVINGS = 40  # of the interval of an exponent
-_LARGEST = 16.0  # exponent
-_POSSIBLE = 0.002  # of independence is mixed into a joint: no cell is ruled out
-_NOTHING = 1e-300
 
 
 def row_shares(joint: Array, sizes: Array) -> Array:
@@ -26,7 +23,7 @@ def row_shares(joint: Array, sizes: Array) -> Array:
         sizes: Number of children of each code of them, shape (numbers,).
     """
     rows = joint @ sizes
-    return np.asarray(rows / max(float(rows.sum()), _NOTHING))
+    return np.asarray(rows / max(float(rows.sum()), TINY))
 
 
 def with_row_shares(joint: Array, sizes: Array, shares: Array) -> Array:
@@ -48,19 +45,20 @@ def with_row_shares(joint: Array, sizes: Array, shares: Array) -> Array:
         return joint
     wanted = shares / shares.sum() * float(numbers @ sizes)
     logs = np.log1p(sizes)
-    fitted = (1 - _POSSIBLE) * joint + _POSSIBLE * np.outer(parents, numbers)
-    for _ in range(_ROUNDS):
-        low, high = np.full(len(parents), -_LARGEST), np.full(len(parents), _LARGEST)
-        for _ in range(_HALVINGS):
+    fitted = (1 - NEGLIGIBLE) * joint + NEGLIGIBLE * np.outer(parents, numbers)  # no cell is ruled out
+    largest = -np.log2(NEGLIGIBLE)  # exponent: one child then is as much more likely than none
+    for _ in range(FITTING_ROUNDS):
+        low, high = np.full(len(parents), -largest), np.full(len(parents), largest)
+        while (high - low).max() > TOLERANCE:
             middle = (low + high) / 2
             more = _tilted(fitted, parents, logs, middle) @ sizes < wanted
             low, high = np.where(more, middle, low), np.where(more, high, middle)
         fitted = _tilted(fitted, parents, logs, (low + high) / 2)
-        fitted = fitted * (numbers / np.maximum(fitted.sum(axis=0), _NOTHING))
+        fitted = fitted * (numbers / np.maximum(fitted.sum(axis=0), TINY))
     return fitted
 
 
 def _tilted(joint: Array, parents: Array, logs: Array, exponents: Array) -> Array:
     powers = exponents[:, None] * logs
     tilted = joint * np.exp(powers - powers.max(axis=1, keepdims=True))
-    return np.asarray(tilted * (parents / np.maximum(tilted.sum(axis=1), _NOTHING))[:, None])
+    return np.asarray(tilted * (parents / np.maximum(tilted.sum(axis=1), TINY))[:, None])

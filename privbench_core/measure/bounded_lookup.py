@@ -22,8 +22,8 @@ from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounded
-from privbench_core.measure.link_candidates import grouped
-from privbench_core.measure.lookup_fit import LookupFit
+from privbench_core.measure.linking import grouped
+from privbench_core.measure.links import PAIRS
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.scores import has_power
 from privbench_core.measure.targets import Referred, clean_target
@@ -37,6 +37,7 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
@@ -56,7 +57,6 @@ def fit_bounded(
     parent: Referred,
     own: Features,
     price: Price,
-    fit: LookupFit,
     referring: int,
     owners: Mapping[str, Array] | None = None,
 ) -> tuple[Lookup, BoundedCounts]:
@@ -73,7 +73,7 @@ def fit_bounded(
     rest = price.share(1 - _TOTALS - _RANKS) + left + unspent
     targets = parent.targets(key)
     looks = _Looks(session, key, child, counts, targets, own, owners or {})
-    joints, seen = looks.measure(parent, fit, rest)
+    joints, seen = looks.measure(parent, rest)
     whole = unbounded_targets(joints.targets, parent, counts, seen.most, 1 - seen.noise)
     joints = replace(joints, targets=whole)
     present = min(counts.rows / max(child.size.rows, 1.0), 1.0) if key.optional else 1.0
@@ -178,25 +178,25 @@ class _Looks:
         """The targets; where the parent has no attributes, whether a row refers to any."""
         return self.targets or {ANY: (ParentRow(self.key), present_or_not(ANY))}
 
-    def measure(self, parent: Referred, fit: LookupFit, price: Price) -> tuple[_Joints, _Targets]:
+    def measure(self, parent: Referred, price: Price) -> tuple[_Joints, _Targets]:
         """Measure targets, and joints with columns where these pay, for ``price``; the noisy targets, too."""
-        for_targets, for_joints = price.share(fit.margin_share), price.share(1 - fit.margin_share)
+        for_targets, for_joints = price.share(1 / 3), price.share(2 / 3)
         if not self.targets:
             for_targets, for_joints = price.share(0.0), price
         columns = [name for name in self.targets if not name.startswith(COUNTED)]
         asked = [*self.own, *columns]
-        most = self.counts.best(for_joints.share(fit.context_share / max(len(asked), 1)))
+        most = self.counts.best(for_joints.share(TUNING.first_look / max(len(asked), 1)))
         view, counted = self._view({**self.targets_or_any, **self.own}, most), self.counts.in_view(most)
-        pairs, rest = max(len(columns), 1) * len(self.own), for_joints.share(1 - fit.context_share)
+        pairs, rest = max(len(columns), 1) * len(self.own), for_joints.share(1 - TUNING.first_look)
         if not has_power(view, pairs, counted, rest):
             return self._without_joints(parent, price)
         targets = self._targets(for_targets, parent)
         usual = self._usual(counted) | {name: shares * counted for name, shares in targets.shares.items()}
-        known = self._context(usual, asked, most, for_joints.share(fit.context_share))
+        known = self._context(usual, asked, most, for_joints.share(TUNING.first_look))
         context = self._differing(known, usual, counted)
         candidates = [(target, column) for target in columns for column in self.own]
         ordered = ordered_codes({name: coder for name, (_, coder) in {**self.targets, **self.own}.items()})
-        measured, left = fit.pairs.fit_pairs(view, known, candidates, rest, ordered)
+        measured, left = PAIRS.fit_pairs(view, known, candidates, rest, ordered)
         targets = self._targets(left, parent, targets)
         return _Joints(targets.shares, context, measured), targets
 

@@ -15,7 +15,7 @@ correlating, and every child has a parent, of which no one has more than τ chil
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -26,10 +26,10 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.row_shares import row_shares, with_row_shares
+from privbench_core.guards import TINY
 from privbench_core.measure.by_size import Features, measure_by_size
-from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags
-from privbench_core.measure.links import Siblings, expected_context, link_context, measure_links
+from privbench_core.measure.links import PAIRS, Siblings, expected_context, link_context, measure_links
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import has_power, highest_noise
@@ -46,7 +46,6 @@ from privbench_core.models.size_counts import (
     mean_sizes,
     refine_bands,
 )
-from privbench_core.models.spn import Node, Sum
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnFanout, ParentRow
 from privbench_core.privacy.queries import Marginal
@@ -57,8 +56,6 @@ from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 _OWNER = "#owner"
-_NOTHING = 1e-300
-_BANDS = 0.5  # of the price for numbers of children: by class of them, the rest is for each number
 
 
 def fit_fanout(
@@ -66,10 +63,8 @@ def fit_fanout(
     key: ForeignKey,
     parent: Profile,
     child: Profile,
-    model: Node,
     price: Price,
-    fit: FanoutFit,
-    siblings: Siblings | None = None,
+    siblings: Siblings,
 ) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
@@ -81,43 +76,27 @@ def fit_fanout(
         key: The ownership key.
         parent: The owners.
         child: Their children.
-        model: The child's model: the parts of a root sum node are tied to the context too.
         price: Of everything here.
-        fit: How to spend it.
         siblings: As in `fit_sizes`.
     """
     own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
-    rest = price.share(1 - fit.count_share)
-    if own and not isinstance(model, Sum):
-        rows = session.view(ViewSpec(key.child, {}, (child.size.rows_per_unit,)), "pair_tables")
-        pairs = (1 + len(parent.discretizers)) * len(own)
-        if not has_power(rows, pairs, child.counted.total, rest.share(1 - fit.margin_share)):
-            own = {}
-    if not own:  # rows follow nothing, or noise hides what; but maybe not how long after their owners they are dated
-        return fit_sizes_and_siblings(session, key, parent, child, price, fit, siblings)[0]
-    sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit, siblings)
-    agreements, rest = _agreements(session, key, child, rest, fit)
-    sizes = replace(sizes, agreements=agreements)
-    context = link_context(key, parent, child, sizes.sizes, siblings or {})
+    rows = session.view(ViewSpec(key.child, {}, (child.size.rows_per_unit,)), "pair_tables")
+    number = (1 + len(parent.discretizers)) * len(own)
+    if not has_power(
+        rows, number, child.counted.total, price.share(1 - TUNING.degrees)
+    ):  # rows follow nothing, or noise hides what
+        return fit_sizes_and_siblings(session, key, parent, child, price, siblings)[0]
+    agreements, rest = _agreements(session, key, child, price)
+    fanout, lags = _sizes_and_lags(session, key, parent, child, rest.share(TUNING.degrees), siblings)
+    fanout = replace(fanout, agreements=agreements)
+    context = link_context(key, parent, child, fanout.sizes, siblings)
     if not context:
-        return sizes
-    expected = expected_context(key, parent, child.size, sizes, context, siblings or {})
-    features = lag_features(key, parent, child)
-    lags = measure_lags(session, key, features, expected, child, rest.share(fit.lag_share)) if features else ()
-    rest = rest.share(1 - fit.lag_share) if lags else rest
+        return fanout
+    expected = expected_context(key, parent, child.size, fanout, context, siblings)
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
-    pair_tables = measure_links(view, context, own, child.counted, model, rest, fit, expected, lags)
-    return replace(sizes, pair_tables=pair_tables, lags=tuple(each.lag for each in lags))
-
-
-def _agreements(
-    session: PrivateSession, key: ForeignKey, child: Profile, price: Price, fit: FanoutFit
-) -> tuple[tuple[Agreement, ...], Price]:
-    """How often children of one owner agree, if noise leaves something of it, and what is left of ``price``."""
-    for_agreements = price.share(fit.agreement_share)
-    if not agreements_tell(session, key, child, for_agreements):
-        return (), price
-    return measure_agreements(session, key, child, for_agreements), price.share(1 - fit.agreement_share)
+    of_links = rest.share(1 - TUNING.degrees)
+    joints = measure_links(view, context, own, child.counted, of_links, expected, lags)
+    return replace(fanout, pair_tables=joints)
 
 
 def fit_sizes(
@@ -126,8 +105,7 @@ def fit_sizes(
     parent: Profile,
     children: RowCount,
     price: Price,
-    fit: FanoutFit,
-    siblings: Siblings | None = None,
+    siblings: Siblings,
 ) -> Fanout:
     """Measure how many children parents have, and nothing else of the link, for at most ``price``.
 
@@ -143,19 +121,18 @@ def fit_sizes(
         parent: The owners.
         children: The released size of the owned table, which numbers of children are fitted to.
         price: Of everything here.
-        fit: How to spend it.
         siblings: What else parents own, which is drawn before.
     """
     ownerless = 0.0
     if key.optional:
         view = session.view(ViewSpec(key.child, {_OWNER: (ParentRow(key), present_or_not(_OWNER))}), "owners")
-        found = view.measure("owned or not", [Marginal((_OWNER,))], price.share(fit.owner_share))
+        found = view.measure("owned or not", [Marginal((_OWNER,))], price.share(TUNING.first_look))
         ownerless = max(0.0, float(found.values[0][1]))
-        price = price.share(1 - fit.owner_share)
+        price = price.share(1 - TUNING.first_look)
     owned = replace(children, rows=max(0.0, children.rows - ownerless))
-    counts, fanout_tables = _counts(session, key, parent, owned, ownerless, price, fit, siblings or {})
+    counts, fanout_tables = _counts(session, key, parent, owned, ownerless, price, siblings)
     sizes = Discretizer(counts.codec, counts.binning)
-    return Fanout(sizes, counts.counts / max(counts.groups, 1e-300), fanout_tables, {}, owned.rows, ownerless)
+    return Fanout(sizes, counts.counts / max(counts.groups, TINY), fanout_tables, {}, owned.rows, ownerless)
 
 
 def fit_sizes_and_siblings(
@@ -164,30 +141,45 @@ def fit_sizes_and_siblings(
     parent: Profile,
     child: Profile,
     price: Price,
-    fit: FanoutFit,
-    siblings: Siblings | None = None,
+    siblings: Siblings,
 ) -> tuple[Fanout, tuple[MeasuredLag, ...]]:
     """Measure numbers of children, how long after their parents they are dated, and how often siblings agree.
 
-    All of it for at most ``price``.
-
-    Joints of dates are those that follow from lags.
+    All of it for at most ``price``, the latter two where noise leaves something of them. Joints of dates are those that
+    follow from lags.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
     ``child`` is the profile of their children; other arguments are those of `fit_sizes`.
     """
+    agreements, rest = _agreements(session, key, child, price)
+    fanout, lags = _sizes_and_lags(session, key, parent, child, rest, siblings)
+    return replace(fanout, agreements=agreements), lags
+
+
+def _agreements(
+    session: PrivateSession, key: ForeignKey, child: Profile, price: Price
+) -> tuple[tuple[Agreement, ...], Price]:
+    """Measure how often children of one owner agree, if noise leaves something of it; and what is left of ``price``."""
+    first = price.share(TUNING.first_look)
+    if not agreements_tell(session, key, child, first):
+        return (), price
+    return measure_agreements(session, key, child, first), price.share(1 - TUNING.first_look)
+
+
+def _sizes_and_lags(
+    session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, price: Price, siblings: Siblings
+) -> tuple[Fanout, tuple[MeasuredLag, ...]]:
+    """`fit_sizes_and_siblings` without how often siblings agree."""
     features = lag_features(key, parent, child)
-    agreements, price = _agreements(session, key, child, price, fit)
-    for_sizes = price.share(1 - fit.lag_share) if features else price
-    sizes = replace(fit_sizes(session, key, parent, child.size, for_sizes, fit, siblings), agreements=agreements)
+    for_sizes = price.share(1 - TUNING.first_look) if features else price
+    sizes = fit_sizes(session, key, parent, child.size, for_sizes, siblings)
     if not features:
         return sizes, ()
-    others = siblings or {}
-    context = link_context(key, parent, child, sizes.sizes, others)
-    expected = expected_context(key, parent, child.size, sizes, context, others)
-    lags = measure_lags(session, key, features, expected, child, price.share(fit.lag_share))
+    context = link_context(key, parent, child, sizes.sizes, siblings)
+    expected = expected_context(key, parent, child.size, sizes, context, siblings)
+    lags = measure_lags(session, key, features, expected, child, price.share(TUNING.first_look))
     rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
     joints = {each.finer: each.joint(rows) for each in lags}
     return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags
@@ -200,30 +192,32 @@ def _counts(
     children: RowCount,
     ownerless: float,
     price: Price,
-    fit: FanoutFit,
     siblings: Siblings,
 ) -> tuple[SizeCounts, dict[str, Array]]:
-    """The number of children of each parent, and what of the parent it depends on."""
+    """Measure the number of children of each parent, and what of the parent it depends on.
+
+    Two things that are equally in doubt share a price equally: numbers and joints, classes of numbers and numbers,
+    joints over parents and over their children.
+    """
     columns: dict[str, tuple[Feature, Discretizer]] = {
         name: (Own(name), discretizer) for name, discretizer in parent.discretizers.items()
     }
     columns |= {children_column(other.name): (OwnFanout(other), link.sizes) for other, link in siblings.items()}
-    codec, full = FanoutCodec(key.max_children or 1), parent.size.rows_per_unit
+    codec, full, of_units = FanoutCodec(key.max_children or 1), parent.size.rows_per_unit, parent.size.units is None
     # Where a parent is a unit and its children are its rows, their numbers are known by class.
-    by_class = children.units if parent.size.units is None else None
+    by_class = children.units if of_units else None
     parents = session.view(ViewSpec(key.parent, {}, (full,)), "fanout by parent")
-    share = fit.size_share * (1.0 if by_class is None else 1 - _BANDS)
-    hidden = not has_power(parents, len(columns), parent.one_way.total, price.share(1 - share))
-    if parent.size.units is None and hidden:
+    share = 1 / 2 if by_class is None else 1 / 4
+    if of_units and not has_power(parents, len(columns), parent.one_way.total, price.share(1 - share)):
         columns = {}  # noise hides what numbers of children follow
     share = share if columns else 1.0
     sigma = parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma
     groups, most = NoisySum(parent.one_way.total, sigma), full
     classes = (0, *powers_up_to(codec.bound))
-    if parent.size.units is not None:  # a chain: a unit has many parents, and how many of them count is a choice
+    if not of_units:  # a chain: a unit has many parents, and how many of them count is a choice
         curator = session.view(ViewSpec(key.parent, {}), "fanout")
-        expected = ExpectedSizes.of_mean(codec, classes, children.rows / max(1.0, parent.size.rows))
-        most = counted_for_sizes(curator, parent.size, expected, price.share(share * _BANDS))
+        likely = ExpectedSizes.of_mean(codec, classes, children.rows / max(1.0, parent.size.rows))
+        most = counted_for_sizes(curator, parent.size, likely, price.share(share / 2))
         groups = NoisySum(float(parent.size.counted(most).sum()), parent.size.sigma)
     counted = groups.value / max(1.0, parent.size.rows)  # of units with many rows T, not all of them
     rows = NoisySum(children.rows * counted, children.sigma * counted)
@@ -233,9 +227,9 @@ def _counts(
         noisy, sigma = np.append(groups.value - units.sum(), units), children.noise
     else:
         banded = ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), class_coder(codec, classes))}, (most,))
-        found = session.view(banded, "fanout").measure("children", [Marginal((OWN_FANOUT,))], for_cells.share(_BANDS))
-        noisy, sigma, for_cells = found.values[0], found.sigma, for_cells.share(1 - _BANDS)
-    noisy, sigma, rows = _unless_hidden(codec, classes, children, groups.value, (noisy, sigma, rows))
+        for_cells = for_cells.share(1 / 2)
+        found = session.view(banded, "fanout").measure("children", [Marginal((OWN_FANOUT,))], for_cells)
+        noisy, sigma = found.values[0], found.sigma
     bar = highest_noise(price.measure, 1.0, 2 * len(classes))  # looked for in each class, and in all above it
     bands = estimate_bands(codec, classes, noisy, sigma, bar, groups, rows)
     cells = session.view(ViewSpec(key.parent, {OWN_FANOUT: (OwnFanout(key), Discretizer(codec))}, (most,)), "fanout")
@@ -245,46 +239,20 @@ def _counts(
         return counts, {}
     features = {**columns, OWN_FANOUT: (OwnFanout(key), Discretizer(codec, counts.binning))}
     view = session.view(ViewSpec(key.parent, features, (full,)), "fanout by parent")
-    pairs = [(name, OWN_FANOUT) for name in columns]
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
     total = parent.one_way.total
     clean = {**parent.counted.clean(), OWN_FANOUT: counts.counts * (total / counts.groups)}
     for other, link in siblings.items():
-        clean[children_column(other.name)] = link.counts * (total / max(float(link.counts.sum()), _NOTHING))
-    of_parents = price.share(1 - share)
+        clean[children_column(other.name)] = link.counts * (total / max(float(link.counts.sum()), TINY))
     # Units are counted best: where parents are units, joints over them tell all. Of others a unit may have many.
-    row_share = 0.0 if parent.size.units is None or not parent.discretizers else fit.row_share
-    joints, _ = fit.pairs.fit_pairs(view, clean, pairs, of_parents.share(1 - row_share), ordered)
+    over_rows = not of_units and bool(parent.discretizers)
+    each = price.share((1 - share) / (1 + over_rows))
+    candidates = [(name, OWN_FANOUT) for name in columns]
+    joints, _ = PAIRS.fit_pairs(view, clean, candidates, each, ordered)
     tables = {name: joint for (name, _), joint in joints.items()}
-    if row_share:
-        over_rows = _over_rows(session, key, parent, children, of_parents.share(row_share))
-        tables |= _fitted_to_rows(tables, over_rows, parent, counts)
+    if over_rows:
+        tables |= _fitted_to_rows(tables, _over_rows(session, key, parent, children, each), parent, counts)
     return counts, tables
-
-
-def _unless_hidden(
-    codec: FanoutCodec,
-    classes: Sequence[int],
-    children: RowCount,
-    groups: float,
-    measured: tuple[Array, float, NoisySum],
-) -> tuple[Array, float, NoisySum]:
-    """Return what was measured; where noise of millions hides it, what the numbers of parents and children make likely.
-
-    Such noise would outvote these two numbers, and give each parent as many children as bounds allow.
-
-    Args:
-        codec: Of numbers of children.
-        classes: Largest number of each class.
-        children: Released size of their table.
-        groups: Number of parents.
-        measured: Numbers of parents by class, shape (classes,), their standard deviation, and the number of children.
-    """
-    rows = measured[2].value
-    if not children.hidden:
-        return measured
-    likely = ExpectedSizes.of_mean(codec, classes, rows / max(1.0, groups))
-    return groups * likely.groups, max(1.0, groups), NoisySum(rows, max(1.0, rows))
 
 
 def _over_rows(
@@ -297,7 +265,7 @@ def _over_rows(
     shares: dict[str, tuple[Array, Array]] = {}
     for name, coder in parent.discretizers.items():
         counts = found.clean()[name][: coder.size]  # rows without an owner have one more code
-        owned = max(float(counts.sum()), _NOTHING)
+        owned = max(float(counts.sum()), TINY)
         shares[name] = counts / owned, found.sigmas[name][: coder.size] / owned
     return shares
 
@@ -306,7 +274,7 @@ def _fitted_to_rows(
     tables: Mapping[str, Array], over_rows: Mapping[str, tuple[Array, Array]], parent: Profile, counts: SizeCounts
 ) -> dict[str, Array]:
     """Joints of parents' attributes and numbers of children that agree with shares of the children."""
-    sizes, numbers = mean_sizes(counts.codec, counts.binning), counts.counts / max(counts.groups, _NOTHING)
+    sizes, numbers = mean_sizes(counts.codec, counts.binning), counts.counts / max(counts.groups, TINY)
     fitted: dict[str, Array] = {}
     for name, parents in parent.one_way.clean().items():
         joint = tables.get(name)

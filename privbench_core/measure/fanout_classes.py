@@ -6,7 +6,7 @@ than one of them does. But each has the noise of a whole marginal, so that sizes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,17 +14,12 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
-from privbench_core.guards import LARGEST_ANY
-from privbench_core.measure.row_count import distance_by_noise
-from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
+from privbench_core.guards import LARGEST_ANY, SMOOTHING
+from privbench_core.models.fanout import Fanout
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.row_count import RowCount, size_classes
 from privbench_core.privacy.permutations import MOST_MEMBERS
 
 Array = NDArray[np.float64]
-_NOTHING = 1e-12
-_POSSIBLE = 0.002  # of the average, and no code of an owner's column is given less: none is ruled out
-_FIRST_CUT = 0.5  # chosen on San Diego at ε = 0.2 and 0.4, checked on the planted households
 
 
 @dataclass(frozen=True)
@@ -36,13 +31,11 @@ class FanoutClasses:
             size, shape (3, codes).
         limits: T by code of the size: up to how many rows of a unit such groups may be counted in full, shape (codes,).
         ends: Whether a class may end after a code: all groups up to it may have a T of their own; shape (codes,).
-        largest: The largest size of each code, shape (codes,).
     """
 
     rows: Array
     limits: NDArray[np.int64]
     ends: NDArray[np.bool_]
-    largest: NDArray[np.int64]
 
     @classmethod
     def of(cls, fanout: Fanout, owners: float, rows_per_unit: int, *, of_units: bool) -> FanoutClasses:
@@ -71,84 +64,21 @@ class FanoutClasses:
         largest = np.zeros(discretizer.size, dtype=np.int64)
         np.maximum.at(largest, code_of, np.append(discretizer.codec.starts[1:], discretizer.codec.bound + 1) - 1)
         if not of_units:
-            return cls(rows, np.full(discretizer.size, rows_per_unit), np.ones(discretizer.size, dtype=bool), largest)
+            return cls(rows, np.full(discretizer.size, rows_per_unit), np.ones(discretizer.size, dtype=bool))
         power = 1 << np.ceil(np.log2(np.maximum(largest, 1))).astype(np.int64)
         least = np.where(largest <= LARGEST_ANY, np.maximum(largest, 1), power)
-        return cls(rows, np.minimum(least, rows_per_unit), (largest >= rows_per_unit) | (power == largest), largest)
-
-    def counted(self, full: NDArray[np.int64]) -> FanoutClasses:
-        """As a view counts these rows if groups have a T of their own: in units of the largest T.
-
-        Args:
-            full: T by code of the size, shape (codes,).
-        """
-        return replace(self, rows=self.rows * (full.max() / full))
-
-    def left_out(
-        self, inside: NDArray[np.bool_], full: NDArray[np.int64], by_size: Mapping[str, Array], classes: Sequence[int]
-    ) -> dict[str, Array]:
-        """Distributions of columns over rows in groups of some sizes, less those over these rows as they are counted.
-
-        Args:
-            inside: Which sizes, shape (codes,).
-            full: T by code of the size, shape (codes,).
-            by_size: Released distributions of columns by class of sizes, shapes (classes, codes).
-            classes: Largest size of each of these classes.
-        """
-        place = size_classes(self.largest, classes)
-        rows, counted = (
-            np.bincount(place, np.where(inside, of.rows[0], 0.0), len(classes)) for of in (self, self.counted(full))
-        )
-        moved = rows / max(rows.sum(), _NOTHING) - counted / max(counted.sum(), _NOTHING)
-        return {name: np.asarray(moved @ shape) for name, shape in by_size.items()}
+        return cls(rows, np.minimum(least, rows_per_unit), (largest >= rows_per_unit) | (power == largest))
 
     def shares(self, inside: NDArray[np.bool_]) -> Array:
         """Of the rows in groups of some sizes, the share in those with at least 1, 2, 3 members, shape (3,)."""
         counts = self.rows[:, inside].sum(axis=1)
         return np.asarray(counts / max(counts[0], 1.0), dtype=float)
 
-    def owners(
-        self, inside: NDArray[np.bool_], fanout: Fanout, parent: OneWay, total: float, *, optional: bool
-    ) -> dict[str, Array]:
-        """Expected counts of the columns of the context over rows in groups of some sizes, adding up to ``total``.
-
-        From what is released of the owners and of how many children they have. Measuring these marginals again would
-        take budget from those that nothing else tells.
-
-        Args:
-            inside: Which sizes, shape (codes,).
-            fanout: Released sizes, and what of the owners they depend on.
-            parent: Released counts of the owners' attributes.
-            total: Number of these rows.
-            optional: Whether the key may be NULL: one more code of each of the owner's columns.
-        """
-        sizes = np.where(inside, self.rows[0], 0.0)
-        single = fanout.sizes.encode_numbers(np.ones(1, dtype=np.int64))
-        alone = np.zeros(len(sizes))
-        alone[single] = fanout.ownerless
-        none = float(alone[inside].sum())
-        found = {OWNER_FANOUT: sizes}
-        for name, counts in parent.clean().items():
-            joint = fanout.fanout_tables.get(name)
-            tied = np.outer(counts, np.ones(len(sizes))) if joint is None else joint
-            given = tied / np.maximum(tied.sum(axis=0), _NOTHING)
-            expected = given @ np.maximum(sizes - np.where(inside, alone, 0.0), 0.0)
-            expected += _POSSIBLE * expected.mean()
-            found[parent_column(name)] = np.append(expected, none) if optional else expected
-        return {name: counts * (total / max(float(counts.sum()), _NOTHING)) for name, counts in found.items()}
-
     def classes(self, least: float) -> tuple[int, ...]:
         """Class of each code: the shortest intervals of at least ``least`` rows, the rest in the last.
 
         ``least`` is for the noise of the largest T, and less for less.
-
-        The first cut parts those who are alone from families and gains most: where there would be none, intervals of
-        `_FIRST_CUT` times as many rows will do.
         """
-        found = self._intervals(least)
-        return found if any(found) else self._intervals(_FIRST_CUT * least)
-
-    def _intervals(self, least: float) -> tuple[int, ...]:
         class_of, current, held = [], 0, 0.0
         needed = least * self.limits / self.limits[-1]
         for number, rows in enumerate(self.rows[0]):
@@ -160,46 +90,10 @@ class FanoutClasses:
 
 
 def counted_by_class(classes: FanoutClasses, class_of: Sequence[int]) -> NDArray[np.int64]:
-    """T by code of the size if all rows of a class count alike: that of its largest groups; shape (codes,)."""
+    """T by code of the size, shape (codes,): all rows of a class count alike, as its largest groups do."""
     largest = np.zeros(max(class_of) + 1, dtype=np.int64)
     np.maximum.at(largest, np.asarray(class_of), classes.limits)
     return np.asarray(largest[np.asarray(class_of)])
-
-
-def best_counted_by_class(
-    classes: FanoutClasses,
-    class_of: Sequence[int],
-    by_size: Mapping[str, Array],
-    size: RowCount,
-    cells: float,
-    sigma: float,
-) -> NDArray[np.int64]:
-    """T by code of the size, class by class: one for all rows, or one for each size, shape (codes,).
-
-    Counted alike, rows of a class have the noise of its largest groups. With a T for each size every group counts the
-    same, which is less noise and another distribution: that with the least expected error of a marginal is taken.
-
-    Args:
-        classes: Expected numbers of rows.
-        class_of: Class of each code.
-        by_size: Released distributions of the children's columns by class of sizes of ``size``.
-        size: Of the children's table.
-        cells: Of a marginal.
-        sigma: Standard deviation of the noise of its counts if every group counts the same.
-    """
-    alike = counted_by_class(classes, class_of)
-    best = alike.copy()
-    for number in range(max(class_of) + 1):
-        inside = np.asarray(class_of) == number
-
-        def error(full: NDArray[np.int64], inside: NDArray[np.bool_] = inside) -> float:
-            counted = float((classes.rows[0] / full)[inside].sum())
-            moved = classes.left_out(inside, full, by_size, size.classes).values()
-            doubt = float(np.mean([np.abs(shift).sum() / 2 for shift in moved])) if moved else 0.0
-            return float(distance_by_noise(np.array([cells]), sigma, max(counted, _NOTHING))[0]) + doubt
-
-        best[inside] = min((alike, classes.limits), key=error)[inside]
-    return best
 
 
 def agreeing(looks: Sequence[OneWay], whole: OneWay) -> list[OneWay]:
@@ -217,7 +111,7 @@ def agreeing(looks: Sequence[OneWay], whole: OneWay) -> list[OneWay]:
     for look in looks:
         counts, sigmas = {}, {}
         for name, noisy in look.counts.items():
-            share = look.sigmas[name] ** 2 / np.maximum(variance[name], _NOTHING)
+            share = look.sigmas[name] ** 2 / np.maximum(variance[name], SMOOTHING)
             counts[name] = noisy + share * missing[name]
             sigmas[name] = look.sigmas[name] * np.sqrt(1 - share)
         better.append(replace(look, counts=counts, sigmas=sigmas))

@@ -21,7 +21,9 @@ from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.estimate.candidates import Candidates
 from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.measure.fanout_classes import FanoutClasses, agreeing, best_counted_by_class
+from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE
+from privbench_core.measure.fanout_classes import FanoutClasses, agreeing, counted_by_class
+from privbench_core.measure.links import expected_context
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.privspn import measure_one_way
 from privbench_core.measure.scores import has_power, pair_scores
@@ -42,8 +44,6 @@ from privbench_core.schema.identity import Identity
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
 _OTHER, _THIRD = "other.", "third."  # columns of the second child of a pair, and of the third of a triple
-_ROUNDS = 20  # of proportional fitting; chosen by hand
-_POSSIBLE = 0.002  # of what pairs explain is mixed into a triple: no cell is ruled out
 
 
 @dataclass(frozen=True)
@@ -98,41 +98,26 @@ class GroupFit:
         pairs = _Pairs.of(own, list(context), curator.sizes)
         rest = price.share(1 - self.scores - self.margins)
         class_of = sizes.classes(self.least(curator, rest, max(len(pairs.all), 1), pairs.cells(curator.sizes)))
-        full = self._counted(curator, sizes, class_of, child, pairs, rest)
+        full = counted_by_class(sizes, class_of)
         counted = tuple(sorted(set(full.tolist())))
         curator = session.view(replace(spec, rows_per_unit=counted), "groups")
         parts = curator.split(ByValue(OWNER_FANOUT, class_of))
         insides = [np.asarray(class_of) == number for number in range(len(parts))]
-        as_counted = sizes.counted(full)
-        rows = [(float(sizes.rows[0, i].sum()), float(as_counted.rows[0, i].sum())) for i in insides]
-        in_rows = [every / counted if counted > 0 else 1.0 for every, counted in rows]
-        moved = [sizes.left_out(i, full, child.shapes, child.size.classes) for i in insides]
+        in_rows = [float(full[inside].max() / full.max()) for inside in insides]
         looks = [
-            measure_one_way(part, own, price.share(self.margins)).times(factor).moved(shifts)
-            for part, factor, shifts in zip(parts, in_rows, moved, strict=True)
+            measure_one_way(part, own, price.share(self.margins)).times(factor)
+            for part, factor in zip(parts, in_rows, strict=True)
         ]
         looks = agreeing(looks, child.one_way)
         ordered = ordered_codes({**context, **child.discretizers})
         ordered |= {f"{_OTHER}{name}": number for name, number in ordered_codes(child.discretizers).items()}
         classes = []
-        for part, look, factor, inside, shifts in zip(parts, looks, in_rows, insides, moved, strict=True):
-            one_way = look.moved({name: -shift for name, shift in shifts.items()}).times(1 / factor)
-            owners = as_counted.owners(inside, fanout, parent.one_way, one_way.total, optional=key.optional)
-            classes.append(self._class(part, owners, one_way, ordered, pairs, as_counted.shares(inside), price))
+        for part, look, factor, inside in zip(parts, looks, in_rows, insides, strict=True):
+            one_way = look.times(1 / factor)
+            shares = expected_context(key, parent, child.size, fanout, context, {}, inside)
+            owners = {name: of_name * one_way.total for name, of_name in shares.items()}
+            classes.append(self._class(part, owners, one_way, ordered, pairs, sizes.shares(inside), price))
         return GroupModel(OWNER_FANOUT, class_of, tuple(classes), counted if of_units else ())
-
-    def _counted(
-        self,
-        curator: Curator,
-        sizes: FanoutClasses,
-        class_of: tuple[int, ...],
-        child: Profile,
-        pairs: _Pairs,
-        price: Price,
-    ) -> NDArray[np.int64]:
-        """T by code of the size for all marginals of the classes, of which the pairs cost ``price``."""
-        sigma = curator.sigma([Marginal(())], price.share(1 / max(len(pairs.all), 1))) / child.size.rows_per_unit
-        return best_counted_by_class(sizes, class_of, child.shapes, child.size, pairs.cells(curator.sizes), sigma)
 
     def _class(
         self,
@@ -219,7 +204,7 @@ class GroupFit:
             mean = np.mean([counts.transpose(order) for order in permutations(range(3))], axis=0)
             joint = onto_simplex(mean, three) / three
             explained = expected[name] / max(expected[name].sum(), 1.0)
-            triples[name] = (1 - _POSSIBLE) * joint + _POSSIBLE * explained
+            triples[name] = (1 - NEGLIGIBLE) * joint + NEGLIGIBLE * explained
         return triples
 
 
@@ -227,7 +212,7 @@ def _explained(pair: Array) -> Array:
     """The joint of three members that is as even as their pair table allows."""
     size = len(pair)
     margins = [(axes, pair) for axes in ((0, 1), (0, 2), (1, 2))]
-    return fit_margins(np.full((size,) * 3, size**-3.0), margins, _ROUNDS)
+    return fit_margins(np.full((size,) * 3, size**-3.0), margins, FITTING_ROUNDS)
 
 
 @dataclass(frozen=True)

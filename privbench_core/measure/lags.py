@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 Pair: TypeAlias = tuple[str, str]
 _CODES = 32  # of an owner's column, with as many children each, about; chosen by hand, for time
 _MOST = 12  # pairs of columns, in the order in which they are declared: each shares the price
-_OWN_SHARE = 0.05  # of the price of a table for lags within its rows; chosen by hand, as `FanoutFit.lag_share`
+_OWN_SHARE = 0.05  # of the price of a table for lags within its rows
 _TELLING = 0.1  # of all rows: how far lags are from those of independent dates, at least, to say more than joints do
 
 

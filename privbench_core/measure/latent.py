@@ -7,7 +7,7 @@ In the paper, children are independent of each other given the type of their gro
 values, or are of about the same age, would need as many types as there are such values, and noise leaves few. So where
 children have attributes alone, the joints of two members are measured directly, as in PrivPetal (`groups`), and types
 keep what pairs do not tell. Children with latent attributes of their own, in the middle of a chain, are drawn as in the
-paper. In both cases members may stand in an order by one of their columns (`places`).
+paper.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.guards import MAX_LATENT_VALUES, TINY
+from privbench_core.measure.by_size import Features
 from privbench_core.measure.columns import Columns, types_of, value_coder
 from privbench_core.measure.fanout import fit_fanout, fit_sizes, fit_sizes_and_siblings
-from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.groups import GroupFit
-from privbench_core.measure.links import Siblings, expected_context, link_context, measure_links
+from privbench_core.measure.links import PAIRS, Siblings, expected_context, link_context, measure_links
 from privbench_core.measure.maximisation import Maximisation
-from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.places import best_places, place_coder
-from privbench_core.models.fanout import PLACE, Fanout, parent_column
+from privbench_core.models.fanout import Fanout, parent_column
 from privbench_core.models.group_model import GroupModel
 from privbench_core.models.latent import Latents
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
-from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.features import Feature, OwnerType
 from privbench_core.privacy.queries import Marginal
@@ -40,9 +38,6 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
-
-MOST_COMBINATIONS = 32  # of latent values; with 64, the chain of the convergence test has no room for other columns
-_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -56,9 +51,7 @@ class LatentFit:
         groups: Share of an iteration for marginals over groups (sizes; between latent attributes).
         usefulness: λ: values are as many as keep the average marginal λ-useful.
         observed: Share, where children have latent attributes of their own, of pairs of columns within a row.
-        places: Share, in what is for links, of the choice of a column that members are put in an order by.
-        typed: Share, in what is left, of joints with types and places, where the rest is for joints of members.
-        pairs: How noise is weighed.
+        typed: Share, in what is for links, of joints with types, where the rest is for joints of members.
         joints: How joints of members are measured.
     """
 
@@ -68,9 +61,7 @@ class LatentFit:
     groups: float
     usefulness: float
     observed: float
-    places: float
     typed: float
-    pairs: PairwiseFit = field(default_factory=PairwiseFit)
     joints: GroupFit = field(default_factory=GroupFit)
 
     def identity(self) -> Identity:
@@ -82,9 +73,8 @@ class LatentFit:
             "groups": self.groups,
             "usefulness": self.usefulness,
             "observed": self.observed,
-            "places": self.places,
             "typed": self.typed,
-            "pairs": self.pairs.identity(),
+            "pairs": PAIRS.identity(),
             "joints": self.joints.identity(),
         }
 
@@ -117,45 +107,33 @@ class LatentFit:
             for_groups: Of all else; None where children have no columns.
             siblings: As in `fit_sizes`.
         """
-        spending = FanoutFit(pairs=self.pairs)
         if for_groups is None or not children.sources:  # types of children may be hidden by noise
             nothing, price = (
                 MeasuredLeaf(OneWay({}, {}, child.total)),
                 for_sizes + (for_groups or zero(for_sizes.measure)),
             )
-            return LatentLink(fit_sizes(session, key, parent, child.size, price, spending, siblings), nothing, None)
+            return LatentLink(fit_sizes(session, key, parent, child.size, price, siblings), nothing, None)
         if not children.types:
-            sizes, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, spending, siblings)
-            return self._of_attributes(session, key, parent, child, children, sizes, for_groups)
+            fanout, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
+            return self._of_attributes(session, key, parent, child, children, fanout, for_groups)
         view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
-        counted = self.pairs.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
+        counted = PAIRS.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
         rest = for_groups.share(1 - self.observed)
         observed = replace(counted, one_way=counted.one_way.moved(children.left_out))
         children = replace(children, one_way=observed.one_way)
         values = self.values(session, key, children, rest)
         if values < 2:  # noqa: PLR2004 - a single type is none
-            both = for_sizes + rest
-            fanout = fit_fanout(session, key, parent, child, observed.fit(), both, spending, siblings)
-            return LatentLink(fanout, observed, None)
-        fanout, lags = fit_sizes_and_siblings(session, key, parent, child, for_sizes, spending, siblings)
+            return LatentLink(fit_fanout(session, key, parent, child, for_sizes + rest, siblings), observed, None)
+        fanout, lags = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
         if not _any_children(fanout):
             return LatentLink(fanout, observed, None)
         found = self._types(session, key, parent, children, fanout, values, rest.share(self.types))
-        of_links = rest.share(1 - self.types)
-        order = best_places(session, key, child, fanout, parent.total, of_links.share(self.places))
-        of_links = of_links.share(1 - self.places)
         context = {**link_context(key, parent, child, fanout.sizes, siblings), **found.context}
-        if order is not None:
-            context[PLACE] = (order, place_coder(order.most))
-        view = session.view(
-            ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,)), "pair_tables"
-        )
-        network = counted.fit()
         expected = expected_context(key, parent, child.size, found.fanout, context, siblings)
-        own, rows = children.features, counted.one_way
-        links = measure_links(view, context, own, rows, network, of_links, spending, expected, lags)
-        most = 0 if order is None else order.most
-        return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)
+        view = session.view(_joined(key, context, children), "pair_tables")
+        of_links = rest.share(1 - self.types)
+        links = measure_links(view, context, children.features, counted.one_way, of_links, expected, lags)
+        return LatentLink(replace(found.fanout, pair_tables=links), observed, found.latents)
 
     def _of_attributes(
         self,
@@ -173,27 +151,13 @@ class LatentFit:
             return LatentLink(fanout, self.joints.fit(session, key, parent, child, fanout, price), None)
         of_types, rest = price.share(self.types), price.share(1 - self.types)
         found = self._types(session, key, parent, children, fanout, values, of_types)
-        order = best_places(session, key, child, fanout, parent.total, rest.share(self.places))
-        rest = rest.share(1 - self.places)
-        context = dict(found.context)
-        if order is not None:
-            context[PLACE] = (order, place_coder(order.most))
         members = self.joints.fit(session, key, parent, child, fanout, rest.share(1 - self.typed))
-        spec = ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,))
-        plain = Leaf(children.one_way.total, {})
-        links = measure_links(
-            session.view(spec, "pair_tables"),
-            context,
-            children.features,
-            children.counted,
-            plain,
-            rest.share(self.typed),
-            FanoutFit(pairs=self.pairs),
-            {},
-        )
-        most = 0 if order is None else order.most
-        links = {**fanout.pair_tables, **links}
-        return LatentLink(replace(found.fanout, pair_tables=links, places=most), members, found.latents)
+        expected = expected_context(key, parent, child.size, found.fanout, found.context, {})
+        view = session.view(_joined(key, found.context, children), "pair_tables")
+        typed = rest.share(self.typed)
+        links = measure_links(view, found.context, children.features, children.counted, typed, expected)
+        joints = {**fanout.pair_tables, **links}
+        return LatentLink(replace(found.fanout, pair_tables=joints), members, found.latents)
 
     def _types(
         self,
@@ -227,7 +191,7 @@ class LatentFit:
         view = session.view(ViewSpec(key.child, {}, (children.rows_per_unit,)), "types")
         part = price.share(self.types * self._part * (1 - self.groups) / (len(codes) * self.latents))
         least = self.usefulness * math.sqrt(2 / math.pi) * view.sigma([Marginal(())], part) * float(np.mean(codes))
-        return min(int(MOST_COMBINATIONS ** (1 / self.latents)), int(children.one_way.total / max(least, _NOTHING)))
+        return min(int(MAX_LATENT_VALUES ** (1 / self.latents)), int(children.one_way.total / max(least, TINY)))
 
     @property
     def _part(self) -> float:
@@ -257,6 +221,11 @@ class LatentLink:
     fanout: Fanout
     measured: MeasuredLeaf | GroupModel
     latents: Latents | None
+
+
+def _joined(key: ForeignKey, context: Features, children: Columns) -> ViewSpec:
+    """Return the view of children with columns of their context."""
+    return ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,))
 
 
 def _any_children(fanout: Fanout) -> bool:

@@ -123,9 +123,7 @@ def with_none(cross: CrossMarginal, reference: Reference, linked: float) -> Cros
         reference: All rows.
         linked: Share of them that refer to others.
     """
-    none = tuple(int(groups[-1]) for groups in cross.groups[len(cross.left) :])
-    shape = tuple(int(groups.max()) + 1 for groups in cross.groups[len(cross.left) :])
-    last = int(np.ravel_multi_index(none, shape))
+    last = int(cross.groups[1][-1])
     counts = cross.counts.copy()
     counts[:, last] = 0.0
     counts *= linked / max(float(counts.sum()), TINY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
-from privbench_core.estimate.haar_shrinkage import shrink_haar
-from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.guards import NEGLIGIBLE, TINY
 from privbench_core.measure.by_size import Features
-from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.lags import MeasuredLag
+from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.models.fanout import OWNER_FANOUT, PARENT, Fanout, children_column, parent_column
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
-from privbench_core.models.spn import REGION, Node, Sum
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Feature, OfParent, OwnerFanout, ParentFanout
@@ -29,42 +27,54 @@ from privbench_core.schema.constraints import ForeignKey
 Array = NDArray[np.float64]
 Siblings = Mapping[ForeignKey, Fanout]
 """Other owner keys to the same parent -> their released links."""
-_NOTHING = 1e-300
+PAIRS = PairwiseFit()
+"""How joints across tables are chosen and measured."""
 
 
 def expected_context(
-    key: ForeignKey, parent: Profile, children: RowCount, fanout: Fanout, context: Features, siblings: Siblings
+    key: ForeignKey,
+    parent: Profile,
+    children: RowCount,
+    fanout: Fanout,
+    context: Iterable[str],
+    siblings: Siblings,
+    inside: NDArray[np.bool_] | None = None,
 ) -> dict[str, Array]:
     """Shares of the counted children by columns of their context, as numbers of children tell them, shapes (codes,).
+
+    None of the columns of owners has a code without children: noise may have hidden them.
 
     Args:
         key: The owner key.
         parent: The owners.
         children: Released size of their table.
         fanout: Released numbers of children.
-        context: Columns of `link_context`; others are left out.
+        context: Names of columns of `link_context`, and latent attributes of the owner.
         siblings: As in `fit_sizes`.
+        inside: Which codes of numbers of children, shape (codes,); None for all.
     """
     codec, (code_of, weights) = fanout.sizes.codec, fanout.sizes.shares
     if not isinstance(codec, FanoutCodec):
         raise InternalError("numbers of children have a codec of their own")
     most = children.rows_per_unit if parent.size.units is None else np.inf
-    rows = np.bincount(code_of, weights * codec.means(most), fanout.sizes.size)
+    inside = np.ones(fanout.sizes.size, dtype=bool) if inside is None else inside
+    rows = np.bincount(code_of, weights * codec.means(most), fanout.sizes.size) * inside
+    single = fanout.sizes.encode_numbers(np.array([1]))
     parents = {name: np.outer(counts, fanout.counts) for name, counts in parent.one_way.clean().items()}
     parents |= {children_column(other.name): np.outer(link.counts, fanout.counts) for other, link in siblings.items()}
     parents |= fanout.fanout_tables
-    owned, ownerless = float(fanout.counts @ rows) * parent.one_way.total, fanout.ownerless
+    owned, ownerless = float(fanout.counts @ rows) * parent.one_way.total, fanout.ownerless * float(inside[single[0]])
     found = {}
     for name in context:
         if name == OWNER_FANOUT:
             shares = fanout.counts * rows * parent.one_way.total
-            shares[fanout.sizes.encode_numbers(np.array([1]))] += ownerless
-        elif (joint := parents.get(name.removeprefix(PARENT))) is not None:
-            shares = joint @ rows * (owned / max(float(joint.sum(axis=0) @ rows), _NOTHING))
-            shares = np.append(shares, ownerless) if key.optional else shares
+            shares[single] += ownerless
         else:
-            continue
-        found[name] = shares / max(float(shares.sum()), _NOTHING)
+            joint = parents[name.removeprefix(PARENT)]
+            shares = joint @ rows * (owned / max(float(joint.sum(axis=0) @ rows), TINY))
+            shares = shares + NEGLIGIBLE * shares.mean()
+            shares = np.append(shares, ownerless) if key.optional else shares
+        found[name] = shares / max(float(shares.sum()), TINY)
     return found
 
 
@@ -89,9 +99,7 @@ def measure_links(
     context: Features,
     own: Features,
     one_way: OneWay,
-    model: Node,
     price: Price,
-    fit: FanoutFit,
     expected: Mapping[str, Array],
     lags: Sequence[MeasuredLag] = (),
 ) -> dict[tuple[str, str], Array]:
@@ -105,46 +113,17 @@ def measure_links(
         context: Columns of the context.
         own: Columns of the children.
         one_way: Released counts of the latter, as the view counts them.
-        model: Of the children: the parts of a root sum node are tied to the context too.
         price: Of everything here.
-        fit: How to spend it.
-        expected: What shares of the children are expected to have the codes of a column of the context, where known.
+        expected: What shares of the children have the codes of each column of the context: see `expected_context`.
         lags: How long after their owner children are dated: what of the joints follows from that.
     """
     candidates = [(name, column) for name in context for column in own]
     view.expect([Marginal(pair) for pair in candidates])
-    margins = view.measure("context", [Marginal((name,)) for name in context], price.share(fit.margin_share))
-    clean = {}
-    for name, noisy in zip(context, margins.values, strict=True):
-        shares, sigmas = expected.get(name), np.full(len(noisy), margins.sigma)
-        counts = noisy if shares is None else shrink_haar(noisy, sigmas, shares * one_way.total)
-        clean[name] = onto_simplex(counts, one_way.total)
-    price = price.share(1 - fit.margin_share)
-    clean |= one_way.clean()
+    clean = {**{name: expected[name] * one_way.total for name in context}, **one_way.clean()}
     finer = [each.joint(clean) for each in lags]
     known = {each.pair: each.merged(joint) for each, joint in zip(lags, finer, strict=True)}
-    regions: dict[tuple[str, str], Array] = {}
-    if isinstance(model, Sum):
-        regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
-        price = price.share(1 - fit.region_share)
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
-    joints, _ = fit.pairs.fit_pairs(view, clean, candidates, price, ordered, known)
+    joints, _ = PAIRS.fit_pairs(view, clean, candidates, price, ordered, known)
     for each, joint in zip(lags, finer, strict=True):
         joints[each.finer] = each.cut(joint, joints.pop(each.pair))
-    return {**regions, **joints}
-
-
-def _region_tables(
-    view: Curator, model: Sum, context: Mapping[str, Array], price: Price
-) -> dict[tuple[str, str], Array]:
-    """Joints of context columns and the parts of the root sum node: context marginals inside each part."""
-    parts = [
-        part.measure("context of part", [Marginal((name,)) for name in context], price)
-        for part in view.split(model.rule)
-    ]
-    pair_tables = {}
-    for index, (name, counts) in enumerate(context.items()):
-        joint = np.stack([part.values[index] for part in parts], axis=1)
-        total = max(1.0, float(counts.sum()))
-        pair_tables[name, REGION] = onto_simplex(joint, total) / total
-    return pair_tables
+    return dict(joints)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded_lookup import fit_bounded
-from privbench_core.measure.lookup_fit import LookupFit
+from privbench_core.measure.links import PAIRS
 from privbench_core.measure.popularity import rank_popularity, row_popularity
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.public_parents import PublicParent
@@ -26,6 +26,7 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
@@ -37,12 +38,11 @@ def fit_lookup(
     child: Profile,
     parent: Referred | PublicParent | None,
     price: Price,
-    fit: LookupFit,
     owner: Features | None = None,
     referring: int | None = None,
     owners: Mapping[str, Array] | None = None,
 ) -> Lookup:
-    """Measure the link along a key, for at most ``price``.
+    """Measure the link along a key, for at most ``price``: half for joints, where there may be any, the rest equally.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 9.
@@ -53,7 +53,6 @@ def fit_lookup(
         child: Released profile of the table that has the key.
         parent: What is released of a private parent, a public parent, or None where a row can refer to one row alone.
         price: Of everything here.
-        fit: How to spend it.
         owner: Attributes of the row's owner, which the reference may follow as well as the row's own.
         referring: Where the key lets go: the most rows that refer to rows of one unit, as declared.
         owners: Where it does: how frequent the codes of ``owner`` are among owners.
@@ -63,27 +62,26 @@ def fit_lookup(
     if isinstance(parent, PublicParent):
         if not parent.rows.num_rows:  # a public fact: no row can refer to any, and there is nothing to measure
             return Lookup({}, {}, {}, None)
-        return _to_public(session, key, child, own, parent, price, fit)
+        return _to_public(session, key, child, own, parent, price)
     if referring is not None and parent is not None:
-        return fit_bounded(session, key, child, parent, own, price, fit, referring, owners)[0]
+        return fit_bounded(session, key, child, parent, own, price, referring, owners)[0]
     features = parent.targets(key) if parent else {}
     if not features and key.may_be_empty:
         features[ANY] = (ParentRow(key), present_or_not(ANY))
     if not features:
         return Lookup({}, {}, {}, None if parent is None else rank_popularity(session, key, child.size, 1.0, price))
-    for_popularity = price.share(0.0 if parent is None else fit.popularity_share)
-    price = price.share(1 if parent is None else 1 - fit.popularity_share)
+    for_joints = price.share(1 / 2 if own else 0.0)
+    for_targets = price.share((1 / 4 if own else 1 / 2) if parent else 1 / 2 if own else 1.0)
+    for_popularity = for_targets if parent else price.share(0.0)
     view = session.view(ViewSpec(key.child, {**features, **own}, (child.size.rows_per_unit,)), "lookup")
-    share = fit.margin_share if own else 1.0
-    noisy = view.measure("targets", [Marginal((name,)) for name in features], price.share(share))
+    noisy = view.measure("targets", [Marginal((name,)) for name in features], for_targets)
     total, usual = child.one_way.total, parent.usual_shares() if parent else {}
     cleaned = clean_target_or_none if key.may_be_empty else clean_target
     clean = {
         name: cleaned(counts, noisy.sigma, usual.get(name, np.ones(1)), total)
         for name, counts in zip(features, noisy.values, strict=True)
     }
-    rest = price.share(1 - share if own else 0.0)
-    pair_tables, left = _pair_tables(view, {**features, **own}, clean, child, fit, rest)
+    pair_tables, left = _pair_tables(view, {**features, **own}, clean, child, for_joints)
     popularity = None
     if parent is not None:
         none = float(np.mean([counts[-1] / total for counts in clean.values()])) if key.may_be_empty else 0.0
@@ -102,10 +100,9 @@ def _to_public(
     own: Features,
     parent: PublicParent,
     price: Price,
-    fit: LookupFit,
 ) -> Lookup:
     """`fit_lookup` along a key to a public table: the targets are its attributes, and its rows."""
-    share = fit.public_share if own else 1.0
+    share = 1 / 2 if own else 1.0
     looks = row_popularity(session, key, child.size, parent.place, price.share(share))
     popularity, none = looks.popularity
     targets = parent.targets(popularity.counts, optional=key.optional)
@@ -114,24 +111,24 @@ def _to_public(
         features: Features = {**{name: (ParentRow(key), coding) for name, coding in targets.items()}, **own}
         view = session.view(ViewSpec(key.child, dict(features), (child.size.rows_per_unit,)), "lookup")
         clean = {n: p * child.one_way.total for n, p in marginals_of(targets, popularity.counts, none).items()}
-        pair_tables, left = _pair_tables(view, features, clean, child, fit, price.share(1 - share))
+        pair_tables, left = _pair_tables(view, features, clean, child, price.share(1 - share))
         popularity, none = looks.again(left).popularity
     return Lookup(targets, marginals_of(targets, popularity.counts, none), pair_tables, popularity, key.optional)
 
 
 def _pair_tables(
-    view: Curator, features: Features, targets: Mapping[str, Array], child: Profile, fit: LookupFit, price: Price
+    view: Curator, features: Features, targets: Mapping[str, Array], child: Profile, price: Price
 ) -> tuple[dict[tuple[str, str], Array], Price]:
     """Joints of targets and the columns they may follow, as many as ``price`` supports, and what is left of it."""
     known = {**targets, **child.one_way.clean()}
     above = [name for name in features if name not in known]
     followed = [column for column in features if column not in targets]
     candidates = [(target, column) for target in targets if not target.startswith(COUNTED) for column in followed]
-    share = fit.context_share if above else 0.0
+    share = TUNING.first_look if above else 0.0
     if above and not has_power(view, len(candidates), child.one_way.total, price.share(1 - share)):
         above, share, candidates = [], 0.0, [pair for pair in candidates if pair[1] in known]
     if above:
         margins = view.measure("context", [Marginal((name,)) for name in above], price.share(share))
         known |= {name: onto_simplex(n, child.one_way.total) for name, n in zip(above, margins.values, strict=True)}
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in features.items()})
-    return fit.pairs.fit_pairs(view, known, candidates, price.share(1 - share), ordered)
+    return PAIRS.fit_pairs(view, known, candidates, price.share(1 - share), ordered)

@@ -19,6 +19,7 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.fitting import combine
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.guards import SMOOTHING, START_WAVES
 from privbench_core.measure.columns import Columns, value_coder
 from privbench_core.models.fanout import OWN_FANOUT, Fanout
 from privbench_core.models.latent import LatentModel, Latents, latent_names
@@ -32,8 +33,6 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 
 Array = NDArray[np.float64]
-_WAVES = 3  # of the random functions that distinguish groups at first; chosen by hand
-_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,9 @@ class TypedGroups:
         tables = {}
         for name, joint in zip(em.names, self.sizes, strict=True):
             empty = np.zeros(joint.shape[1])
-            empty[0] = em.fanout.counts[0] * joint.sum() / max(float(em.fanout.counts[1:].sum()), _NOTHING)
+            empty[0] = em.fanout.counts[0] * joint.sum() / max(float(em.fanout.counts[1:].sum()), SMOOTHING)
             whole = np.vstack([empty, joint])
-            tables[name] = whole / max(float(whole.sum()), _NOTHING)
+            tables[name] = whole / max(float(whole.sum()), SMOOTHING)
         return tables
 
 
@@ -108,7 +107,7 @@ class Maximisation:
         given = {name: _tilted(counts, shape, ordered.get(name, 0), rng) for name, counts in self.clean.items()}
         held = self.fanout.counts.copy()
         held[0] = 0.0
-        sizes = _tilted(held + _NOTHING, shape, len(held), rng) / values ** len(self.names)
+        sizes = _tilted(held + SMOOTHING, shape, len(held), rng) / values ** len(self.names)
         return LatentModel(sizes, given)
 
     def next(self, model: LatentModel, price: Price, number: int) -> LatentModel:
@@ -158,7 +157,7 @@ class Maximisation:
         sums = np.stack([table[1:].sum(axis=1) for table in noisy])
         weights = np.array([1 / table.shape[1] for table in noisy])
         total = float(next(iter(self.clean.values())).sum())
-        return onto_simplex(weights @ sums / weights.sum(), total) + _NOTHING
+        return onto_simplex(weights @ sums / weights.sum(), total) + SMOOTHING
 
     def _groups(self, noisy: tuple[Array, ...], sigma: float) -> tuple[tuple[Array, ...], Array, OneWay]:
         """Joints over groups with children, and the numbers of parents by latent value."""
@@ -174,10 +173,10 @@ class Maximisation:
                 value, deviation = combine(value, deviation, again, sigma * math.sqrt(cells))
             counts[name], sigmas[name] = value, deviation
         one_way = OneWay(counts, sigmas)
-        held = np.maximum(self.fanout.counts[1:] * total, _NOTHING)
+        held = np.maximum(self.fanout.counts[1:] * total, SMOOTHING)
         joints = []
         for position, name in enumerate(self.names):
-            margin = onto_simplex(one_way.counts[name][1:], float(held.sum())) + _NOTHING
+            margin = onto_simplex(one_way.counts[name][1:], float(held.sum())) + SMOOTHING
             joint = estimated_joint(NoisyTable(noisy[position][1:, 1:], sigma), margin, held)
             joints.append(np.hstack([np.zeros((len(margin), 1)), joint]))
         if number == 1:
@@ -196,10 +195,10 @@ def mean_sizes(fanout: Fanout) -> Array:
 def _tilted(counts: Array, shape: tuple[int, ...], ordered: int, rng: np.random.Generator) -> Array:
     """Distributions over codes, each tilted by random functions of its latent values, shape (codes, *shape)."""
     place = (np.cumsum(counts) - counts / 2) / counts.sum()
-    waves = np.stack([np.cos(np.pi * wave * place) for wave in range(1, _WAVES + 1)])
+    waves = np.stack([np.cos(np.pi * wave * place) for wave in range(1, START_WAVES + 1)])
     exponent = np.zeros((len(counts), *shape))
     for axis, values in enumerate(shape):
-        tilt = rng.standard_normal((values, _WAVES)) @ waves
+        tilt = rng.standard_normal((values, START_WAVES)) @ waves
         tilt[:, ordered:] = rng.standard_normal((values, len(counts) - ordered))
         across = [1] * len(shape)
         across[axis] = values

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ from privbench_core.columns.grid import Grid
 from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.guards import FITTING_ROUNDS, TINY
+from privbench_core.guards import FITTING_ROUNDS, MAX_PUBLIC_CODES, MAX_RUNS, TINY
 from privbench_core.models.lookup import ROW, TARGET
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
@@ -35,15 +34,8 @@ from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-# Chosen by hand.
-_MOST_CODES = 32  # of an attribute: marginals across tables merge them further
-_MOST_BLOCKS = 256  # of rows
-_MOST_RUNS = 1 << 14  # runs of rows with the same code: an engine's statements list their ends
 
 
 @dataclass(frozen=True)
@@ -75,11 +67,11 @@ class PublicParent:
             ordered = column.type.ordered
             if not ordered and 2 * values.max() >= len(values):  # as good as one for each row
                 continue
-            codes = _intervals(values, often, _MOST_CODES) if ordered else _values(values, often)
-            if codes.max() > 0 and np.count_nonzero(np.diff(codes)) < _MOST_RUNS:
+            codes = _intervals(values, often) if ordered else _values(values, often)
+            if codes.max() > 0 and np.count_nonzero(np.diff(codes)) < MAX_RUNS:
                 found[f"{TARGET}{column.name}"] = _by_position(codes, optional=optional, ordered=ordered)
-        place = self.place if len(often) < _MOST_RUNS else np.arange(len(often))
-        blocks = _intervals(place, often, _MOST_BLOCKS)
+        place = self.place if len(often) < MAX_RUNS else np.arange(len(often))
+        blocks = _intervals(place, often)
         return {**found, ROW: _by_position(blocks, optional=optional, ordered=False)}
 
 
@@ -133,19 +125,11 @@ def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
 
     Public rows say how they are to be grouped: those with the same attributes are likely to be as popular.
     """
-    ranks = [np.unique(_texts(parent.column(name)), return_inverse=True)[1] for name in attributes]
+    ranks = [_ranks(parent.column(name)) for name in attributes]
     ranks.sort(key=lambda rank: -int(rank.max(initial=0)))
     places = np.empty(parent.num_rows, dtype=np.int64)
     places[np.lexsort([np.arange(parent.num_rows), *ranks])] = np.arange(parent.num_rows)
     return places
-
-
-def _texts(values: pa.ChunkedArray) -> pd.Series:
-    """Return a text per value of a public column: bytes need not be text, and NULL has a place as well."""
-    column = values.to_pandas()
-    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        column = column.map(bytes.hex, na_action="ignore")
-    return column.astype(str).fillna("nan")
 
 
 def _ranks(values: pa.ChunkedArray) -> Numbers:
@@ -158,13 +142,13 @@ def _ranks(values: pa.ChunkedArray) -> Numbers:
     return ranks
 
 
-def _intervals(ranks: Numbers, often: Array, most: int) -> Numbers:
+def _intervals(ranks: Numbers, often: Array) -> Numbers:
     """Return a code for each rank, in order; neighbours share one where there are too many."""
-    if ranks.max() < most:
+    if ranks.max() < MAX_PUBLIC_CODES:
         return _dense(ranks)
     held = np.bincount(ranks, often)
-    block = np.minimum(((np.cumsum(held) - held / 2) * most).astype(np.int64), most - 1)
-    return _dense(block[ranks])
+    block = ((np.cumsum(held) - held / 2) * MAX_PUBLIC_CODES).astype(np.int64)
+    return _dense(np.minimum(block, MAX_PUBLIC_CODES - 1)[ranks])
 
 
 def _values(ranks: Numbers, often: Array) -> Numbers:
@@ -172,11 +156,11 @@ def _values(ranks: Numbers, often: Array) -> Numbers:
 
     Of values that are referred to as often, those of more rows come first.
     """
-    if ranks.max() < _MOST_CODES:
+    if ranks.max() < MAX_PUBLIC_CODES:
         return _dense(ranks)
     order = np.lexsort((-np.bincount(ranks), -np.bincount(ranks, often)))
-    code = np.full(len(order), _MOST_CODES - 1, dtype=np.int64)
-    code[order[: _MOST_CODES - 1]] = np.arange(_MOST_CODES - 1)
+    code = np.full(len(order), MAX_PUBLIC_CODES - 1, dtype=np.int64)
+    code[order[: MAX_PUBLIC_CODES - 1]] = np.arange(MAX_PUBLIC_CODES - 1)
     return _dense(code[ranks])
 
 

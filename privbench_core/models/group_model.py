@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.estimate.fitting import mutual_information
+from privbench_core.guards import DRAWN_ONE_BY_ONE, TINY
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.latent import is_latent
 from privbench_core.models.registry import register_model
@@ -33,8 +34,6 @@ OWNER = "#owner"  # context column: number of the row's owner
 FIRST, BEFORE = "first.", "before."  # prefixes of context columns: of the first member, and of an earlier one
 _BOTH = "first and before."  # prefix of both of them, as one code
 _KIND = "members"
-_TINY = 1e-12  # keeps divisions finite
-_ONE_BY_ONE = 4  # members drawn one at a time, then twice as many at once, and so on; chosen by hand for time
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,8 @@ class GroupClass:
         if joint is None:
             return self.marginals[column]
         fanouts = np.bincount(rows.codes[size], weights=rows.weights, minlength=len(joint))
-        conditionals = joint / np.maximum(joint.sum(axis=1, keepdims=True), _TINY)
-        return np.asarray(fanouts @ conditionals / max(fanouts.sum(), _TINY))
+        conditionals = joint / np.maximum(joint.sum(axis=1, keepdims=True), TINY)
+        return np.asarray(fanouts @ conditionals / max(fanouts.sum(), TINY))
 
     def order(self) -> list[str]:
         """Return the columns, the most informative about others first."""
@@ -214,7 +213,7 @@ def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generat
             drawn = draw_column(now, group.marginal(name, size, now), pair_tables, rng)
             now.add(name, rows.sizes[name], drawn)
             rows.codes[name][index] = drawn
-        start, end = end, end + 1 if end < _ONE_BY_ONE else 2 * end
+        start, end = end, end + 1 if end < DRAWN_ONE_BY_ONE else 2 * end
 
 
 def _ranks(owner: Codes, rng: np.random.Generator) -> tuple[Numbers, Numbers, Numbers]:

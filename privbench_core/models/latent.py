@@ -14,14 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import fit_margins
+from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, SCORE_SCALE, SMOOTHING
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.one_way import OneWay
 
 Array = NDArray[np.float64]
-SCORE_SCALE = 1 << 16  # scores are in whole multiples of 1/65,536 nats: rounding is far below any noise
 _TYPE = "#type "  # no column of a database is called that
-_ROUNDS = 30  # of iterative proportional fitting; chosen by hand
-_POSSIBLE = 1e-6  # least probability of a code: nothing is ruled out, and scores stay finite
 
 
 def latent_names(key: str, number: int) -> tuple[str, ...]:
@@ -121,16 +119,16 @@ def _fit(joints: tuple[Array, ...], between: Array) -> Array:
     """The joint (code, *values) with margins (code, value) and (*values): positive wherever these are."""
     dimensions = between.ndim
     code = joints[0].sum(axis=0)
-    start = np.multiply.outer(code / max(code.sum(), _POSSIBLE), between / max(between.sum(), _POSSIBLE)) + 1e-12
+    start = np.multiply.outer(code / max(code.sum(), NEGLIGIBLE), between / max(between.sum(), NEGLIGIBLE)) + SMOOTHING
     margins: list[tuple[tuple[int, ...], Array]] = [
-        ((0, axis), joint.T / max(joint.sum(), _POSSIBLE)) for axis, joint in enumerate(joints, start=1)
+        ((0, axis), joint.T / max(joint.sum(), NEGLIGIBLE)) for axis, joint in enumerate(joints, start=1)
     ]
     if dimensions > 1:
-        margins.append((tuple(range(1, dimensions + 1)), between / max(between.sum(), _POSSIBLE)))
-    return fit_margins(start, margins, _ROUNDS if dimensions > 1 else 1) + 1e-15
+        margins.append((tuple(range(1, dimensions + 1)), between / max(between.sum(), NEGLIGIBLE)))
+    return fit_margins(start, margins, FITTING_ROUNDS if dimensions > 1 else 1) + SMOOTHING
 
 
 def _scores(probabilities: Array) -> NDArray[np.int64]:
-    logarithms = np.log(np.maximum(probabilities, _POSSIBLE))
+    logarithms = np.log(np.maximum(probabilities, NEGLIGIBLE))
     scores: NDArray[np.int64] = np.rint(logarithms * SCORE_SCALE).astype(np.int64)
     return scores.reshape(len(probabilities), -1)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.estimate.fitting import mutual_information
-from privbench_core.guards import TINY
+from privbench_core.guards import EXCHANGE_ROUNDS, MAX_KINDS, TINY
 from privbench_core.models.linking import CrossMarginal, link_rows
 from privbench_core.models.lookup import COUNTED, TARGET, Lookup
 from privbench_core.models.parent_choice import Distinct, Level, ParentChoice, pick_parents, repeated
@@ -27,8 +27,6 @@ from privbench_core.models.rows import Rows
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Rng = np.random.Generator
-_MOST_KINDS = 1000  # of parents, that popularity is allocated by; chosen by hand, for time
-_EXCHANGES = 40  # rounds of them; chosen by hand: few rows repeat a pair afterwards
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class LinkedLookup(Lookup):
     @property
     def context(self) -> frozenset[str]:
         """Columns on the left of the cross-table marginals."""
-        return frozenset(name for cross in self.cross_marginals for name in cross.left)
+        return frozenset(cross.left for cross in self.cross_marginals)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description that `Artifact` can store."""
@@ -100,14 +98,14 @@ class LinkedLookup(Lookup):
         """Return the kind of each parent, shape (count,), and the targets that its codes of make it."""
         information: dict[str, float] = {}
         for cross in self.cross_marginals:
-            for name in cross.right:
-                information[name] = information.get(name, 0.0) + mutual_information(np.maximum(cross.counts, 0) + TINY)
+            known = mutual_information(np.maximum(cross.counts, 0) + TINY)
+            information[cross.right] = information.get(cross.right, 0.0) + known
         kinds, columns = np.zeros(count, dtype=np.int64), list[str]()
         asked = (name for name in self.targets if not name.startswith(COUNTED))
         for name in sorted(asked, key=lambda name: -information.get(name, 0.0)):
             codes = parents[name.removeprefix(TARGET)]
             finer = np.unique(kinds * (int(codes.max()) + 1) + codes, return_inverse=True)[1].astype(np.int64)
-            if finer.max() < _MOST_KINDS:
+            if finer.max() < MAX_KINDS:
                 kinds = finer
                 columns.append(name)
         return kinds, tuple(columns)
@@ -144,35 +142,27 @@ def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng
     """Return parents that differ where rules say so, as far as exchanges with other rows go: degrees stay.
 
     A row that repeats a pair exchanges its parent with a row whose parent is of the same kind, which changes no
-    cross-table marginal, or in the last rounds with any row, if both pairs are new then.
+    cross-table marginal, or every other time with any row, if both pairs are new then.
     """
-    result = assigned.copy()
+    result, rows = assigned.copy(), np.arange(len(assigned))
     of_kind = np.where(assigned >= 0, kinds[assigned], -1)
     order = np.argsort(of_kind, kind="stable")
     starts, ends = (np.searchsorted(of_kind[order], of_kind, side=side) for side in ("left", "right"))
-    for attempt in range(_EXCHANGES if rules else 0):
-        known = [np.sort(rule.pairs(np.arange(len(result)), result)) for rule in rules]
-        broken = np.zeros(len(result), dtype=bool)
-        for rule in rules:
-            broken |= repeated(rule.pairs(np.arange(len(result)), result))
-        rows = rng.permutation(np.flatnonzero(broken & (result >= 0)))
-        if not len(rows):
+    for attempt in range(EXCHANGE_ROUNDS if rules else 0):
+        known = [rule.pairs(rows, result) for rule in rules]
+        broken = rng.permutation(np.flatnonzero(np.any([repeated(pairs) for pairs in known], axis=0) & (result >= 0)))
+        if not len(broken):
             break
-        if attempt < _EXCHANGES // 2:
-            others = order[starts[rows] + (rng.random(len(rows)) * (ends - starts)[rows]).astype(np.int64)]
-        else:
-            others = rng.integers(0, len(result), len(rows))
-        ends_of = np.concatenate([rows, others])
-        moved = np.concatenate([result[others], result[rows]])
-        first = np.zeros(len(ends_of), dtype=bool)
-        first[np.unique(ends_of, return_index=True)[1]] = True
-        good = first & (moved >= 0)
+        others = rng.integers(0, len(result), len(broken))
+        if attempt % 2 == 0:
+            others = order[starts[broken] + others % (ends - starts)[broken]]
+        both, moved = np.concatenate([broken, others]), np.concatenate([result[others], result[broken]])
+        good = ~repeated(both) & (moved >= 0)
         for rule, pairs in zip(rules, known, strict=True):
-            new = rule.pairs(ends_of, moved)
-            place = np.minimum(np.searchsorted(pairs, new), len(pairs) - 1)
-            good &= (new < 0) | ((pairs[place] != new) & ~repeated(new))
-        both = np.flatnonzero(good[: len(rows)] & good[len(rows) :])
-        result[rows[both]], result[others[both]] = result[others[both]], result[rows[both]]
+            new = rule.pairs(both, moved)
+            good &= (new < 0) | ~(np.isin(new, pairs) | repeated(new))
+        swapped = np.tile(good[: len(broken)] & good[len(broken) :], 2)
+        result[both[swapped]] = moved[swapped]
     return result
 
 

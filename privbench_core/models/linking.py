@@ -4,7 +4,7 @@ Section 3 of Alimohammadi et al. with two changes: links are learned between cla
 and degrees of both sides are given. Post-processing: uses released numbers and synthetic rows only.
 
 What classes lose: rows of one class are linked as if they were alike, so what no measured marginal tells of them (other
-columns, combinations of more than three) is linked at random. What the relaxed matrix has no room for, because a class
+columns, combinations of them) is linked at random. What the relaxed matrix has no room for, because a class
 more would make it too large, is left to swaps.
 """
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
 from privbench_core.estimate.fitting import fit_margins, mutual_information
+from privbench_core.guards import FITTING_ROUNDS, MAX_CELLS
 from privbench_core.models.calibration import MIN_ROWS
 from privbench_core.models.draw import draw_grouped
 from privbench_core.models.record_swapping import RecordSwapping, TargetTable
@@ -28,8 +29,6 @@ from privbench_core.models.rows import Rows
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_MAX_CLASS_PAIRS = 1 << 20  # cells of the relaxed bi-adjacency, for time: 0.1 s per cross-table marginal
-_SWEEPS = 12  # of swaps of linked rows, at most; chosen by hand, further ones change little
 
 
 @dataclass(frozen=True)
@@ -37,35 +36,31 @@ class CrossMarginal:
     """Counts of linked rows by groups of codes of columns on the left and on the right, estimated from released ones.
 
     Attributes:
-        left: Columns of the row that has the key, and of its owner.
-        right: Columns of what is linked to it.
-        groups: Group of each code of these columns, left ones first; () if every code is a group.
-        counts: Shape (left cells, right cells), cells being combinations of groups, row-major; of any total. Which
-            rows are counted may be others on either side: what is kept are their odds ratios.
+        left: Column of the row that has the key, or of its owner.
+        right: Column of what is linked to it.
+        groups: Group of each code of both columns; () if every code is a group.
+        counts: Shape (left groups, right groups), of any total. Which rows are counted may be others on either side:
+            what is kept are their odds ratios.
     """
 
-    left: tuple[str, ...]
-    right: tuple[str, ...]
+    left: str
+    right: str
     groups: tuple[Numbers, ...]
     counts: Array
 
     def cells(self, left: Mapping[str, Codes], right: Mapping[str, Codes]) -> tuple[Numbers, Numbers]:
-        """Return the cell of each row on either side."""
-        if not self.groups:
-            return left[self.left[0]].astype(np.int64), right[self.right[0]].astype(np.int64)
-        of_left, of_right = self.groups[: len(self.left)], self.groups[len(self.left) :]
-        return _cells(left, self.left, of_left), _cells(right, self.right, of_right)
+        """Return the group of each row on either side."""
+        first, second = left[self.left].astype(np.int64), right[self.right].astype(np.int64)
+        return (self.groups[0][first], self.groups[1][second]) if self.groups else (first, second)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description that `Artifact` can store."""
-        sides = {"left": list(self.left), "right": list(self.right), "groups": list(self.groups)}
-        return {**sides, "counts": self.counts}
+        return {"left": self.left, "right": self.right, "groups": list(self.groups), "counts": self.counts}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> CrossMarginal:
         """Return the inverse of `to_dict`."""
-        left, right, groups = (tuple(stored[name]) for name in ("left", "right", "groups"))
-        return cls(left, right, groups, stored["counts"])
+        return cls(stored["left"], stored["right"], tuple(stored["groups"]), stored["counts"])
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ class Linked:
         """See `Model.draw`; pair tables of ``rows.links`` are cross-table marginals too."""
         alone = Rows(rows.n)
         self.inner.draw(alone, rng)
-        known = tuple(CrossMarginal((c,), (t,), (), joint) for (c, t), joint in rows.links.items())
+        known = tuple(CrossMarginal(c, t, (), joint) for (c, t), joint in rows.links.items())
         order = link_rows(rows, alone.codes, (*self.cross_marginals, *known), rng)
         for name, codes in alone.codes.items():
             rows.add(name, alone.sizes[name], codes[order])
@@ -106,7 +101,7 @@ def link_rows(
         rng: Sampling only.
     """
     order = np.asarray(rng.permutation(rows.n), dtype=np.int64)
-    known = [w for w in cross_marginals if rows.codes.keys() >= set(w.left) and others.keys() >= set(w.right)]
+    known = [w for w in cross_marginals if w.left in rows.codes and w.right in others]
     if not known or not rows.n:
         return order
     tables = [_Table.of(cross, rows.codes, others) for cross in known]
@@ -118,7 +113,7 @@ def link_rows(
     targets = [TargetTable((f"left {k}", f"right {k}"), table.links) for k, table in enumerate(tables)]
     swapping = RecordSwapping(codes, targets, None)
     moved = (_ITEM, *(f"right {k}" for k in range(len(tables))))
-    swapping.fit_together(moved, rng, _SWEEPS)
+    swapping.fit_together(moved, rng, FITTING_ROUNDS)
     return codes[_ITEM]
 
 
@@ -156,7 +151,7 @@ def _rounded(tables: Sequence[_Table], n: int, rng: np.random.Generator) -> Numb
     chosen = []
     for table in tables:
         finer = _dense(left, table.left), _dense(right, table.right)
-        if (int(finer[0].max()) + 1) * (int(finer[1].max()) + 1) <= _MAX_CLASS_PAIRS:
+        if (int(finer[0].max()) + 1) * (int(finer[1].max()) + 1) <= MAX_CELLS:
             left, right = finer
             chosen.append(table)
     first, other = (np.unique(side, return_index=True)[1] for side in (left, right))
@@ -185,11 +180,3 @@ def _matched(wanted: Codes, have: Numbers, rng: np.random.Generator) -> Numbers:
     left[place[met]] = False
     order[rows[~met]] = rng.permutation(others[left])
     return order
-
-
-def _cells(codes: Mapping[str, Codes], columns: Sequence[str], groups: Sequence[Numbers]) -> Numbers:
-    """Return the row-major number of each row's combination of groups, shape (n,)."""
-    cells = groups[0][codes[columns[0]]]
-    for name, group_of in zip(columns[1:], groups[1:], strict=True):
-        cells = cells * (int(group_of.max()) + 1) + group_of[codes[name]]
-    return cells

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import mutual_information
-from privbench_core.guards import TINY
+from privbench_core.guards import CHOOSING_COLUMNS, SETTLING_ROUNDS, TINY
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWN_FANOUT
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
@@ -32,9 +32,6 @@ TARGET = "target."
 ROW = f"{TARGET}#row"
 COUNTED = f"{TARGET}{OWN_FANOUT}"  # numbers of children: informative of who is popular, and not asked for by rows
 ANY = "target.#any"  # code 0: refers to some row, 1: to none
-_MAX_TARGETS = 3  # attributes that choose a parent together; chosen by hand
-_REFITS = 4  # draws of references that must differ
-_MOST_REFIT = 2.0  # by which one of them may raise what is wanted
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class Lookup:
             for name in self.targets
             if not name.startswith(COUNTED)
         }
-        found = sorted((n for n in information if information[n] > 0), key=lambda n: -information[n])[:_MAX_TARGETS]
+        found = sorted((n for n in information if information[n] > 0), key=lambda n: -information[n])[:CHOOSING_COLUMNS]
         return sorted(found, key=lambda name: name == ROW)
 
     @property
@@ -190,12 +187,6 @@ class Lookup:
             return self._refitted(rows, parents, choice, rng)
         return self._picked(rows, parents, choice, drawn, rng)
 
-    def _coded(self, parents: Mapping[str, Codes], count: int) -> Mapping[str, Codes]:
-        """Codes of the targets by column, where they are not given because the parent is public."""
-        if ROW not in self.targets:
-            return parents
-        return {name.removeprefix(TARGET): codes for name, codes in coded_by_position(self.targets, count).items()}
-
     def _picked(
         self,
         rows: Rows,
@@ -218,19 +209,23 @@ class Lookup:
 
         So more rows are made to want what fewer rows got than should have, and all are drawn again.
         """
-        have, wanted, least = parents[ROW.removeprefix(TARGET)], self.marginals[ROW], np.inf
-        found, link = np.full(rows.n, -1, dtype=np.int64), self
+        have, wanted, link, least = parents[ROW.removeprefix(TARGET)], self.marginals[ROW], self, np.inf
+        found = np.full(rows.n, -1, dtype=np.int64)
         counts = self._weights([], np.ones(rows.n, dtype=bool), parents, choice, None, rng)
-        for _ in range(_REFITS):
+        for _ in range(SETTLING_ROUNDS):
             picked = link._picked(rows, parents, choice, None, rng)
             got = np.bincount(have[picked[picked >= 0]], minlength=len(wanted)) / rows.n
             missed = float(np.abs(wanted - got)[: len(wanted) - self.optional].sum())
-            if missed < least:
-                found, least = picked, missed
-            more = np.divide(wanted, got, out=np.ones(len(wanted)), where=got > 0)
-            counts = counts * np.clip(more, 1 / _MOST_REFIT, _MOST_REFIT)[have]
+            found, least = (picked, missed) if missed < least else (found, least)
+            counts = counts * np.divide(wanted, got, out=np.ones(len(wanted)), where=got > 0)[have]
             link = link.with_places(counts)
         return found
+
+    def _coded(self, parents: Mapping[str, Codes], count: int) -> Mapping[str, Codes]:
+        """Codes of the targets by column, where they are not given because the parent is public."""
+        if ROW not in self.targets:
+            return parents
+        return {name.removeprefix(TARGET): codes for name, codes in coded_by_position(self.targets, count).items()}
 
     def referred(self, parents: Mapping[str, Codes], places: NDArray[np.signedinteger[Any]]) -> dict[str, Codes]:
         """Codes of the targets of rows with these parents (row numbers, -1 for none), by name; shape (n,) each."""
@@ -309,8 +304,13 @@ class Lookup:
         drawn: dict[str, Codes] = {}
         context = Rows(rows.n, dict(rows.codes), dict(rows.sizes), rows.weights)
         for name in wanted:
-            together = [PairMarginal(other, self._of_parents(name, other, parents)) for other in drawn]
-            drawn[name] = self._draw_target(name, context, rng, together=together)
+            tables = [
+                PairMarginal(column, joint)
+                for (target, column), joint in self.pair_tables.items()
+                if target == name and column in context.codes
+            ]
+            tables += [PairMarginal(other, self._of_parents(name, other, parents)) for other in drawn]
+            drawn[name] = draw_column(context, self.marginals[name], tables, rng, diffused=ROW in self.targets)
             context.add(name, len(self.marginals[name]), drawn[name])
         preferences = []
         for depth in range(1, len(wanted) + 1 if rows.codes else 1):
@@ -354,21 +354,6 @@ class Lookup:
         return with_code_of_none(
             joint * (present / max(float(joint.sum()), TINY)), drawn / max(float(drawn.sum()), TINY)
         )
-
-    def _draw_target(
-        self,
-        name: str,
-        rows: Rows,
-        rng: np.random.Generator,
-        together: Sequence[PairMarginal] = (),
-    ) -> Codes:
-        pair_tables = [
-            PairMarginal(column, joint)
-            for (target, column), joint in self.pair_tables.items()
-            if target == name and column in rows.codes
-        ]
-        pair_tables += together
-        return draw_column(rows, self.marginals[name], pair_tables, rng, diffused=ROW in self.targets)
 
 
 def _shares(counts: Array) -> Array:

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.guards import MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, TINY
+
 Numbers = NDArray[np.int64]
 Level = tuple[Numbers, Numbers]
-# Chosen by hand, for time and for few rows without a parent.
-_ROUNDS = 3  # per level of preferences, where choices must differ
-_LAST_ROUNDS = 6  # the same for the last level, any parent
-_MIN_WEIGHT = 1e-6  # of the mean weight: even a parent of popularity 0 is chosen where there is no other
-_MAX_PAIRS = 10_000_000  # rows times parents that the greedy assignment may go through
 
 
 @dataclass(frozen=True)
@@ -95,11 +93,32 @@ class ParentChoice:
         used = np.bincount(places[places >= 0], minlength=len(self.room))
         return replace(self, room=np.maximum(self.room - used, 0))
 
+    def with_room_for_rules(self) -> ParentChoice:
+        """Return the same choice where a rule that no two rows have the same parent is room for one row each.
+
+        >>> same = Distinct(np.zeros(2, dtype=np.int64), np.arange(3))
+        >>> ParentChoice.free(2, 3).with_room_for_rules().room is None
+        True
+        >>> replace(ParentChoice.free(2, 3), distinct=(same,)).with_room_for_rules().room.tolist()
+        [1, 1, 1]
+        """
+        room, rules = self.room, list[Distinct]()
+        for rule in self.distinct:
+            identity = rule.identity[self.of_parent >= 0]
+            if rule.scope.any() or (identity < 0).any() or len(np.unique(identity)) < len(identity):
+                rules.append(rule)
+            else:
+                room = np.ones(len(self.of_parent), dtype=np.int64) if room is None else np.minimum(room, 1)
+        return replace(self, room=room, distinct=tuple(rules))
+
 
 def pick_parents(
     preferences: Sequence[Level], wanting: NDArray[np.bool_], choice: ParentChoice, rng: np.random.Generator
 ) -> Numbers:
     """Return a parent for each row that wants one, -1 if none is left that it may have; shape (rows,).
+
+    At each level parents get their share of the rows that ask for them. Rows that a rule or a full parent has left over
+    are given what is still free at that level, then at the next.
 
     Args:
         preferences: (code of each parent, code that each row wants), coarsest first; a row gets a parent of the
@@ -108,85 +127,102 @@ def pick_parents(
         choice: What they may choose from.
         rng: Sampling only.
     """
-    result = np.full(len(wanting), -1, dtype=np.int64)
-    taken = [np.zeros(0, dtype=np.int64) for _ in choice.distinct]
-    pending = np.flatnonzero(wanting)
-    left = choice
     any_parent = (np.zeros(len(choice.of_parent), dtype=np.int64), np.zeros(len(wanting), dtype=np.int64))
-    levels = [any_parent, *preferences]
-    for depth in range(len(levels) - 1, -1, -1):
-        index = _CandidateIndex(levels[depth], left, rng)
-        rounds = 1 if not choice.distinct else _ROUNDS if depth else _LAST_ROUNDS
-        for attempt in range(rounds):
-            if not len(pending):
-                return result
-            # Rows that must differ are assigned round-robin in the end: neighbours in the index cannot collide.
-            scope = choice.distinct[0].scope[pending] if choice.distinct else None
-            if scope is not None and attempt > 0 and attempt >= rounds // 2:
-                chosen = index.round_robin(pending, scope, rng)
-            else:
-                chosen = index.systematic(pending, scope, rng)
-            pending, left = _given(pending, chosen, left, taken, result, rng)
-        pending, left = _where_there_is_room(pending, levels[depth], left, taken, result, rng)
-    if _is_one_to_one(choice):
-        _assign_remaining(pending, left, taken[0], result, rng)
-    elif choice.distinct:
-        _assign_greedily(pending, left, taken, result, rng)
-    return result
+    draft = _Draft(choice.with_room_for_rules(), wanting)
+    for level in (*reversed(preferences), any_parent):
+        draft.give(draft.pending, draft.candidates(level, rng).systematic(draft.pending, draft.scope, rng), rng)
+        if draft.room is not None and len(draft.pending):
+            by_room = draft.candidates(level, rng, draft.room.astype(np.float64))
+            draft.give(draft.pending, by_room.systematic(draft.pending, draft.scope, rng), rng)
+        if draft.choice.distinct and len(draft.pending):
+            draft.give_free(*draft.candidates(level, rng).pairs(draft.pending, rng), rng)
+    return draft.result
 
 
-def _given(
-    pending: Numbers,
-    chosen: Numbers,
-    choice: ParentChoice,
-    taken: list[Numbers],
-    result: Numbers,
-    rng: np.random.Generator,
-) -> tuple[Numbers, ParentChoice]:
-    """Enter what was chosen into ``result``, as far as no rule is broken and there is room.
+class _Draft:
+    """The references so far.
 
-    Returns:
-        The rows that still want a parent, and the choice they have.
+    Attributes:
+        choice: What rows may choose from.
+        result: Parent of each row, -1 for none yet, shape (rows,).
+        pending: Rows that still want one.
+        room: How many more rows may refer to each parent, shape (parents,); None without a bound.
     """
-    given = chosen >= 0
-    given[given] = _with_room(chosen[given], choice.room, rng)
-    given[given] = _accept(pending[given], chosen[given], choice, taken)
-    result[pending[given]] = chosen[given]
-    return pending[~given], choice.beside(chosen[given])
+
+    def __init__(self, choice: ParentChoice, wanting: NDArray[np.bool_]) -> None:
+        self.choice, self.room = choice, choice.room
+        self.result = np.full(len(wanting), -1, dtype=np.int64)
+        self.pending = np.flatnonzero(wanting)
+        self._taken = [np.zeros(0, dtype=np.int64) for _ in choice.distinct]
+
+    @property
+    def scope(self) -> Numbers | None:
+        """Scopes of the pending rows by the first rule."""
+        return self.choice.distinct[0].scope[self.pending] if self.choice.distinct else None
+
+    def candidates(
+        self, level: Level, rng: np.random.Generator, weights: NDArray[np.float64] | None = None
+    ) -> _CandidateIndex:
+        """Return the parents that are not full, by ``weights`` or those of the choice."""
+        open_ones = self.choice.of_parent if self.room is None else np.where(self.room > 0, self.choice.of_parent, -1)
+        weights = self.choice.weights if weights is None else weights
+        return _CandidateIndex(level, replace(self.choice, of_parent=open_ones, weights=weights), rng)
+
+    def give(self, rows: Numbers, chosen: Numbers, rng: np.random.Generator) -> None:
+        """Enter parents of some rows (-1 for none), as far as no rule is broken and there is room."""
+        rows, chosen = rows[chosen >= 0], chosen[chosen >= 0]
+        fits = _with_room(chosen, self.room, rng)
+        rows, chosen = rows[fits], chosen[fits]
+        good = self._accept(rows, chosen)
+        self.result[rows[good]] = chosen[good]
+        self.pending = self.pending[self.result[self.pending] < 0]
+        if self.room is not None:
+            self.room = self.room - np.bincount(chosen[good], minlength=len(self.room))
+
+    def give_free(self, rows: Numbers, parents: Numbers, rng: np.random.Generator) -> None:
+        """Give rows some of the parents offered to them until nothing is free: by weights, in the end by chance.
+
+        Args:
+            rows: Of each offer, in ascending order.
+            parents: Of each offer.
+            rng: Sampling only.
+        """
+        for number in count():
+            free = self.result[rows] < 0
+            if self.room is not None:
+                free &= self.room[parents] > 0
+            for rule, taken in zip(self.choice.distinct, self._taken, strict=True):
+                free &= ~np.isin(rule.pairs(rows, parents), taken)
+            rows, parents = rows[free], parents[free]
+            if not len(rows):
+                return
+            race = rng.exponential(size=len(rows))
+            if self.choice.weights is not None and number < REDRAWING_ROUNDS:
+                race = race / np.maximum(self.choice.weights[parents], TINY)
+            order = np.lexsort((race, rows))
+            first = order[_ranks(rows) == 0]
+            self.give(rows[first], parents[first], rng)
+
+    def _accept(self, rows: Numbers, parents: Numbers) -> NDArray[np.bool_]:
+        """Return which of some choices break no rule, and note these as taken."""
+        accepted = np.ones(len(rows), dtype=bool)
+        pairs = [rule.pairs(rows, parents) for rule in self.choice.distinct]
+        for pair, before in zip(pairs, self._taken, strict=True):
+            accepted &= (pair < 0) | ~np.isin(pair, before)
+        for pair in pairs:
+            accepted[accepted] &= ~repeated(pair[accepted])
+        for number, pair in enumerate(pairs):
+            self._taken[number] = np.concatenate([self._taken[number], pair[accepted & (pair >= 0)]])
+        return accepted
 
 
 def _with_room(chosen: Numbers, room: Numbers | None, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return which of the rows with these parents there is room for: of those with the same parent, random ones."""
     fits = np.ones(len(chosen), dtype=bool)
-    crowded = np.zeros(0, dtype=bool) if room is None else np.bincount(chosen, minlength=len(room)) > room
-    if room is None or not crowded.any():
-        return fits
-    luck = rng.random(len(chosen))
-    some = np.flatnonzero(crowded[chosen])
-    some = some[np.lexsort((luck[some], chosen[some]))]
-    fits[some] = _ranks(chosen[some]) < room[chosen[some]]
+    if room is not None:
+        order = np.lexsort((rng.random(len(chosen)), chosen))
+        fits[order] = _ranks(chosen[order]) < room[chosen[order]]
     return fits
-
-
-def _where_there_is_room(
-    pending: Numbers,
-    level: Level,
-    choice: ParentChoice,
-    taken: list[Numbers],
-    result: Numbers,
-    rng: np.random.Generator,
-) -> tuple[Numbers, ParentChoice]:
-    """Give rows whose parent is full another one of the same preference, by weights at first and by room in the end."""
-    weights = choice.weights
-    for _ in range(_LAST_ROUNDS):
-        if choice.room is None or choice.room.all() or not len(pending):
-            break
-        open_ones = replace(choice, of_parent=np.where(choice.room > 0, choice.of_parent, -1))
-        scope = choice.distinct[0].scope[pending] if choice.distinct else None
-        chosen = _CandidateIndex(level, open_ones, rng).systematic(pending, scope, rng)
-        pending, choice = _given(pending, chosen, choice, taken, result, rng)
-        choice = replace(choice, weights=None if choice.room is None else choice.room.astype(np.float64))
-    return pending, replace(choice, weights=weights)
 
 
 class _CandidateIndex:
@@ -203,7 +239,7 @@ class _CandidateIndex:
         self._starts = np.searchsorted(labels, asked, side="left")
         self._sizes = np.searchsorted(labels, asked, side="right") - self._starts
         weights = np.ones(len(allowed)) if choice.weights is None else choice.weights[self._parents]
-        least = _MIN_WEIGHT * weights.mean() if weights.any() else 1.0
+        least = NEGLIGIBLE * weights.mean() if weights.any() else 1.0  # chosen where there is no other
         self._cumulated = np.append(0.0, np.cumsum(np.maximum(weights, least)))
 
     def systematic(self, rows: Numbers, scope: Numbers | None, rng: np.random.Generator) -> Numbers:
@@ -234,19 +270,14 @@ class _CandidateIndex:
         result[order] = self._parents[np.clip(found, first, last)]
         return result
 
-    def round_robin(self, rows: Numbers, scope: Numbers, rng: np.random.Generator) -> Numbers:
-        """Return a parent for each of ``rows``, one after the other within a scope, -1 where there is none."""
+    def pairs(self, rows: Numbers, rng: np.random.Generator) -> tuple[Numbers, Numbers]:
+        """Return what each of ``rows`` may be offered, as rows and parents; of too many parents a random run each."""
         starts, sizes = self._starts[rows], self._sizes[rows]
-        offset = (rng.random(len(rows)) * sizes).astype(np.int64)
-        order = np.lexsort((rng.random(len(rows)), starts, scope))
-        rank, begin = np.empty_like(offset), np.empty_like(offset)
-        rank[order] = _ranks(scope[order], starts[order])
-        begin[order] = offset[order][np.arange(len(rows)) - rank[order]]
-        possible = (sizes > 0) & ((rank < sizes) | (scope < 0))
-        offset = np.where(possible, (begin + rank) % np.maximum(sizes, 1), 0)
-        result = np.full(len(rows), -1, dtype=np.int64)
-        result[possible] = self._parents[starts[possible] + offset[possible]]
-        return result
+        offers = np.minimum(sizes, max(MAX_CELLS // max(len(rows), 1), 1))
+        of_row = np.repeat(np.arange(len(rows)), offers)
+        first = (rng.random(len(rows)) * sizes).astype(np.int64)[of_row]
+        number = np.arange(len(of_row)) - np.repeat(np.cumsum(offers) - offers, offers)
+        return rows[of_row], self._parents[starts[of_row] + (first + number) % sizes[of_row]]
 
 
 def _ranks(*sorted_by: Numbers) -> Numbers:
@@ -265,21 +296,6 @@ def _in_random_order(scope: Numbers, rng: np.random.Generator) -> Numbers:
     return np.asarray(rng.permutation(int(dense.max(initial=0)) + 1)[dense], dtype=np.int64)
 
 
-def _accept(rows: Numbers, parents: Numbers, choice: ParentChoice, taken: list[Numbers]) -> NDArray[np.bool_]:
-    """Return which of some choices break no rule, and add these to ``taken``."""
-    accepted = np.ones(len(rows), dtype=bool)
-    pairs = [rule.pairs(rows, parents) for rule in choice.distinct]
-    for pair, before in zip(pairs, taken, strict=True):
-        accepted &= (pair < 0) | ~np.isin(pair, before)
-    for pair in pairs:
-        among = np.flatnonzero(accepted & (pair >= 0))
-        first = np.unique(pair[among], return_index=True)[1]
-        accepted[np.delete(among, first)] = False
-    for number, pair in enumerate(pairs):
-        taken[number] = np.concatenate([taken[number], pair[accepted & (pair >= 0)]])
-    return accepted
-
-
 def repeated(numbers: Numbers) -> NDArray[np.bool_]:
     """Return whether an earlier row has the same number; rows of number -1 are all different.
 
@@ -290,58 +306,3 @@ def repeated(numbers: Numbers) -> NDArray[np.bool_]:
     result = numbers >= 0
     result[first] = False
     return result
-
-
-def _is_one_to_one(choice: ParentChoice) -> bool:
-    """Return whether the only rule is that no two rows get the same parent."""
-    if len(choice.distinct) != 1 or choice.distinct[0].scope.any():
-        return False
-    identity = choice.distinct[0].identity[choice.of_parent >= 0]
-    return bool((identity >= 0).all() and len(np.unique(identity)) == len(identity))
-
-
-def _assign_remaining(
-    pending: Numbers, choice: ParentChoice, taken: Numbers, result: Numbers, rng: np.random.Generator
-) -> None:
-    """Assign unused parents to the pending rows, group by group, if the choice `_is_one_to_one`."""
-    used = np.isin(choice.distinct[0].identity, taken)
-    if choice.room is not None:
-        used |= choice.room <= 0
-    free = rng.permutation(np.flatnonzero((choice.of_parent >= 0) & ~used))
-    rows = rng.permutation(pending[choice.of_row[pending] >= 0])
-    free = free[np.argsort(choice.of_parent[free], kind="stable")]
-    rows = rows[np.argsort(choice.of_row[rows], kind="stable")]
-    have, want = choice.of_parent[free], choice.of_row[rows]
-    rank = np.arange(len(rows)) - np.searchsorted(want, want, side="left")
-    position = np.searchsorted(have, want, side="left") + rank
-    given = position < np.searchsorted(have, want, side="right")
-    result[rows[given]] = free[position[given]]
-
-
-def _assign_greedily(
-    pending: Numbers, choice: ParentChoice, taken: list[Numbers], result: Numbers, rng: np.random.Generator
-) -> None:
-    """Give each pending row any parent that is still free for it, unless that would take more than `_MAX_PAIRS`."""
-    by_group = np.argsort(choice.of_parent, kind="stable")
-    groups, wanted = choice.of_parent[by_group], choice.of_row[pending]
-    starts, ends = (np.searchsorted(groups, wanted, side=side) for side in ("left", "right"))
-    possible = (wanted >= 0) & (starts < ends)
-    if not possible.any() or int((ends - starts)[possible].sum()) > _MAX_PAIRS:
-        return
-    used = [set(before.tolist()) for before in taken]
-    room = None if choice.room is None else choice.room.copy()
-    for row, start, end in zip(*(numbers[possible].tolist() for numbers in (pending, starts, ends)), strict=True):
-        candidates = rng.permutation(by_group[start:end])
-        pairs = [rule.pairs(np.full(len(candidates), row), candidates) for rule in choice.distinct]
-        for position, parent in enumerate(candidates.tolist()):
-            numbers = [int(pair[position]) for pair in pairs]
-            if (room is None or room[parent] > 0) and not any(
-                number in before for number, before in zip(numbers, used, strict=True)
-            ):
-                result[row] = parent
-                if room is not None:
-                    room[parent] -= 1
-                for number, before in zip(numbers, used, strict=True):
-                    if number >= 0:
-                        before.add(number)
-                break

@@ -23,8 +23,6 @@ from privbench_core.models.registry import register_model
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 
-REGION = "#region"  # column name of the part of a root sum node in released joints with context columns
-
 
 @dataclass(frozen=True)
 class Leaf:
@@ -158,10 +156,7 @@ class Sum:
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
         """Assign each row to a part (given the context, if link tables relate them), and draw the parts."""
         weights = np.maximum([part.total for part in self.parts], NEGLIGIBLE)
-        pair_tables = [
-            PairMarginal(c, table.T) for (c, t), table in rows.links.items() if t == REGION and c in rows.codes
-        ]
-        pair_tables = pair_tables or self._region_tables(rows)
+        pair_tables = self._part_tables(rows)
         if pair_tables:
             assigned = draw_column(rows, weights / weights.sum(), pair_tables, rng)
         else:
@@ -169,12 +164,11 @@ class Sum:
         memberships = [np.flatnonzero(assigned == index) for index in range(len(self.parts))]
         insides = [rows.take(members) for members in memberships]  # all before any column is put back
         for part, members, inside in zip(self.parts, memberships, insides, strict=True):
-            inside.links = {pair: table for pair, table in rows.links.items() if pair[1] != REGION}
             part.draw(inside, rng)
             rows.put(members, inside)
 
-    def _region_tables(self, rows: Rows) -> list[PairMarginal]:
-        """Return joints of parts and context columns where none were released, implied by the most informative column.
+    def _part_tables(self, rows: Rows) -> list[PairMarginal]:
+        """Return joints of parts and context columns, implied by the most informative column.
 
         A column's joint with the context gives the probability of each code, and a code that of each part. Without
         these joints, rows below the root would get random parts, which would override the context.

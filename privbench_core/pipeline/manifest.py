@@ -66,7 +66,13 @@ def step_name(key: Key) -> str:
 def definition_of(plan: Plan, step: Step) -> str:
     """A hash that changes with the step's code version, its parameters, its price and its inputs, not with any data."""
     price = [step.price.measure, step.price.amount, step.price.delta]
-    identity = [plan.synthesizer, step.code_version, dict(step.parameters), price, [step_name(key) for key in step.inputs]]
+    identity = [
+        plan.synthesizer,
+        step.code_version,
+        dict(step.parameters),
+        price,
+        [step_name(key) for key in step.inputs],
+    ]
     return blake2b(json.dumps(identity, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
 
 

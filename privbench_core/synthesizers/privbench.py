@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from privbench_core.measure.fanout import fit_fanout
-from privbench_core.measure.fanout_fit import FanoutFit
-from privbench_core.measure.lookup_fit import LookupFit
+from privbench_core.measure.links import PAIRS
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.profile import Profile
-from privbench_core.models.spn import node_from_dict
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -28,6 +26,7 @@ from privbench_core.synthesizers.steps.counted import released_numbers
 from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.profile import learn_steps
+from privbench_core.tuning import TUNING
 
 Learn = Callable[[Table, Price], list[Step]]
 """(table, price) -> the steps that learn the attributes of a private table."""
@@ -125,7 +124,7 @@ def conditional_link(schema: Schema, key: ForeignKey, price: Price) -> Step:
         return fanout_step(schema, key, price)
     if completes_junction(schema, key):
         return reference_step(schema, key, price, LinkFit())
-    return lookup_step(schema, key, price, LookupFit())
+    return lookup_step(schema, key, price)
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
@@ -133,17 +132,15 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
 
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
-        model = node_from_dict(context.inputs["model", key.child].data["model"])
-        fanout = fit_fanout(
-            context.opened(), key, above, own, model, price, FanoutFit(), released_numbers(schema, key, context.inputs)
-        )
+        siblings = released_numbers(schema, key, context.inputs)
+        fanout = fit_fanout(context.opened(), key, above, own, price, siblings)
         summary = {
             "attributes that depend on the number of children": len(fanout.fanout_tables),
             "pair_tables": len(fanout.pair_tables),
         }
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, FanoutFit(), (("model", key.child),))
+    return link_step(schema, key, price, run, PAIRS)
 
 
 def _link_size(schema: Schema, key: ForeignKey) -> float:
@@ -157,7 +154,7 @@ def _link_size(schema: Schema, key: ForeignKey) -> float:
     if determined(schema, key):
         return 1 + (own if key.optional else 0)
     if key.owner and not own:
-        return FanoutFit().count_share * (1 + len(parent.attributes))
+        return TUNING.degrees * (1 + len(parent.attributes))
     if table.owner_key is not None and completes_junction(schema, key):
         return 1 + own + len(schema.table(table.owner_key.parent).attributes) + len(parent.attributes)
     return 1 + own + (1 if parent.public else len(parent.attributes))

@@ -342,11 +342,11 @@ def test_what_mechanisms_leave_out_is_replaced_wherever_it_is_used():
 from benchmarks import mechanisms
 from privbench_core.errors import PrivbenchError
 from privbench_core.models import calibration, spn
-from privbench_core.measure.fanout_fit import FanoutFit
+from privbench_core.measure import fanout
 for name in mechanisms.MECHANISMS:
     mechanisms.leave_out([name])
 assert spn.swap_to_fit is calibration.swap_to_fit and spn.swap_to_fit(1, 2) is None
-assert FanoutFit().row_share == FanoutFit(row_share=0.3).row_share == 0.0
+assert fanout._fitted_to_rows(1, 2) == {}
 for place in ("models.calibration.swapped", "measure.by_size.RowLooks.never"):
     try:
         mechanisms._replace(place, None)

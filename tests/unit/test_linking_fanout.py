@@ -6,22 +6,18 @@ import pytest
 
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.fanout import fit_fanout
-from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.links import expected_context, link_context
-from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
-from privbench_core.models.spn import REGION, Leaf, Sum
+from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.split_rules import ByValue
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,
     NoNoise,
     category,
-    coders_of,
     codes_of,
     door_of,
     draw_exactly,
@@ -110,23 +106,20 @@ def test_the_papers_leaves_follow_the_parent_too():
     assert tvd(joined(made["parent"], made["child"]), joined(tables["parent"], tables["child"])) < 0.1
 
 
-def fitted(model=None, session=None, price=PLENTY) -> tuple[Fanout, dict[str, pa.Table], Schema]:
+def fitted(session=None, price=PLENTY) -> tuple[Fanout, dict[str, pa.Table], Schema]:
     schema, tables = planted_pair(1000)
     parent, child = schema.tables
     above, below = profile_of(parent, tables["parent"]), profile_of(child, tables["child"], rows_per_unit=8)
-    node = model or Leaf(1.0, {})
     key = child.foreign_keys[0]
     door = session or door_of(schema, tables)
-    return fit_fanout(door, key, above, below, node, price, FanoutFit()), tables, schema
+    return fit_fanout(door, key, above, below, price, {}), tables, schema
 
 
 def test_where_noise_hides_all_joints_numbers_of_children_get_the_whole_price():
     schema, tables = planted_pair(1000)
     price, spent = Price(Measure.ZCDP, 1e-5), []
     account = PrivacyFilter(price, lambda label, cost: spent.append((label, cost.amount)))
-    fanout, *_ = fitted(
-        None, PrivateSession(PrivateDatabase(schema, tables, bytes(16)), account, NoNoise(), "t"), price
-    )
+    fanout, *_ = fitted(PrivateSession(PrivateDatabase(schema, tables, bytes(16)), account, NoNoise(), "t"), price)
     assert not fanout.fanout_tables
     assert not fanout.pair_tables
     assert sum(cost for label, cost in spent if "children" in label) == pytest.approx(price.amount)
@@ -149,19 +142,6 @@ def test_every_released_table_of_a_fanout_is_a_distribution():
     assert "a" in fanout.fanout_tables
     assert OWN_FANOUT not in fanout.fanout_tables
     assert all(context == OWNER_FANOUT or context.startswith("parent.") for context, _ in fanout.pair_tables)
-
-
-def test_the_parts_of_a_root_sum_node_are_tied_to_the_context():
-    schema, _ = planted_pair(10)
-    size = coders_of(schema.table("child"))["b"].size
-    rule = ByValue("b", tuple(int(code > 0) for code in range(size)))
-    fanout, tables, _ = fitted(Sum(rule, (Leaf(1.0, {}), Leaf(1.0, {}))))
-    pair_table = fanout.pair_tables[parent_column("a"), REGION]
-    home = places(tables["parent"], tables["child"])
-    exact = np.zeros_like(pair_table)
-    above, own = codes_of(tables["parent"].column("a"))[home], codes_of(tables["child"].column("b"))
-    np.add.at(exact, (above, (own > 0) + 0), 1.0)
-    assert tvd(pair_table, exact / exact.sum()) < 0.001
 
 
 def two_tables(parent: Table, child: Table) -> Schema:

@@ -7,7 +7,7 @@ import pytest
 
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.rows import Rows
-from privbench_core.models.spn import REGION, Leaf, Product, Sum, count_nodes, node_from_dict, node_to_dict
+from privbench_core.models.spn import Leaf, Product, Sum, count_nodes, node_from_dict, node_to_dict
 from privbench_core.privacy.split_rules import ByValue, Centres
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import joint_of, tvd
@@ -119,21 +119,12 @@ def test_a_sum_draws_its_parts_in_proportion():
     assert (mixture().total, mixture().columns) == (400.0, ("a", "b", "c"))
 
 
-def test_ties_to_the_region_send_rows_to_their_part():
-    rows = Rows(4000)
-    rows.add("parent.p", 2, np.repeat([0, 1], [3000, 1000]).astype(np.int32))
-    rows.links = {("parent.p", REGION): np.diag([0.75, 0.25])}
-    mixture().draw(rows, rng())
-    assert (rows.codes["a"] == rows.codes["parent.p"]).all()
-
-
-@pytest.mark.parametrize("region_tie", [{}, {("parent.p", REGION): np.array([[0.4125, 0.0875], [0.3375, 0.1625]])}])
-def test_a_tie_to_a_column_keeps_what_the_parts_say_about_it(region_tie):
+def test_a_tie_to_a_column_keeps_what_the_parts_say_about_it():
     """The table holds for all parts together: in a part it may shift the odds, not replace the part's marginal."""
     rows = Rows(40_000)
     rows.add("parent.p", 2, np.tile([0, 1], 20_000).astype(np.int32))
     b_of_p = np.array([[0.38, 0.12], [0.32, 0.18]])  # b is 0 for 70%, and weakly tied
-    rows.links = {("parent.p", "b"): b_of_p, **region_tie}
+    rows.links = {("parent.p", "b"): b_of_p}
     mixture().draw(rows, rng())
     expected = np.array([[0.75 * 0.9, 0.75 * 0.1], [0.25 * 0.1, 0.25 * 0.9]])
     assert tvd(joint_of(rows.codes, rows.sizes, "a", "b"), expected) < 0.02

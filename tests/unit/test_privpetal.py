@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,11 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import SpecError, UnsupportedBudgetError
 from privbench_core.measure.fanout_classes import FanoutClasses, agreeing
+from privbench_core.measure.links import expected_context
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.group_model import GroupModel
 from privbench_core.models.one_way import OneWay
+from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Budget
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
@@ -135,7 +138,7 @@ def test_sizes_are_counted_from_released_numbers() -> None:
         (10, (0, 0, 1, 2)),
         (25, (0, 0, 1, 1)),
         (45, (0, 0, 1, 1)),
-        (60, (0, 0, 1, 1)),
+        (60, (0, 0, 0, 0)),
         (100, (0, 0, 0, 0)),
         (1e9, (0, 0, 0, 0)),
     ],
@@ -153,14 +156,21 @@ def test_expected_owners_follow_the_released_sizes() -> None:
         Discretizer(FanoutCodec(3)), np.array([0.0, 0.25, 0.5, 0.25]), pair_tables, {}, 125.0, ownerless=50.0
     )
     parent = OneWay.alike({"x": np.array([50.0, 50.0]), "y": np.array([80.0, 20.0])}, 1.0)
-    sizes = FanoutClasses.of(released, 100.0, 1, of_units=True)
-    small = sizes.owners(np.array([True, True, False, False]), released, parent, 75.0, optional=True)
-    np.testing.assert_allclose(small[OWNER_FANOUT], [0, 75, 0, 0])
-    np.testing.assert_allclose(small[parent_column("x")], [25, 0, 50], atol=0.1)
-    np.testing.assert_allclose(small[parent_column("y")], [20, 5, 50], atol=0.1)
-    large = sizes.owners(np.array([False, False, True, True]), released, parent, 150.0, optional=False)
-    np.testing.assert_allclose(large[OWNER_FANOUT], [0, 0, 100, 50])
-    np.testing.assert_allclose(large[parent_column("x")], [50, 100], atol=0.2)
+    size = RowCount(175, 1.0, 1, (1,), np.array([175.0]), np.array([175.0]), 3)
+
+    def owners(inside: list[bool], *, optional: bool) -> dict[str, np.ndarray]:
+        key = ForeignKey("child", ("parent_id",), "parent", ("id",), 3, owner=True, optional=optional)
+        above = SimpleNamespace(one_way=parent, size=SimpleNamespace(units=np.zeros(1)))
+        context = (OWNER_FANOUT, parent_column("x"), parent_column("y"))
+        return expected_context(key, above, size, released, context, {}, np.array(inside))
+
+    small = owners([True, True, False, False], optional=True)
+    np.testing.assert_allclose(75 * small[OWNER_FANOUT], [0, 75, 0, 0])
+    np.testing.assert_allclose(75 * small[parent_column("x")], [25, 0, 50], atol=0.1)
+    np.testing.assert_allclose(75 * small[parent_column("y")], [20, 5, 50], atol=0.1)
+    large = owners([False, False, True, True], optional=False)
+    np.testing.assert_allclose(large[OWNER_FANOUT], [0, 0, 4 / 7, 3 / 7])
+    np.testing.assert_allclose(large[parent_column("x")], [3 / 7, 4 / 7], atol=0.001)
     assert min(values.min() for name, values in large.items() if name != OWNER_FANOUT) > 0
 
 

@@ -13,7 +13,7 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.random_walk import Drift
 from privbench_core.measure.by_size import RowLooks
 from privbench_core.measure.columns import Columns
-from privbench_core.measure.fanout_classes import FanoutClasses, best_counted_by_class, counted_by_class
+from privbench_core.measure.fanout_classes import FanoutClasses, counted_by_class
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
@@ -130,28 +130,6 @@ def test_classes_of_groups_have_the_number_of_rows_of_their_largest() -> None:
     of_chain = FanoutClasses.of(fanout([0.2] * 5 + [0.1] * 2, 6), 1e6, 4, of_units=False)
     assert of_chain.limits.tolist() == [4] * 7
     assert of_chain.classes(10.0) == (0, 0, 1, 2, 3, 4, 5)
-
-
-@pytest.mark.parametrize(
-    ("sigma", "follows", "full"), [(50.0, False, [2, 3, 4]), (50.0, True, [4, 4, 4]), (1e-9, True, [4, 4, 4])]
-)
-def test_groups_of_a_class_count_alike_where_noise_costs_more_than_sizes_explain(
-    sigma: float, follows: bool, full: list[int]
-) -> None:
-    """Of groups of two, three and four, in one class: rows count alike only where columns follow the size."""
-    sizes = FanoutClasses.of(fanout([0, 0, 0.4, 0.3, 0.3], 4), 1000, 4, of_units=True)
-    by_size = {"x": SHAPES if follows else np.full((3, 2), 0.5)}
-    found = best_counted_by_class(sizes, (0,) * 5, by_size, SIZES, 4.0, sigma)
-    assert found[2:].tolist() == full
-
-
-def test_what_counting_groups_leaves_out_turns_them_into_rows() -> None:
-    sizes = FanoutClasses.of(fanout([0, 0, 0.5, 0, 0.5], 4), 1000, 4, of_units=True)
-    inside, full = np.ones(5, dtype=bool), sizes.limits
-    of_groups, of_rows = (0.5 * SHAPES[1] + 0.5 * SHAPES[2]), (2 * SHAPES[1] + 4 * SHAPES[2]) / 6
-    moved = sizes.left_out(inside, full, {"x": SHAPES}, SIZES.classes)["x"]
-    np.testing.assert_allclose(of_groups + moved, of_rows)
-    np.testing.assert_allclose(sizes.counted(full).rows[0], np.array([0, 0, 2000, 0, 2000]))
 
 
 def test_a_number_inside_of_a_class_counts_part_of_its_rows() -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from privbench_core.measure.latent import LatentFit
-from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.privacy.budget import Budget, zero
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step
@@ -37,10 +36,8 @@ class Options(GroupOptions):
             of 20:4:1).
         observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1), where children
             have latent attributes of their own.
-        places: Share, in what links cost beside the former two, of the choice of a column that orders the members of a
-            group.
-        typed: Share, in what is left, of joints with types and places, where children have attributes alone: the rest
-            is for joints of members.
+        typed: Share, in what links cost beside the former two, of joints with types, where children have attributes
+            alone: the rest is for joints of members.
         usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
     """
 
@@ -49,7 +46,6 @@ class Options(GroupOptions):
     types: float = 0.2
     groups: float = 0.2
     observed: float = 0.2
-    places: float = 0.05
     typed: float = 0.2
     usefulness: float = 1.0
 
@@ -59,7 +55,7 @@ class Options(GroupOptions):
         return parsed(
             cls(),
             given,
-            shares=frozenset({"types", "groups", "observed", "places", "typed", "profile", "validation"}),
+            shares=frozenset({"types", "groups", "observed", "typed", "profile", "validation"}),
             least={"latents": 1, "iterations": 1},
         )
 
@@ -97,4 +93,4 @@ class PrivLava:
         else:
             steps.append(root_step(schema, table, rest))
         others = (other for other in table.foreign_keys if not other.owner)
-        return steps + [lookup_step(schema, other, prices.link(other), LookupFit()) for other in others]
+        return steps + [lookup_step(schema, other, prices.link(other)) for other in others]

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from privbench_core.measure.fanout import fit_sizes_and_siblings
-from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.groups import GroupFit
-from privbench_core.measure.lookup_fit import LookupFit
+from privbench_core.measure.links import PAIRS
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.profile import Profile
@@ -93,7 +92,7 @@ class PrivPetal:
             fit = GroupFit(options.scores, options.margins, options.usefulness, options.triples)
             steps.append(groups_step(schema, key, prices.groups(table), fit))
         others = (other for other in table.foreign_keys if not other.owner)
-        return steps + [lookup_step(schema, other, prices.link(other), LookupFit()) for other in others]
+        return steps + [lookup_step(schema, other, prices.link(other)) for other in others]
 
 
 def _has_groups(table: Table) -> bool:
@@ -115,11 +114,11 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         siblings = released_numbers(schema, key, context.inputs)
-        fanout, _ = fit_sizes_and_siblings(context.opened(), key, above, own, price, FanoutFit(), siblings)
+        fanout, _ = fit_sizes_and_siblings(context.opened(), key, above, own, price, siblings)
         summary = {"attributes that depend on the number of children": len(fanout.fanout_tables)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, FanoutFit())
+    return link_step(schema, key, price, run, PAIRS)
 
 
 def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) -> Step:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from privbench_core.measure.linking import LinkingFit
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -20,6 +19,7 @@ from privbench_core.synthesizers.options import parsed
 from privbench_core.synthesizers.privbench import LinkOptions, network_plan
 from privbench_core.synthesizers.relational.tables import load_table_synthesizer, table_synthesizers
 from privbench_core.synthesizers.steps.learned_link import LinkFit, learned_link
+from privbench_core.tuning import TUNING
 
 
 @dataclass(frozen=True)
@@ -31,21 +31,20 @@ class Options(LinkOptions):
         gamma: Share of tables; the rest is for links. Less than in PrivBench, as all dependences across tables are
             measured by links.
         degrees: Share of a link's budget for degrees.
-        select: Share of a cross-table marginal's budget for selecting it, 1 - α of Algorithm 2.
-        rounds: T of Algorithm 1; K follows from how many cross-table marginals the budget is enough for.
+        select: Share of a cross-table marginal's budget for selecting it, 1 - α of Algorithm 2, where the budget is not
+            enough for all of them.
     """
 
     gamma: float = 0.6
     tables: str = "pairwise"
-    degrees: float = 0.3
-    select: float = 0.1
-    rounds: int = 8
+    degrees: float = TUNING.degrees
+    select: float = TUNING.first_look
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Return options from a spec; every unknown name and bad value in one SpecError."""
         shares = frozenset({"gamma", "validation", "degrees", "select"})
-        return parsed(cls(), given, shares=shares, least={"rounds": 1}, choices={"tables": table_synthesizers()})
+        return parsed(cls(), given, shares=shares, choices={"tables": table_synthesizers()})
 
 
 class Relational:
@@ -57,7 +56,7 @@ class Relational:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
         method = load_table_synthesizer(chosen.tables)
-        fit = LinkFit(chosen.degrees, cross_marginals=LinkingFit(chosen.select, chosen.rounds))
+        fit = LinkFit(chosen.degrees, chosen.select)
 
         def learn(table: Table, price: Price) -> list[Step]:
             return method.steps(schema, table, price)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.measure.bounded_lookup import fit_bounded
 from privbench_core.measure.fanout import fit_sizes_and_siblings
-from privbench_core.measure.fanout_fit import FanoutFit
-from privbench_core.measure.link_candidates import Features
 from privbench_core.measure.linked_rows import LettingGo, Reference
-from privbench_core.measure.linking import LinkingFit, measure_cross_marginals
-from privbench_core.measure.lookup import fit_lookup
-from privbench_core.measure.lookup_fit import LookupFit
+from privbench_core.measure.linking import measure_cross_marginals
+from privbench_core.measure.links import PAIRS
+from privbench_core.measure.lookup import Features, fit_lookup
 from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent, fitted_to_attributes
 from privbench_core.measure.targets import Referred
@@ -37,6 +34,7 @@ from privbench_core.synthesizers.contract import Key, Step, StepContext
 from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.reference import References
+from privbench_core.tuning import TUNING
 
 
 @dataclass(frozen=True)
@@ -44,25 +42,20 @@ class LinkFit:
     """How a link step spends its price; public constants.
 
     Attributes:
-        degrees: Share of the price for how many rows are linked to each; and of that, for attributes of public parents.
-        sizes: How numbers of children are measured.
-        references: How references to the rows of another parent are.
-        cross_marginals: How links are.
+        degrees: Share of the price for how many rows are linked to each.
+        select: Share of a cross-table marginal's price for choosing it, where not all are measured.
     """
 
-    degrees: float = 0.3
-    sizes: FanoutFit = field(default_factory=FanoutFit)
-    references: LookupFit = field(default_factory=lambda: LookupFit(popularity_share=0.5))
-    cross_marginals: LinkingFit = field(default_factory=LinkingFit)
+    degrees: float = TUNING.degrees
+    select: float = TUNING.first_look
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
         return {
             "version": 10,  # numbers of children of reference samples are as drawn
             "degrees": self.degrees,
-            "sizes": self.sizes.identity(),
-            "references": self.references.identity(),
-            "cross_marginals": self.cross_marginals.identity(),
+            "pairs": PAIRS.identity(),
+            "select": self.select,
         }
 
 
@@ -76,7 +69,7 @@ def learned_link(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) ->
         return owner_step(schema, key, price, fit)
     if _among_many(schema, key):
         return reference_step(schema, key, price, fit)
-    return lookup_step(schema, key, price, LookupFit())
+    return lookup_step(schema, key, price)
 
 
 def completes_junction(schema: Schema, key: ForeignKey) -> bool:
@@ -104,7 +97,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         profile, above = references.profile(key.child), references.profile(key.parent)
         session, siblings = context.opened(), released_numbers(schema, key, context.inputs)
         for_sizes = price.share(fit.degrees) if table.attributes else price
-        fanout, _ = fit_sizes_and_siblings(session, key, above, profile, for_sizes, fit.sizes, siblings)
+        fanout, _ = fit_sizes_and_siblings(session, key, above, profile, for_sizes, siblings)
         if not table.attributes:  # rows of keys alone are all alike
             return _artifact(replace(fanout, cross_marginals=()))
         rows = references.owned(table, fanout)
@@ -112,7 +105,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         others = references.alone(key.child, rows.n)
         codes = {name: others.codes[name] for name in right}
         order = Reference(rows, codes, references.of_unit(table, rows), profile.total, profile.size)
-        return _learned(fanout, session, key, (left, right), order, price, fit, references.rng)
+        return _learned(fanout, session, key, (left, right), order, price, fit)
 
     return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)))
 
@@ -126,7 +119,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         inputs += [("profile", owner.parent), ("model", owner.parent), fanout_key(owner)]
 
     referring = referring_rows(schema, key) if lets_go(schema, key) else None
-    no_rows = lookup_step(schema, key, price, LookupFit())
+    no_rows = lookup_step(schema, key, price)
 
     def run(context: StepContext) -> Artifact:
         if target.public and not context.public[key.parent].num_rows:
@@ -136,10 +129,10 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         for_degrees = price.share(fit.degrees)
         counts = None
         if target.public:
-            lookup = _to_public(session, key, profile, target, context.public[key.parent], for_degrees, fit)
+            lookup = _to_public(session, key, profile, target, context.public[key.parent], for_degrees)
         else:
             parent = references.referred(key)
-            lookup, counts = _to_private(session, key, profile, parent, for_degrees, fit, referring)
+            lookup, counts = _to_private(session, key, profile, parent, for_degrees, referring)
         fanout = None
         left = _own(profile)
         if table.owner_key is not None:
@@ -155,7 +148,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
             for name, discretizer in lookup.targets.items()
             if name in others
         }
-        return _learned(lookup, session, key, (left, right), order, price, fit, references.rng, along)
+        return _learned(lookup, session, key, (left, right), order, price, fit, along)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
     return link_step(schema, key, price, run, fit, tuple(inputs), above)
@@ -169,12 +162,11 @@ def _learned(
     order: Reference,
     price: Price,
     fit: LinkFit,
-    rng: np.random.Generator,
     along: LettingGo | None = None,
 ) -> Artifact:
     """Return a link with the cross-table marginals that are measured for what its degrees have left of ``price``."""
     rest = price.share(1 - fit.degrees)
-    found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.cross_marginals, rng, along)
+    found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.select, along)
     return _artifact(replace(link, cross_marginals=found))
 
 
@@ -192,7 +184,6 @@ def _to_private(
     child: Profile,
     parent: Referred,
     price: Price,
-    fit: LinkFit,
     referring: int | None,
 ) -> tuple[LinkedLookup, BoundedCounts | None]:
     """Return how often private parents are referred to, by rank, by attributes and by numbers of children.
@@ -201,23 +192,22 @@ def _to_private(
     """
     alone, counts = replace(child, discretizers={}), None
     if referring is None:
-        found = fit_lookup(session, key, alone, parent, price, fit.references)
+        found = fit_lookup(session, key, alone, parent, price)
     else:
-        found, counts = fit_bounded(session, key, alone, parent, {}, price, fit.references, referring)
+        found, counts = fit_bounded(session, key, alone, parent, {}, price, referring)
     lookup = LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional, found.telling)
     return lookup, counts
 
 
 def _to_public(
-    session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price, fit: LinkFit
+    session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price
 ) -> LinkedLookup:
     """Return how often public parents are referred to, by row and by their attributes, which are known better."""
-    parent, by_row, by_attributes = PublicParent(table, rows), price.share(1 - fit.degrees), price.share(fit.degrees)
-    single, none = row_popularity(session, key, child.size, parent.place, by_row).popularity
+    parent, half = PublicParent(table, rows), price.share(1 / 2)
+    single, none = row_popularity(session, key, child.size, parent.place, half).popularity
     targets = parent.targets(single.counts, optional=key.optional)
-    popularity = fitted_to_attributes(session, key, child, targets, (single, none), by_attributes)
-    marginals = marginals_of(targets, popularity.counts, none)
-    return LinkedLookup(targets, marginals, {}, popularity, key.optional)
+    popularity = fitted_to_attributes(session, key, child, targets, (single, none), half)
+    return LinkedLookup(targets, marginals_of(targets, popularity.counts, none), {}, popularity, key.optional)
 
 
 def _own(profile: Profile) -> dict[str, tuple[Feature, Discretizer]]:

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.measure.links import PAIRS
 from privbench_core.measure.lookup import Features, fit_lookup
-from privbench_core.measure.lookup_fit import LookupFit
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.measure.targets import Referred
 from privbench_core.models.fanout import parent_column
@@ -82,7 +82,7 @@ def bounded_keys(plan: Plan) -> frozenset[str]:
     return frozenset(step.key[1] for step in plan.steps if bounds_references(step))
 
 
-def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -> Step:
+def lookup_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     """The step that measures the link along a key off the ownership path; references may follow the row's owner.
 
     Not those within the unit, which the row's attributes follow, and those that are filled when all rows are there.
@@ -109,12 +109,12 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LookupFit) -
             features = found.discretizers.items()
             above = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
             owners = {parent_column(name): counts for name, counts in found.one_way.clean().items()}
-        lookup = fit_lookup(context.opened(), key, profile, parent, price, fit, above, referring, owners)
+        lookup = fit_lookup(context.opened(), key, profile, parent, price, above, referring, owners)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     above = () if owner is None else (owner.parent,)
     profiles = tuple(("profile", name) for name in above)
-    return link_step(schema, key, price, run, fit, profiles, above)
+    return link_step(schema, key, price, run, PAIRS, profiles, above)
 
 
 def determined(schema: Schema, key: ForeignKey) -> bool:
