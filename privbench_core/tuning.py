@@ -13,5 +13,15 @@ from dataclasses import dataclass
 class Tuning:
     """Numbers that figures depend on; each comment says the unit, the source and the flat range."""
 
+    other_code: float = 1e-3
+    """How likely a date is of another code than the one drawn for it, per code and relative to that one."""
+
+    alike_rows: int = 30
+    """Rows of owners that are alike, about: among them rows are exchanged between owners."""
+
+    least_share: float = 0.1
+    """Share of a table's rows below which a standard deviation of their agreement with siblings is worth its price, and
+    above which their lags are another thing than those of independent dates."""
+
 
 TUNING = Tuning()

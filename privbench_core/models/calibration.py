@@ -2,8 +2,8 @@
 
 Columns are drawn one after the other, each given the few most informative others (`conditional.draw_column`): other
 tables are ignored, and sampling adds error. Here rows swap values (`record_swapping`), which brings them closer to all
-tables; rows keep their context. Pairs that were not measured get the table that measured ones imply, with less weight;
-otherwise swaps would randomize them.
+tables; rows keep their context. Pairs that were not measured get the table that measured ones imply; otherwise swaps
+would randomize them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,11 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.systematic import group_counts
 from privbench_core.estimate.fitting import RAKING_ROUNDS, fit_margins
-from privbench_core.models.record_swapping import RecordSwapping, TargetTable
+from privbench_core.guards import FEW_ROWS, SWEEPS
+from privbench_core.models.record_swapping import TargetTable, swap
 from privbench_core.models.rows import PairTables, Rows
 
 JointTables = Mapping[tuple[str, ...], NDArray[np.float64]]
-SWEEPS = 2
-"""Sweeps over all columns; chosen by hand, further ones change little."""
-MIN_ROWS = 200
-"""Tables of fewer rows are mostly sampling error; chosen by hand."""
-_IMPLIED_WEIGHT = 0.3  # of a table that was not measured, relative to a measured one; chosen by hand
 
 
 def swap_to_fit(
@@ -47,7 +43,7 @@ def swap_to_fit(
     """
     known = dict(tables)
     known.update((implied or {}).items())
-    if rows.n < MIN_ROWS or not known:
+    if rows.n < FEW_ROWS or not known:
         return
     weights = None if rows.weights is None else rows.weights / rows.weights.mean()
     names = {name for table in known for name in table}
@@ -62,7 +58,5 @@ def swap_to_fit(
     targets = []
     for table, joint in known.items():
         fitted = fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)], RAKING_ROUNDS)
-        targets.append(TargetTable(table, fitted, 1.0 if table in tables else _IMPLIED_WEIGHT))
-    swapping = RecordSwapping(rows.codes, targets, weights)
-    for _ in range(SWEEPS):
-        swapping.sweep(columns, rng)
+        targets.append(TargetTable(table, fitted))
+    swap(rows.codes, targets, [(name,) for name in columns], rng, sweeps=SWEEPS, weights=weights)
