@@ -21,4 +21,5 @@ SPREADING_ROUNDS = 30  # of swapping rows that agree with siblings for others
 SWAPPING_ROWS = 100_000  # drawn per sweep of swaps: tables of more rows have little sampling error
 SWAPPING_BATCHES = 16  # of pairs of rows, after each of which gaps to targets are updated
 FITTING_ROUNDS = 15  # of iterative proportional fitting
+SETTLING_ROUNDS = 5  # of an iteration that hardly changes anything after a few
 REDRAWING_ROUNDS = 8  # in which values or references that break a rule are drawn again

@@ -25,6 +25,7 @@ from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.sampling.vacancies import free_values
+from privbench_core.sampling.within_bins import allocate_within_bins
 from privbench_core.schema.constraints import Dependency
 from privbench_core.schema.tables import Table
 
@@ -187,7 +188,8 @@ class _RowDraft:
         self, where: slice, rng: np.random.Generator
     ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
         codes = self._drawn(self._rows.take(where), rng)
-        drawn = {name: discretizer.decode(codes[name], rng) for name, discretizer in self._discretizers.items()}
+        cells = allocate_within_bins(codes, self._discretizers, rng)
+        drawn = {name: discretizer.values(cells[name], rng) for name, discretizer in self._discretizers.items()}
         return codes, written_values(self._table, drawn, {name: v[where] for name, v in self._bases.items()})
 
     def _drawn(self, part: Rows, rng: np.random.Generator) -> dict[str, Codes]:
