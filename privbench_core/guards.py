@@ -11,6 +11,7 @@ TOLERANCE = 1e-6  # relative difference below which two numbers are the same
 
 BLOCK_ROWS = 1 << 16  # rows worked on at a time, so that what they need stays in the cache
 MAX_CELLS = 1 << 20  # cells of a table held or fitted at a time
+FEW = 1e-3  # share of all rows that makes no difference
 SAMPLE_ROWS = 10_000  # rows from which what is no figure is estimated
 LAG_CLASSES = 20  # factors of two between the whole range of two dates and the shortest lag that is told from none
 MAX_SHARING = 12  # columns, or pairs of them, that share the price of what is asked of each

@@ -14,14 +14,17 @@ class Tuning:
     """Numbers that figures depend on; each comment says the unit, the source and the flat range."""
 
     other_code: float = 1e-3
-    """How likely a date is of another code than the one drawn for it, per code and relative to that one."""
+    """How likely a date is of another code than the one drawn for it, per code and relative to that one. Source: models
+    of codes place a row in a hundred before what it comes after, among dozens of codes. Flat range: not measured."""
 
     alike_rows: int = 30
-    """Rows of owners that are alike, about: among them rows are exchanged between owners."""
+    """Rows of owners that are alike, about, among which rows are first exchanged between owners. Source: without such
+    owners at all, joined pairs of chain and hospital converge 6 to 9% worse. Flat range: not measured."""
 
     least_share: float = 0.1
-    """Share of a table's rows below which a standard deviation of their agreement with siblings is worth its price, and
-    above which their lags are another thing than those of independent dates."""
+    """Share of a table's rows below which the noise of their agreement with siblings has to be for it to be measured,
+    and above which their lags have to differ from those of independent dates to be kept. Source: chosen by hand. Flat
+    range: not measured."""
 
     sibling_parts: int = 8
     """Parts of an ordered column, of about as many rows each: siblings in one of them count as the same. Source: chosen

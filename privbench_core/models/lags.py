@@ -22,7 +22,7 @@ from privbench_core.columns.grid import Grid
 from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.guards import FITTING_ROUNDS, LAG_CLASSES, SMOOTHING, TINY
+from privbench_core.guards import FEW, FITTING_ROUNDS, LAG_CLASSES, TINY
 
 Array = NDArray[np.float64]
 Points = NDArray[np.int64]
@@ -136,7 +136,7 @@ def joint_with_lags(first: Array, second: Array, chances: Array, lags: Array) ->
         lags: Counts of the classes, with the same total.
     """
     total = max(float(second.sum()), TINY)
-    wanted = (1 - SMOOTHING) * lags + SMOOTHING * expected_lags(first, second, chances)
+    wanted = (1 - FEW) * lags + FEW * expected_lags(first, second, chances)  # no class is ruled out
     start = np.outer(first, second)[:, :, None] / total * chances
     margins = [((2,), wanted), ((0,), first), ((1,), second)]
     return np.asarray(fit_margins(start, margins, FITTING_ROUNDS).sum(axis=2))

@@ -81,13 +81,9 @@ def _exchanged(
             break
         left.pop(place)
         near, of_place = _dense(settled * (int(alike.max()) + 1) + alike), codes[place]
-        if gaps[place] > 0:
-            for strata in (near, settled):  # owners that are alike first
-                taken = siblings.dealt(of_place, strata, float(wanted[place]), rng)
-                order, settled, of_place = order[taken], settled[taken], of_place[taken]
-        else:
-            taken = siblings.spread(of_place, near, float(wanted[place]), rng)
-            order, settled, of_place = order[taken], settled[taken], of_place[taken]
+        exchange = siblings.dealt if gaps[place] > 0 else siblings.spread
+        taken = exchange(of_place, (near, settled), float(wanted[place]), rng)  # owners that are alike first
+        order, settled, of_place = order[taken], settled[taken], of_place[taken]
         settled = _dense(settled * (int(of_place.max(initial=0)) + 1) + of_place)
     return order
 
@@ -116,34 +112,39 @@ class _Siblings:
         pairs = counts * (counts - 1) * self.weights[cells // size]
         return float(pairs.sum()) / max(int(self.sizes[self.sizes > 1].sum()), 1)
 
-    def dealt(self, codes: Numbers, strata: Numbers, wanted: float, rng: np.random.Generator) -> Numbers:
+    def dealt(self, codes: Numbers, strata: Sequence[Numbers], wanted: float, rng: np.random.Generator) -> Numbers:
         """Return the row that each place gets, such that ``wanted`` of the rows agree with a sibling, or nearly so.
 
         Two rows of a group agree if both are dealt, so that the part that is dealt is the root of what lacks.
 
         Args:
             codes: What counts as the same, of the row at each place, shape (n,).
-            strata: Rows are dealt among those with the same number, dense, shape (n,).
+            strata: Rows are dealt among those with the same number, dense, each of shape (n,); in the first of these
+                partitions that leaves room for that, or in the best of them.
             wanted: Share of the rows that have siblings.
             rng: Sampling only.
         """
         n, size, now = len(codes), int(codes.max(initial=0)) + 1, self.agreement(codes)
-        part = math.sqrt(max(0.0, wanted - now) / max(1 - now, TINY))
         chance, turn, shuffled = rng.random(n), rng.random(len(self.sizes))[self.of_row], rng.permutation(n)
         best, least = np.arange(n), abs(wanted - now)
-        for _ in range(REDRAWING_ROUNDS):
-            dealt = shuffled[chance[shuffled] < part]
-            places, rows = np.argsort(strata[dealt] + turn[dealt]), np.argsort(strata[dealt] * size + codes[dealt])
-            taken = np.arange(n)
-            taken[dealt[places]] = dealt[rows]
-            gained = self.agreement(codes[taken]) - now
-            if abs(wanted - now - gained) >= least:
+        for of_row in strata:
+            part = math.sqrt(max(0.0, wanted - now) / max(1 - now, TINY))
+            for _ in range(REDRAWING_ROUNDS):
+                dealt = shuffled[chance[shuffled] < part]
+                places, rows = np.argsort(of_row[dealt] + turn[dealt]), np.argsort(of_row[dealt] * size + codes[dealt])
+                taken = np.arange(n)
+                taken[dealt[places]] = dealt[rows]
+                gained = self.agreement(codes[taken]) - now
+                if abs(wanted - now - gained) < least:
+                    best, least = taken, abs(wanted - now - gained)
+                if least < 1 / math.sqrt(n) or (part == 1 and now + gained < wanted):
+                    break
+                part = min(1.0, part * math.sqrt(max(0.0, wanted - now) / max(gained, TINY)))
+            if least < 1 / math.sqrt(n):
                 break
-            best, least = taken, abs(wanted - now - gained)
-            part = min(1.0, part * math.sqrt((wanted - now) / max(gained, TINY)))
         return best
 
-    def spread(self, codes: Numbers, strata: Numbers, wanted: float, rng: np.random.Generator) -> Numbers:
+    def spread(self, codes: Numbers, strata: Sequence[Numbers], wanted: float, rng: np.random.Generator) -> Numbers:
         """Return the row that each place gets, such that no more than ``wanted`` of them agree, or few can be spread.
 
         Args:
@@ -153,7 +154,7 @@ class _Siblings:
             rng: Sampling only.
         """
         codes, size, taken = codes.copy(), int(codes.max(initial=0)) + 1, np.arange(len(codes))
-        for _ in range(SPREADING_ROUNDS):
+        for of_row in (each for each in strata for _ in range(SPREADING_ROUNDS)):
             cells, counts = np.unique(self.of_row * size + codes, return_counts=True)
 
             def often(places: Numbers, rows: Numbers, cells: Numbers = cells, counts: Numbers = counts) -> Numbers:
@@ -168,7 +169,7 @@ class _Siblings:
             if too_many < 1:
                 break
             rows = np.union1d(agreeing, rng.integers(len(codes), size=len(agreeing)))
-            one, other = partners(rng.permutation(rows), strata)
+            one, other = partners(rng.permutation(rows), of_row)
             fewer = np.zeros(len(one))
             for here, comes in ((one, other), (other, one)):
                 weight = 2 * self.weights[self.of_row[here]]
@@ -176,8 +177,6 @@ class _Siblings:
             possible = (self.of_row[one] != self.of_row[other]) & (codes[one] != codes[other])
             good = rng.permutation(np.flatnonzero(possible & (fewer > 0)))
             good = good[np.cumsum(fewer[good]) <= too_many]
-            if not len(good):
-                break
             one, other = one[good], other[good]
             for values in (taken, codes):
                 values[one], values[other] = values[other], values[one]
