@@ -28,14 +28,14 @@ from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.row_shares import row_shares, with_row_shares
 from privbench_core.measure.by_size import BY_SIZE, Features, measure_by_size
 from privbench_core.measure.fanout_fit import FanoutFit
-from privbench_core.measure.lags import date_pairs, lag_joints, measure_lags
+from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags
 from privbench_core.measure.links import Siblings, expected_context, link_context, measure_links
 from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import highest_noise
 from privbench_core.measure.siblings import agreements_tell, measure_agreements
 from privbench_core.models.agreement import Agreement
-from privbench_core.models.fanout import OWN_FANOUT, Fanout, children_column, parent_column
+from privbench_core.models.fanout import OWN_FANOUT, Fanout, children_column
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import (
@@ -93,7 +93,7 @@ def fit_fanout(
         if not fit.pairs.tells(rows, pairs, child.counted.total, rest.share(1 - fit.margin_share)):
             own = {}
     if not own:  # rows follow nothing, or noise hides what; but maybe not how long after their owners they are dated
-        return fit_sizes_and_siblings(session, key, parent, child, price, fit, siblings)
+        return fit_sizes_and_siblings(session, key, parent, child, price, fit, siblings)[0]
     sizes = fit_sizes(session, key, parent, child.size, price.share(fit.count_share), fit, siblings)
     agreements, rest = _agreements(session, key, child, rest, fit)
     sizes = replace(sizes, agreements=agreements)
@@ -101,12 +101,12 @@ def fit_fanout(
     if not context:
         return sizes
     expected = expected_context(key, parent, child.size, sizes, context, siblings or {})
-    dates = date_pairs(key, parent, child)
-    lags = measure_lags(session, key, dates, expected, child, rest.share(fit.lag_share)) if dates else ()
-    rest = rest.share(1 - fit.lag_share) if dates else rest
+    features = lag_features(key, parent, child)
+    lags = measure_lags(session, key, features, expected, child, rest.share(fit.lag_share)) if features else ()
+    rest = rest.share(1 - fit.lag_share) if lags else rest
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
     pair_tables = measure_links(view, context, own, (child.counted, child.size), model, rest, fit, expected, lags)
-    return replace(sizes, pair_tables=pair_tables, lags=lags)
+    return replace(sizes, pair_tables=pair_tables, lags=tuple(each.lag for each in lags))
 
 
 def _agreements(
@@ -165,7 +165,7 @@ def fit_sizes_and_siblings(
     price: Price,
     fit: FanoutFit,
     siblings: Siblings | None = None,
-) -> Fanout:
+) -> tuple[Fanout, tuple[MeasuredLag, ...]]:
     """Measure numbers of children, how long after their parents they are dated, and how often siblings agree.
 
     All of it for at most ``price``.
@@ -177,19 +177,19 @@ def fit_sizes_and_siblings(
 
     ``child`` is the profile of their children; other arguments are those of `fit_sizes`.
     """
-    pairs = date_pairs(key, parent, child)
+    features = lag_features(key, parent, child)
     agreements, price = _agreements(session, key, child, price, fit)
-    for_sizes = price.share(1 - fit.lag_share) if pairs else price
+    for_sizes = price.share(1 - fit.lag_share) if features else price
     sizes = replace(fit_sizes(session, key, parent, child.size, for_sizes, fit, siblings), agreements=agreements)
-    if not pairs:
-        return sizes
+    if not features:
+        return sizes, ()
     others = siblings or {}
     context = link_context(key, parent, child, sizes.sizes, others)
     expected = expected_context(key, parent, child.size, sizes, context, others)
-    lags = measure_lags(session, key, pairs, expected, child, price.share(fit.lag_share))
-    coders = {name: discretizer for name, (_, discretizer) in context.items()} | dict(child.discretizers)
-    joints = lag_joints(lags, coders, {**expected, **child.one_way.clean()}, parent_column)
-    return replace(sizes, pair_tables=joints, lags=lags)
+    lags = measure_lags(session, key, features, expected, child, price.share(fit.lag_share))
+    rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
+    joints = {each.finer: each.joint(rows) for each in lags}
+    return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags
 
 
 def _counts(

@@ -5,7 +5,7 @@ The other one is the owner's, or an earlier one of the same row: when a task was
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeAlias
@@ -14,14 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import OrderedCodec
+from privbench_core.columns.lags import interval_points, lag_classes
+from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.errors import InternalError
+from privbench_core.estimate.fitting import EMPTY
 from privbench_core.estimate.haar_shrinkage import shrink_haar
+from privbench_core.estimate.lags import expected_lags, joint_with_lags
+from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.guards import MAX_SHARING, TINY
+from privbench_core.guards import LAG_CODES, MAX_SHARING
 from privbench_core.measure.by_size import Features
-from privbench_core.measure.fanout_fit import FanoutFit
 from privbench_core.measure.over_rows import one_way_over_rows
-from privbench_core.models.fanout import PARENT
-from privbench_core.models.lags import Lag, expected_lags, joint_with_lags, lag_chances, lag_classes
+from privbench_core.models.fanout import parent_column
+from privbench_core.models.lags import Lag, lag_chances, shares_of_cells
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
@@ -36,82 +42,83 @@ Pair: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class DatePair:
-    """Two columns of dates whose lag can be measured.
+class LagFeature:
+    """A lag to be measured.
 
     Attributes:
         feature: The column of a view.
-        coders: Of the other column, and of the rows' own.
+        above: Coder of the other column.
+        own: Coder of the rows' column.
         classes: Coder of the lag.
     """
 
     feature: OwnDifference | OwnerDifference
-    coders: tuple[Discretizer, Discretizer]
+    above: Discretizer
+    own: Discretizer
     classes: Discretizer
 
-    @classmethod
-    def of(cls, feature: OwnDifference | OwnerDifference, base: Profile, own: Profile) -> DatePair | None:
-        """Return the pair; None where they are not points in time of one type."""
-        coders = base.discretizers[feature.base], own.discretizers[feature.column]
-        classes = lag_classes(*coders)
-        return None if classes is None else cls(feature, coders, classes)
 
-    def lag(self, noisy: OneWay, name: str, first: Array, second: Array) -> Lag | None:
-        """Return the lag, drawn towards that of independent dates; None where it is that, or nearly.
+@dataclass(frozen=True)
+class MeasuredLag:
+    """A released lag, and what it says of both columns.
 
-        Args:
-            noisy: Counts of classes, its own among them.
-            name: What they are called there.
-            first: Counts or shares of the rows by the other column's codes.
-            second: The same by their own column's.
-        """
-        chances = lag_chances(*self.coders, self.classes, (len(first), len(second)))
-        shares = expected_lags(first / max(float(first.sum()), TINY), second / max(float(second.sum()), TINY), chances)
-        found = shrink_haar(noisy.counts[name], noisy.sigmas[name], shares * noisy.total)
-        found = onto_simplex(found / noisy.total, 1.0)
-        apart = float(np.abs(found - shares).sum()) / 2
-        return Lag(self.feature.base, self.feature.column, self.classes, found) if apart > TUNING.least_share else None
-
-
-def lag_joints(
-    lags: Iterable[Lag],
-    coders: Mapping[str, Discretizer],
-    counts: Mapping[str, Array],
-    base: Callable[[str], str] = str,
-) -> dict[Pair, Array]:
-    """Return counts of the pairs of columns that follow from lags, each of shape (base codes, own codes).
-
-    Args:
-        lags: Released.
-        coders: Of both columns.
-        counts: Of the rows by them, in any scale for the other column.
-        base: What the other column is called in both.
+    Attributes:
+        lag: Released.
+        chances: Of `lag_chances`, with the codes of ``lag.above``.
+        code_of: The code of the profile that each of these is a part of, shape (codes,).
+        parts: Its share of that, same shape.
     """
-    found = {}
-    for lag in lags:
-        pair = base(lag.base), lag.column
-        first, second = (counts[name] for name in pair)
-        rows = float(second.sum())
-        chances = lag_chances(coders[pair[0]], coders[pair[1]], lag.classes, (len(first), len(second)))
-        first = first * (rows / max(float(first.sum()), TINY))
-        found[pair] = joint_with_lags(first, second, chances, lag.shares * rows)
-    return found
+
+    lag: Lag
+    chances: Array
+    code_of: NDArray[np.int64]
+    parts: Array
+
+    @property
+    def pair(self) -> Pair:
+        """The context's column, with the codes of its profile, and the children's."""
+        return parent_column(self.lag.base), self.lag.column
+
+    @property
+    def finer(self) -> Pair:
+        """The same with the codes of ``lag.above``."""
+        return parent_column(self.lag.context), self.lag.column
+
+    def joint(self, clean: Mapping[str, Array]) -> Array:
+        """Return the counts of the finer pair that follow from those of both columns."""
+        first, second = (clean[name] for name in self.pair)
+        return joint_with_lags(
+            first[self.code_of] * self.parts, second, self.chances, self.lag.shares * float(second.sum())
+        )
+
+    def merged(self, finer: Array) -> Array:
+        """Return a joint of `pair` from one of `finer`."""
+        return merge_codes(finer, [self.code_of, np.arange(finer.shape[1])])
+
+    def cut(self, finer: Array, joint: Array) -> Array:
+        """Return the joint of `finer` that adds up to one of `pair`, and is else as it was."""
+        return finer * (joint / np.maximum(self.merged(finer), EMPTY))[self.code_of]
 
 
-def date_pairs(key: ForeignKey, parent: Profile, child: Profile) -> tuple[DatePair, ...]:
+def lag_features(key: ForeignKey, parent: Profile, child: Profile) -> tuple[LagFeature, ...]:
     """Return the lags along an owner key that can be measured: between columns of points in time of one type."""
-    features = (OwnerDifference(key, name, base) for name in child.discretizers for base in parent.discretizers)
-    return tuple(filter(None, (DatePair.of(feature, parent, child) for feature in features)))[:MAX_SHARING]
+    found = []
+    for name, own in child.discretizers.items():
+        for base, above in parent.discretizers.items():
+            classes = lag_classes(above, own)
+            if classes is not None:
+                found.append(LagFeature(OwnerDifference(key, name, base), above, own, classes))
+    return tuple(found[:MAX_SHARING])
 
 
 def measure_lags(
     session: PrivateSession,
     key: ForeignKey,
-    pairs: Sequence[DatePair],
+    features: tuple[LagFeature, ...],
     expected: Mapping[str, Array],
     child: Profile,
     price: Price,
-) -> tuple[Lag, ...]:
+) -> tuple[MeasuredLag, ...]:
     """Measure lags over the rows of all units, for at most ``price``.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
@@ -120,13 +127,21 @@ def measure_lags(
     Args:
         session: Open for the step.
         key: The owner key.
-        pairs: Of `date_pairs`, at least one.
+        features: Of `lag_features`, at least one.
         expected: Shares of the children by the owner's columns, see `expected_context`.
         child: The children.
         price: Of all of them.
     """
-    noisy, clean = _measured(session, key.child, pairs, child, price), child.one_way.clean()
-    return _lags(pairs, noisy, {name.removeprefix(PARENT): shares for name, shares in expected.items()}, clean)
+    noisy, clean = _measured(session, key.child, features, child, price), child.one_way.clean()
+    found = []
+    for number, each in enumerate(features):
+        first, second = expected[parent_column(each.feature.base)], clean[each.feature.column]
+        above, code_of, parts = _finer(each.above, each.own, first)
+        chances = lag_chances(above, each.own, each.classes, (len(code_of), len(second)))
+        shares = _lag_shares(each, noisy, str(number), first[code_of] * parts, second, chances)[0]
+        lag = Lag(each.feature.base, each.feature.column, each.classes, shares, above)
+        found.append(MeasuredLag(lag, chances, code_of, parts))
+    return tuple(found)
 
 
 def own_lag_pairs(table: Table) -> list[Pair]:
@@ -142,7 +157,7 @@ def own_lag_pairs(table: Table) -> list[Pair]:
 
 def own_lag_share(table: Table) -> float:
     """Return the part of a table's price that `measure_own_lags` gets."""
-    return FanoutFit.lag_share if own_lag_pairs(table) else 0.0
+    return TUNING.own_lag_share if own_lag_pairs(table) else 0.0
 
 
 @dataclass(frozen=True)
@@ -150,23 +165,38 @@ class OwnLags:
     """Released: counts of lags within the rows of a table.
 
     Attributes:
-        pairs: What was measured.
-        noisy: Counts of its classes, by position among ``pairs``.
+        features: What was measured.
+        noisy: Counts of its classes, by position among ``features``.
     """
 
-    pairs: tuple[DatePair, ...] = ()
+    features: tuple[LagFeature, ...] = ()
     noisy: OneWay = field(default_factory=lambda: OneWay({}, {}))
 
     def of(self, profile: Profile) -> Profile:
-        """Return a profile of the table with the lags that independent dates would not have."""
-        clean, coders = profile.one_way.clean(), profile.discretizers
-        pairs = [replace(pair, coders=(coders[pair.feature.base], coders[pair.feature.column])) for pair in self.pairs]
-        return replace(profile, lags=_lags(pairs, self.noisy, clean, clean))
+        """Return a profile of the table with the lags that independent dates would not have.
+
+        Others say nothing, or noise has hidden what they say.
+        """
+        found, clean = [], profile.one_way.clean()
+        for number, each in enumerate(self.features):
+            base, name = each.feature.base, each.feature.column
+            above, own = (profile.discretizers[column] for column in (base, name))
+            chances = lag_chances(above, own, each.classes, (len(clean[base]), len(clean[name])))
+            shares, apart = _lag_shares(each, self.noisy, str(number), clean[base], clean[name], chances)
+            if apart > TUNING.least_share:
+                found.append(Lag(base, name, each.classes, shares, above))
+        return replace(profile, lags=tuple(found))
 
 
-def own_lag_joints(profile: Profile) -> dict[Pair, Array]:
+def lag_joints(profile: Profile) -> dict[Pair, Array]:
     """Return counts of the pairs of columns that follow from the lags within the rows of a table."""
-    return lag_joints(profile.lags, profile.discretizers, profile.one_way.clean())
+    clean, found = profile.one_way.clean(), {}
+    for lag in profile.lags:
+        first, second = clean[lag.base], clean[lag.column]
+        coders = profile.discretizers[lag.base], profile.discretizers[lag.column]
+        chances = lag_chances(*coders, lag.classes, (len(first), len(second)))
+        found[lag.base, lag.column] = joint_with_lags(first, second, chances, lag.shares * float(second.sum()))
+    return found
 
 
 def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, price: Price) -> OwnLags:
@@ -175,25 +205,74 @@ def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, pr
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
-    features = (OwnDifference(name, base) for base, name in own_lag_pairs(table))
-    found = tuple(filter(None, (DatePair.of(feature, profile, profile) for feature in features)))
+    found = []
+    for base, name in own_lag_pairs(table):
+        above, own = profile.discretizers[base], profile.discretizers[name]
+        classes = lag_classes(above, own)
+        if classes is not None:
+            found.append(LagFeature(OwnDifference(name, base), above, own, classes))
     if not found or price.amount <= 0:
         return OwnLags()
-    return OwnLags(found, _measured(session, table.name, found, profile, price))
+    return OwnLags(tuple(found), _measured(session, table.name, found, profile, price))
 
 
-def _measured(session: PrivateSession, table: str, pairs: Sequence[DatePair], profile: Profile, price: Price) -> OneWay:
-    """Return counts of the classes of lags over all rows of a table, by position among ``pairs``."""
-    columns: Features = {str(number): (pair.feature, pair.classes) for number, pair in enumerate(pairs)}
+def _measured(
+    session: PrivateSession, table: str, features: Sequence[LagFeature], profile: Profile, price: Price
+) -> OneWay:
+    """Return counts of the classes of lags over all rows of a table, by position among ``features``."""
+    columns: Features = {str(number): (each.feature, each.classes) for number, each in enumerate(features)}
     return one_way_over_rows(session, table, columns, profile, price, "lags")
 
 
-def _lags(
-    pairs: Sequence[DatePair], noisy: OneWay, first: Mapping[str, Array], second: Mapping[str, Array]
-) -> tuple[Lag, ...]:
-    """Return the lags that say something, given counts of the rows by the other columns and by their own."""
-    found = (
-        pair.lag(noisy, str(number), first[pair.feature.base], second[pair.feature.column])
-        for number, pair in enumerate(pairs)
-    )
-    return tuple(lag for lag in found if lag is not None)
+def _lag_shares(
+    feature: LagFeature, noisy: OneWay, name: str, first: Array, second: Array, chances: Array
+) -> tuple[Array, float]:
+    """Return shares of the cells of a lag, and how far those of its classes are from those of independent dates.
+
+    Args:
+        feature: What was measured.
+        noisy: Counts of its classes, and of others.
+        name: What it is called there.
+        first: Counts or shares of the rows by the other column's codes, as in ``chances``.
+        second: The same by their own column's.
+        chances: Of `lag_chances`.
+    """
+    rows = noisy.total / max(float(second.sum()), EMPTY)
+    first = first * (noisy.total / max(float(first.sum()), EMPTY))
+    independent = merge_codes(expected_lags(first, second * rows, chances), [feature.classes.shares[0]])
+    near = shrink_haar(noisy.counts[name], noisy.sigmas[name], independent)
+    of_classes = onto_simplex(near / noisy.total, 1.0)
+    apart = float(np.abs(of_classes - independent / max(float(independent.sum()), EMPTY)).sum()) / 2
+    return shares_of_cells(feature.classes, of_classes), apart
+
+
+def _finer(above: Discretizer, own: Discretizer, rows: Array) -> tuple[Discretizer, NDArray[np.int64], Array]:
+    """Return an owner's column with more codes; the old code of each, and its share of that.
+
+    What follows from lags has no noise that grows with codes. A code begins wherever one of the children's does: what
+    comes hours after an owner has the owner's code, unless there is a border between them; and more where children are.
+
+    Args:
+        above: Coder of the owner's column.
+        own: Coder of the children's.
+        rows: Shares of the children by codes of ``above``, and of those without an owner, where there may be any.
+    """
+    codec = above.codec
+    if not isinstance(codec, OrderedCodec):
+        raise InternalError("lags are between columns with an order")
+    (code_of, shares), inside = above.shares, codec.ordered
+    borders, _ = interval_points(own)
+    grid = codec.grid
+    borders = -((grid.origin - borders) // grid.step)  # rounded up to a number of the column
+    held = np.cumsum(rows[code_of[:inside]] * shares[:inside])
+    begins = np.append(True, (np.diff(code_of[:inside]) != 0) | (np.diff(np.floor(held * LAG_CODES)) != 0))
+    starts = np.asarray(codec.starts, np.int64)
+    cuts = np.union1d(starts[begins], borders[(borders > starts[0]) & (borders <= codec.last)])
+    cells = np.searchsorted(starts, cuts, side="right") - 1
+    ends = np.append(starts - starts[0], int(codec.last) + 1 - starts[0]).astype(np.float64)
+    before = np.interp((cuts - starts[0]).astype(np.float64), ends, np.append(0.0, np.cumsum(shares[:inside])))
+    parts = np.diff(before, append=shares[:inside].sum())
+    finer = VariableWidthCodec(grid, codec.nullable, tuple(cuts.tolist()), int(codec.last), codec.open_ended)
+    without = np.arange(above.size, len(rows))
+    new_of = np.concatenate([code_of[cells], code_of[inside:], without])
+    return Discretizer(finer), new_of, np.concatenate([parts, shares[inside:], np.ones(len(without))])

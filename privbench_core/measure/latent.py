@@ -125,7 +125,7 @@ class LatentFit:
             )
             return LatentLink(fit_sizes(session, key, parent, child.size, price, spending, siblings), nothing, None)
         if not children.types:
-            sizes = fit_sizes_and_siblings(session, key, parent, child, for_sizes, spending, siblings)
+            sizes, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, spending, siblings)
             return self._of_attributes(session, key, parent, child, children, sizes, for_groups)
         view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
         counted = self.pairs.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
@@ -137,7 +137,7 @@ class LatentFit:
             both = for_sizes + rest
             fanout = fit_fanout(session, key, parent, child, observed.fit(), both, spending, siblings)
             return LatentLink(fanout, observed, None)
-        fanout = fit_sizes_and_siblings(session, key, parent, child, for_sizes, spending, siblings)
+        fanout, lags = fit_sizes_and_siblings(session, key, parent, child, for_sizes, spending, siblings)
         if not _any_children(fanout):
             return LatentLink(fanout, observed, None)
         found = self._types(session, key, parent, children, fanout, values, rest.share(self.types))
@@ -154,7 +154,7 @@ class LatentFit:
         of_children = counted.one_way, child.size
         expected = expected_context(key, parent, child.size, found.fanout, context, siblings)
         links = measure_links(
-            view, context, children.features, of_children, network, of_links, spending, expected, fanout.lags
+            view, context, children.features, of_children, network, of_links, spending, expected, lags
         )
         most = 0 if order is None else order.most
         return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)

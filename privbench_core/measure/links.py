@@ -14,10 +14,9 @@ from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.fanout_fit import FanoutFit
-from privbench_core.measure.lags import lag_joints
+from privbench_core.measure.lags import MeasuredLag
 from privbench_core.measure.shortlist import shortlist_size
 from privbench_core.models.fanout import OWNER_FANOUT, PARENT, Fanout, children_column, parent_column
-from privbench_core.models.lags import Lag
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
@@ -95,7 +94,7 @@ def measure_links(
     price: Price,
     fit: FanoutFit,
     expected: Mapping[str, Array],
-    lags: Sequence[Lag] = (),
+    lags: Sequence[MeasuredLag] = (),
 ) -> dict[tuple[str, str], Array]:
     """Measure joints of context columns and children's columns, for at most ``price``.
 
@@ -124,13 +123,16 @@ def measure_links(
         clean[name] = onto_simplex(counts, one_way.total)
     price = price.share(1 - fit.margin_share)
     clean |= one_way.clean()
-    coders = {name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())}
-    known = lag_joints(lags, coders, clean, parent_column)
+    finer = [each.joint(clean) for each in lags]
+    known = {each.pair: each.merged(joint) for each, joint in zip(lags, finer, strict=True)}
     regions: dict[tuple[str, str], Array] = {}
     if isinstance(model, Sum):
         regions = _region_tables(view, model, {name: clean[name] for name in context}, price.share(fit.region_share))
         price = price.share(1 - fit.region_share)
-    joints, _ = fit.pairs.fit_pairs(view, clean, candidates, price, ordered_codes(coders), size, own, known)
+    ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
+    joints, _ = fit.pairs.fit_pairs(view, clean, candidates, price, ordered, size, own, known)
+    for each, joint in zip(lags, finer, strict=True):
+        joints[each.finer] = each.cut(joint, joints.pop(each.pair))
     return {**regions, **joints}
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.agreement import AGREEMENTS, DIFFERENT, SAME
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.index_codes import index_coder
-from privbench_core.guards import MAX_SHARING, TINY
+from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.over_rows import one_way_over_rows
 from privbench_core.models.agreement import Agreement
@@ -77,6 +77,6 @@ def _groups(coder: Discretizer, counts: Array) -> NDArray[np.int64]:
     ordered = coder.ordered
     inside = counts[:ordered]
     middle = (np.cumsum(inside) - inside / 2) / max(float(inside.sum()), TINY)
-    parts = np.minimum((middle * TUNING.sibling_parts).astype(np.int64), TUNING.sibling_parts - 1)
-    listed = TUNING.sibling_parts + np.arange(len(counts) - ordered)
+    parts = np.minimum((middle * SIBLING_PARTS).astype(np.int64), SIBLING_PARTS - 1)
+    listed = SIBLING_PARTS + np.arange(len(counts) - ordered)
     return np.asarray(np.unique(np.concatenate([parts, listed]), return_inverse=True)[1], dtype=np.int64)

@@ -14,7 +14,7 @@ from typing import Protocol
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.measure.by_size import MarginalsOverRows, RowLooks
 from privbench_core.measure.glance import Glance, share_of_glance
-from privbench_core.measure.lags import Array, Pair, measure_own_lags, own_lag_joints, own_lag_share
+from privbench_core.measure.lags import Array, Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.measure.learned import expected_codes, learn_domains
 from privbench_core.measure.one_way import Marginals, MarginalsOfView
 from privbench_core.measure.profile import (
@@ -118,7 +118,7 @@ def learn_table(
     lags = measure_own_lags(session, table, profile, for_lags)
     profile = lags.of(profile)
     if share == 1:
-        return cells, profile, MeasuredLeaf(profile.one_way, lags=own_lag_joints(profile))
+        return cells, profile, MeasuredLeaf(profile.one_way, lags=lag_joints(profile))
     found = _modelled(session, table, profile, looks, rest, share, network, glanced)
     if not isinstance(found, Price):
         return cells, profile, found
@@ -128,7 +128,7 @@ def learn_table(
     else:
         cells = cells.again(session, table, found)
         profile = lags.of(cells.profile())
-    return cells, profile, MeasuredLeaf(profile.one_way, lags=own_lag_joints(profile))
+    return cells, profile, MeasuredLeaf(profile.one_way, lags=lag_joints(profile))
 
 
 def _view(session: PrivateSession, table: Table, profile: Profile) -> Curator:
@@ -150,7 +150,7 @@ def _modelled(
     view = _view(session, table, profile)
     chosen = network(ordered_codes(profile.discretizers))
     codes = [discretizer.size for discretizer in profile.discretizers.values()]
-    by_lags = own_lag_joints(profile)
+    by_lags = lag_joints(profile)
     left, seen = price.share(1 - share), None
     if glanced.amount > 0:
         rest = Price(left.measure, left.amount - glanced.amount)

@@ -1,11 +1,4 @@
-"""Lags, as released: how long after another date rows are dated, and which joints of dates follow from that.
-
-A row often comes minutes after the one that it belongs to, while codes of dates are weeks wide: no joint of codes can
-say so. A lag is measured in classes of both signs around zero that are each twice as long as the one before. Within a
-pair of codes, values are taken to be spread evenly; a class of lags makes each pair of values of it more or less likely
-by the same factor. So a joint is fitted to its margins and to the shares of the classes (iterative proportional
-fitting): of all joints that have them it is the nearest to independence.
-"""
+"""Lags, as released: how long after another date rows are dated, and what that says within pairs of codes."""
 
 from __future__ import annotations
 
@@ -18,14 +11,12 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec
-from privbench_core.columns.grid import Grid
-from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.columns.lags import Intervals, interval_points
 from privbench_core.errors import InternalError
-from privbench_core.estimate.fitting import fit_margins
-from privbench_core.guards import FEW, FITTING_ROUNDS, LAG_CLASSES, TINY
+from privbench_core.estimate.lags import pairs_before
+from privbench_core.guards import FEW, MAX_POWER, TOLERANCE
 
 Array = NDArray[np.float64]
-Points = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -36,22 +27,32 @@ class Lag:
         base: The owner's column, or the other one.
         column: The rows' own.
         classes: Coder of their difference.
-        shares: Of the rows, by codes of ``classes``, adding up to 1, shape (classes,).
+        shares: Of the rows, by cells of ``classes``, adding up to 1, shape (cells,).
+        above: Coder of the base: if it is the owner's, a joint with its codes is among those that children are drawn
+            from.
     """
 
     base: str
     column: str
     classes: Discretizer
     shares: Array
+    above: Discretizer
+
+    @property
+    def context(self) -> str:
+        """How the owner's column is called where it has the codes of ``above``."""
+        return f"{self.base}, finer for {self.column}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description that `Artifact` can store."""
-        return {"base": self.base, "column": self.column, "classes": self.classes.to_dict(), "shares": self.shares}
+        coders = {"classes": self.classes.to_dict(), "above": self.above.to_dict()}
+        return {"base": self.base, "column": self.column, **coders, "shares": self.shares}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Lag:
         """Return the inverse of `to_dict`."""
-        return cls(stored["base"], stored["column"], Discretizer.from_dict(stored["classes"]), stored["shares"])
+        classes, above = (Discretizer.from_dict(stored[name]) for name in ("classes", "above"))
+        return cls(stored["base"], stored["column"], classes, stored["shares"], above)
 
 
 @dataclass(frozen=True)
@@ -69,32 +70,36 @@ class Lags:
     assumed: frozenset[str] = frozenset()
 
 
-def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
-    """Return the coder of the difference of two columns; None where they are not points in time of one type.
+def shares_of_cells(classes: Discretizer, shares: Array) -> Array:
+    """Return shares of the cells of lags, given those of their classes; shape (cells,).
+
+    Within a class the density is taken to be a power of the lag: that which leads from the class before it to the one
+    after it on its side of zero.
 
     Args:
-        base: Of the owner's column.
-        own: Of the row's.
+        classes: Of `lag_classes`.
+        shares: Of the rows, shape (classes,).
     """
-    codecs = [coder.codec for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
-    grids = [codec.grid for codec in codecs if codec.grid.logical.calendar]
-    if len(grids) < len((base, own)) or len({(grid.type, grid.precision) for grid in grids}) > 1:
-        return None
-    difference = grids[0].type.difference
-    if difference is None:
-        return None
-    ends = [int(n) * c.grid.step + c.grid.origin for c in codecs for n in (c.starts[0], c.last)]
-    span = max(ends) - min(ends)
-    widths = [max(1, grids[0].step, grids[1].step, span >> LAG_CLASSES)]
-    while widths[-1] < span:
-        widths.append(widths[-1] * 2)
-    cuts = (*(-width for width in reversed(widths)), 0, 1, *(width + 1 for width in widths[:-1]))
-    grid = Grid(f"{grids[1].where} - {grids[0].where}", difference)
-    return Discretizer(VariableWidthCodec(grid, True, cuts, widths[-1]))
+    codec, (code_of, _) = classes.codec, classes.shares
+    if not isinstance(codec, OrderedCodec):
+        raise InternalError("lags are coded by intervals")
+    found = shares[code_of].astype(np.float64)
+    zero = int(np.searchsorted(codec.starts, 0))
+    for side in (np.arange(zero - 1, -1, -1), np.arange(zero + 1, codec.ordered)):
+        ends = np.abs(codec.starts[side] if side[0] < zero else codec.ends[side]).astype(np.float64)
+        of_class = np.maximum(shares[code_of[side[::2]]], FEW)  # the first cell is one by itself, then pairs
+        lengths = np.diff(ends[::2], prepend=0.0)
+        slopes = np.gradient(np.log(of_class / lengths), np.log(ends[::2])) if len(of_class) > 1 else np.zeros(1)
+        power = 1 + np.clip(slopes[1:], -MAX_POWER, MAX_POWER)
+        power = np.where(np.abs(power) < TOLERANCE, TOLERANCE, power)
+        nearer = (2.0**power - 1) / (4.0**power - 1)
+        found[side[1::2]] *= nearer
+        found[side[2::2]] *= 1 - nearer
+    return found
 
 
 def lag_chances(base: Discretizer, own: Discretizer, classes: Discretizer, codes: tuple[int, int]) -> Array:
-    """Return how likely the classes of lags are within each pair of codes, shape (base codes, own codes, classes).
+    """Return how likely the cells of lags are within each pair of codes, shape (base codes, own codes, cells).
 
     Args:
         base: Of the owner's column.
@@ -105,70 +110,15 @@ def lag_chances(base: Discretizer, own: Discretizer, classes: Discretizer, codes
     codec = classes.codec
     if not isinstance(codec, OrderedCodec) or codec.null is None:
         raise InternalError("lags are coded by intervals and a code for those that are not there")
-    above, here = _intervals(base), _intervals(own)
-    before = _pairs_before(above, here, codec.starts[1:].astype(np.float64))
+    above, here = (tuple(end.astype(np.float64) for end in interval_points(coder)) for coder in (base, own))
     chances = np.zeros((*codes, codec.size))
-    chances[:, :, codec.null] = 1.0  # what is no interval has no lag
-    inside = chances[: len(above[0]), : len(here[0])]
-    inside[:] = 0.0
-    inside[:, :, : codec.ordered] = np.maximum(np.diff(before, axis=2, prepend=0.0, append=1.0), 0.0)
+    chances[:, :, : codec.ordered] = 1 / codec.ordered  # of values beyond a range nothing is known
+    before = pairs_before(above, here, codec.starts[1:].astype(np.float64))
+    inside = np.diff(before, axis=2, prepend=0.0, append=1.0)
+    chances[: len(above[0]), : len(here[0]), : codec.ordered] = np.maximum(inside, 0.0)
+    for axis, (coder, size) in enumerate(zip((base, own), codes, strict=True)):
+        null = Intervals.of(coder).null
+        for code in (*range(coder.size, size), *(() if null is None else (null,))):
+            where = (code, slice(None)) if axis == 0 else (slice(None), code)
+            chances[where] = np.arange(codec.size) == codec.null
     return chances
-
-
-def expected_lags(first: Array, second: Array, chances: Array) -> Array:
-    """Return the counts of classes of lags if both columns were independent, shape (classes,).
-
-    Args:
-        first: Counts of the owner's column over the rows.
-        second: Counts of the row's, with the same total.
-        chances: Of `lag_chances`.
-    """
-    return np.asarray(np.einsum("a,b,abl->l", first, second / max(float(second.sum()), 1.0), chances))
-
-
-def joint_with_lags(first: Array, second: Array, chances: Array, lags: Array) -> Array:
-    """Return counts of both columns with these margins that agree with counts of lags, shape (base codes, own codes).
-
-    Args:
-        first: As in `expected_lags`.
-        second: As there.
-        chances: As there.
-        lags: Counts of the classes, with the same total.
-    """
-    total = max(float(second.sum()), TINY)
-    wanted = (1 - FEW) * lags + FEW * expected_lags(first, second, chances)  # no class is ruled out
-    start = np.outer(first, second)[:, :, None] / total * chances
-    margins = [((2,), wanted), ((0,), first), ((1,), second)]
-    return np.asarray(fit_margins(start, margins, FITTING_ROUNDS).sum(axis=2))
-
-
-def _intervals(coder: Discretizer) -> tuple[Array, Array]:
-    """Return the first value of each interval code, and the one after its last, as numbers of the column's type."""
-    codec, (code_of, shares) = coder.codec, coder.shares
-    if not isinstance(codec, OrderedCodec):
-        raise InternalError("lags are between columns with an order")
-    cells = np.flatnonzero(shares[: codec.ordered] > 0)
-    cells = cells[code_of[cells] < coder.ordered]
-    first, after = np.zeros(coder.ordered), np.zeros(coder.ordered)
-    after[code_of[cells]] = codec.ends[cells] + 1  # cells ascend: the last one stays
-    first[code_of[cells[::-1]]] = codec.starts[cells[::-1]]
-    return first * codec.grid.step + codec.grid.origin, after * codec.grid.step + codec.grid.origin
-
-
-def _pairs_before(above: tuple[Array, Array], here: tuple[Array, Array], ends: Array) -> Array:
-    """Return what share of the pairs of whole numbers of two intervals is less than ``ends`` apart.
-
-    Shape (intervals above, intervals here, ends).
-    """
-    (x, x_after), (v, v_after) = above, here
-
-    def pairs(distance: Array) -> Array:
-        """Pairs of numbers from 0 on that add up to less than a distance."""
-        return np.where(distance > 0, distance * (distance + 1) / 2, 0.0)
-
-    gaps = [
-        ends - 1 - (v_end[None, :] - x_end[:, None])[:, :, None] for v_end in (v, v_after) for x_end in (x_after, x)
-    ]
-    number = pairs(gaps[0]) - pairs(gaps[1]) - pairs(gaps[2]) + pairs(gaps[3])
-    possible = np.maximum((x_after - x)[:, None] * (v_after - v)[None, :], 1.0)
-    return np.clip(number / possible[:, :, None], 0.0, 1.0)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,7 +158,7 @@ class _Siblings:
         for of_row in (each for each in strata for _ in range(SPREADING_ROUNDS)):
             cells, counts = np.unique(self.of_row * size + codes, return_counts=True)
 
-            def often(places: Numbers, rows: Numbers, cells: Numbers = cells, counts: Numbers = counts) -> Numbers:
+            def often(places: Any, rows: Any, cells: Any = cells, counts: Any = counts) -> Any:
                 """Return how many rows of the groups of some places have the codes of others."""
                 cell = self.of_row[places] * size + codes[rows]
                 found = np.minimum(np.searchsorted(cells, cell), len(cells) - 1)

@@ -11,7 +11,9 @@ import pytest
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec, equal_width_codec
-from privbench_core.models.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances, lag_classes
+from privbench_core.columns.lags import Intervals, lag_classes
+from privbench_core.estimate.lags import expected_lags, joint_with_lags
+from privbench_core.models.lags import Lag, Lags, lag_chances, shares_of_cells
 from privbench_core.sampling.lags import DatedRows, dated_columns
 from privbench_core.schema.columns import Column, ColumnType
 
@@ -37,28 +39,37 @@ def classes_of(base: Discretizer, own: Discretizer) -> tuple[Discretizer, Ordere
     return classes, classes.codec
 
 
-def days_of(coder: Discretizer) -> list[np.ndarray]:
-    """All numbers of each interval code."""
-    codec, code_of = coder.codec, coder.shares[0]
-    days = np.arange(codec.starts[0], codec.last + 1)  # type: ignore[attr-defined]
-    cells = np.searchsorted(codec.starts, days, side="right") - 1  # type: ignore[attr-defined]
-    return [days[code_of[cells] == code] for code in range(coder.ordered)]
-
-
 def shares_of(lags: np.ndarray, codec: OrderedCodec) -> np.ndarray:
     """Shares of the classes of lags, without NULL."""
     return np.bincount(np.searchsorted(codec.starts, lags, side="right") - 1, minlength=codec.size) / len(lags)
 
 
 def test_classes_are_of_both_signs_and_cover_every_lag() -> None:
-    _, codec = classes_of(dates(DAY, 5), dates(DAY, 8))
+    classes, codec = classes_of(dates(DAY, 5), dates(DAY, 8))
     after = [1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513]
     assert codec.starts.tolist() == [*(-(2**power) for power in range(10, -1, -1)), 0, *after]
     assert codec.last == 1024
+    assert classes.shares[0][codec.ordered // 2 :].tolist() == [6, 7, *(np.arange(10) // 2 + 8), 13, 14, 15]
+    assert classes.shares[0][: codec.ordered // 2].tolist() == [*(np.arange(10) // 2), 5]
     _, finer = classes_of(dates(MOMENT, 5), dates(MOMENT, 8))
     minutes = (finer.starts[finer.starts > 1] - 1) / 60e6
     assert minutes[0] == pytest.approx(1.0, abs=0.01), "a millionth of two years"
     np.testing.assert_allclose(minutes[1:] / minutes[:-1], 2)
+
+
+@pytest.mark.parametrize("power", [-3.0, -1.0, 0.0, 1.5])
+def test_classes_are_divided_by_the_slope_between_their_neighbours(power: float) -> None:
+    classes, codec = classes_of(dates(MOMENT, 5), dates(MOMENT, 8))
+    ends = np.abs(codec.starts[:21]).astype(float)[::-1]
+    mass = np.diff(ends ** (power + 1) if power != -1 else np.log(ends), prepend=0 if power > -1 else np.nan)
+    mass[0] = mass[1] / (2.0 ** (power + 1))  # the cell beside zero has what its neighbour's density says
+    cells = np.zeros(codec.size)
+    cells[:21] = np.abs(mass)[::-1] / np.abs(mass).sum()
+    shares = np.bincount(classes.shares[0], cells)
+    found = shares_of_cells(classes, shares)
+    np.testing.assert_allclose(np.bincount(classes.shares[0], found), shares, atol=1e-12)
+    near = slice(3, 18) if power >= 0 else slice(12, 18)  # where a class holds more than is taken for nothing
+    np.testing.assert_allclose(found[near], cells[near], rtol=0.15, atol=1e-4)
 
 
 def test_no_lag_is_between_columns_of_two_types() -> None:
@@ -71,10 +82,10 @@ def test_chances_are_those_of_all_pairs_of_days() -> None:
     base, own = dates(DAY, 4), dates(NULLABLE, 3)
     classes, codec = classes_of(base, own)
     chances = lag_chances(base, own, classes, (5, 4))  # rows without an owner have one more code
-    above, here = days_of(base), days_of(own)
+    above, here = Intervals.of(base), Intervals.of(own)
     for a in range(4):
         for b in range(3):
-            x, v = (days[c] for days, c in ((above, a), (here, b)))
+            x, v = (np.arange(i.first[c], i.last[c] + 1) for i, c in ((above, a), (here, b)))
             found = shares_of((v[None, :] - x[:, None]).ravel(), codec)
             np.testing.assert_allclose(chances[a, b], found, atol=1e-9)
     assert (chances[4, :, codec.null] == 1).all(), "no owner"
@@ -86,8 +97,8 @@ def test_a_joint_follows_from_lags_without_being_measured() -> None:
     rng = np.random.default_rng(0)
     base, own = dates(MOMENT, 12), dates(MOMENT, 9)
     classes, codec = classes_of(base, own)
-    low, high = int(codec.starts[0]), int(own.codec.last)  # type: ignore[attr-defined]
-    x = rng.integers(base.codec.starts[0], high, 50_000)
+    low, high = int(codec.starts[0]), int(Intervals.of(own).last[-1])
+    x = rng.integers(Intervals.of(base).first[0], high, 50_000)
     v = x + np.exp(rng.normal(24, 3, len(x))).astype(np.int64)  # around a quarter of an hour to a year
     x, v = x[v <= high], v[v <= high]
     a, b = (
@@ -117,7 +128,7 @@ def drawn(
     owners = pa.table({"since": base.codec.grid.array(x)})  # type: ignore[attr-defined]
     step = own.codec.grid.step  # type: ignore[attr-defined]
     origin = own.codec.grid.origin  # type: ignore[attr-defined]
-    lag = Lag("since", "day", classes, shares_of(v * step + origin - x, codec))
+    lag = Lag("since", "day", classes, shares_of(v * step + origin - x, codec), base)
     rows = dated_columns(Lags([lag]), {"day": own}, (owners, np.arange(len(x))))["day"]
     moved, after = rows.drawn(codes, before, np.arange(len(x)), {}, rng)
     assert (own.encode(pa.chunked_array([after])) == moved).all(), "each day has its code"
@@ -130,7 +141,7 @@ def drawn(
 def days_after(own: Discretizer, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Days of owners anywhere in the range of a column, and a day or a few later."""
     rng = np.random.default_rng(2)
-    low, high = own.codec.starts[0], own.codec.last
+    low, high = Intervals.of(own).first[0], Intervals.of(own).last[-1]
     x = rng.integers(low, high - 9, n)
     return x, np.minimum(x + rng.geometric(0.4, n) - 1, high)
 
@@ -143,7 +154,7 @@ def test_days_come_as_long_after_their_owners_as_was_measured() -> None:
     wanted = shares_of(v - x, codec)
     assert np.abs(shares_of(before - x, codec) - wanted).sum() / 2 > 0.8
     assert np.abs(shares_of(after - x, codec) - wanted).sum() / 2 < 0.02
-    days = np.arange(own.codec.starts[0], own.codec.last + 1, 20)
+    days = np.arange(Intervals.of(own).first[0], Intervals.of(own).last[-1] + 1, 20)
     np.testing.assert_allclose(*(np.histogram(n, days)[0] / len(x) for n in (after, before)), atol=0.01)
 
 
@@ -151,8 +162,8 @@ def test_days_of_weeks_come_after_moments() -> None:
     rng = np.random.default_rng(3)
     base, own = dates(MOMENT, 24), dates(MOMENT, 5, step="P7D")
     grid = own.codec.grid  # type: ignore[attr-defined]
-    last = int(own.codec.last)  # type: ignore[attr-defined]
-    x = rng.integers(base.codec.starts[0], last * grid.step + grid.origin - 3 * grid.step, 5_000)
+    last = int(Intervals.of(own).last[-1])
+    x = rng.integers(Intervals.of(base).first[0], last * grid.step + grid.origin - 3 * grid.step, 5_000)
     v = np.minimum(-((grid.origin - x) // grid.step) + rng.integers(0, 2, len(x)), last)  # this week's end, or the next
     before, after, _ = drawn(own, base, x, v)
     late = [(n * grid.step + grid.origin - x) / grid.step for n in (before, after)]
@@ -164,7 +175,7 @@ def test_rows_whose_owner_has_no_day_stay_as_they_were_drawn() -> None:
     rng = np.random.default_rng(4)
     base, own = dates(NULLABLE, 24), dates(DAY, 5)
     classes, codec = classes_of(base, own)
-    x = rng.integers(own.codec.starts[0], own.codec.last, 2_000)
+    x = rng.integers(Intervals.of(own).first[0], Intervals.of(own).last[-1], 2_000)
     none = rng.random(len(x)) < 0.3
     owners = pa.table(
         {
@@ -175,7 +186,7 @@ def test_rows_whose_owner_has_no_day_stay_as_they_were_drawn() -> None:
     )
     codes = own.encode(pa.chunked_array([pa.array(x.astype(np.int32)).view(pa.date32())]))
     before = own.decode(codes, rng)
-    lag = Lag("since", "day", classes, np.arange(codec.size) == codec.starts.tolist().index(1))
+    lag = Lag("since", "day", classes, np.arange(codec.size) == codec.starts.tolist().index(1), base)
     rows = dated_columns(Lags([lag]), {"day": own}, (owners, np.arange(len(x))))["day"]
     _, after = rows.drawn(codes, before, np.arange(len(x)), {}, rng)
     unlike = np.array(before.to_pylist()) != np.array(after.to_pylist())
@@ -193,7 +204,7 @@ def test_days_come_after_others_of_their_row_and_may_move_to_the_code_beside() -
     early = rng.random(len(x)) < 0.1  # as joints of codes have it
     codes = np.where(early, np.maximum(own.encode(pa.chunked_array([own.codec.grid.array(x)])) - 1, 0), codes)  # type: ignore[attr-defined]
     codes = codes.astype(np.int32)
-    lag = Lag("begun", "day", classes, shares_of(v - x, codec))
+    lag = Lag("begun", "day", classes, shares_of(v - x, codec), own)
     rows = dated_columns(Lags(within=[lag]), {"begun": own, "day": own}, None)
     assert list(rows) == ["day"]
     others = {"begun": own.codec.grid.array(x)}  # type: ignore[attr-defined]
@@ -213,7 +224,9 @@ def test_days_of_an_assumed_range_may_be_where_those_of_their_owners_are(assumed
     rng = np.random.default_rng(7)
     x, v = days_after(base, 5_000)
     owners = pa.table({"since": base.codec.grid.array(x)})  # type: ignore[attr-defined]
-    lags = Lags([Lag("since", "day", classes, shares_of(v - x, codec))], (), frozenset({"day"} if assumed else ()))
+    lags = Lags(
+        [Lag("since", "day", classes, shares_of(v - x, codec), base)], (), frozenset({"day"} if assumed else ())
+    )
     rows = dated_columns(lags, {"day": own}, (owners, np.arange(len(x))))["day"]
     codes = np.zeros(len(x), dtype=np.int32)
     _, after = rows.drawn(codes, own.decode(codes, rng), np.arange(len(x)), {}, rng)
@@ -239,9 +252,9 @@ def test_what_is_drawn_again_has_the_same_odds() -> None:
 def test_lags_are_stored() -> None:
     base, own = dates(DAY, 4), dates(NULLABLE, 3)
     classes, codec = classes_of(base, own)
-    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size))
+    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size), base)
     again = Lag.from_dict(lag.to_dict())
-    assert (again.base, again.column, again.classes) == ("since", "day", classes)
+    assert (again.base, again.column, again.classes, again.above) == ("since", "day", classes, base)
     np.testing.assert_array_equal(again.shares, lag.shares)
 
 
@@ -254,7 +267,7 @@ def test_where_no_row_is_dated_nothing_is_drawn(case: str) -> None:
     places = np.full(n, -1 if case == "no owner" else 1)
     codes = np.full(n, 3 if case == "no code of a day" else 1, dtype=np.int32)
     before = own.decode(codes, np.random.default_rng(0))
-    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size))
+    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size), base)
     rows = dated_columns(Lags([lag]), {"day": own}, (owners, places))["day"]
     moved, after = rows.drawn(codes, before, np.arange(n), {}, np.random.default_rng(1))
     assert after.equals(before)
@@ -268,7 +281,7 @@ def test_lags_of_ten_thousand_years_are_whole_numbers() -> None:
     x = np.array([codec.starts[0], codec.last, codec.starts[32]])
     values = pa.table({"since": codec.grid.array(x)})
     shares = np.where(np.arange(lags.size) < lags.ordered, 1 / lags.ordered, 0.0)
-    lags = Lags([Lag("since", "day", classes, shares)])
+    lags = Lags([Lag("since", "day", classes, shares, coder)])
     rows = dated_columns(lags, {"day": coder}, (values, np.array([0, 1, 2, 0])))
     codes = np.array([63, 0, 5, 0], dtype=np.int32)
     before = coder.decode(codes, np.random.default_rng(0))

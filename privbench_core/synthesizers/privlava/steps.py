@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privbench_core.measure.columns import Columns, types_of
-from privbench_core.measure.lags import own_lag_joints
+from privbench_core.measure.lags import lag_joints
 from privbench_core.measure.latent import LatentFit
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
@@ -137,7 +137,7 @@ def root_step(schema: Schema, table: Table, price: Price) -> Step:
         view = ViewSpec(table.name, columns.features, (columns.rows_per_unit,))
         network = PairwiseSPN(columns.ordered)
         profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
-        measured = network.build(context.opened().view(view, "rows"), columns.one_way, price, own_lag_joints(profile))
+        measured = network.build(context.opened().view(view, "rows"), columns.one_way, price, lag_joints(profile))
         return _model(columns, measured.fit())
 
     reads = deciding_tables(schema, table.name, *below(schema, table.name))

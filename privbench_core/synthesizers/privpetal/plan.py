@@ -88,7 +88,7 @@ def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
         siblings = released_numbers(schema, key, context.inputs)
-        fanout = fit_sizes_and_siblings(context.opened(), key, above, own, price, FanoutFit(), siblings)
+        fanout, _ = fit_sizes_and_siblings(context.opened(), key, above, own, price, FanoutFit(), siblings)
         summary = {"attributes that depend on the number of children": len(fanout.fanout_tables)}
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 

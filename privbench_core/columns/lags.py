@@ -1,0 +1,91 @@
+"""Lags: how long after its owner a row is dated, in classes that are finer the shorter the lag is.
+
+A row often comes minutes after the one that it belongs to, while codes of dates are weeks wide: no joint of codes can
+say so. A lag is measured in classes of both signs around zero that are each four times as long as the one before, of
+two cells that are twice as long as each other: how a class is divided between them follows from its neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.equal_width import OrderedCodec
+from privbench_core.columns.grid import Grid
+from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.guards import LAG_CLASSES
+
+Points: TypeAlias = NDArray[np.int64]
+
+
+def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
+    """Return the coder of the difference of two columns; None where they are not points in time of one type.
+
+    Args:
+        base: Of the owner's column.
+        own: Of the row's.
+    """
+    codecs = [coder.codec for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
+    grids = [codec.grid for codec in codecs if codec.grid.logical.calendar]
+    if len(grids) < len((base, own)) or len({(grid.type, grid.precision) for grid in grids}) > 1:
+        return None
+    ends = [int(n) * c.grid.step + c.grid.origin for c in codecs for n in (c.starts[0], c.last)]
+    span = max(ends) - min(ends)
+    widths = [max(1, grids[0].step, grids[1].step, span >> LAG_CLASSES)]
+    while widths[-1] < span or len(widths) % 2 == 0:
+        widths.append(widths[-1] * 2)
+    cuts = (*(-width for width in reversed(widths)), 0, 1, *(width + 1 for width in widths[:-1]))
+    difference = grids[0].type.difference
+    if difference is None:
+        return None
+    grid = Grid(f"{grids[1].where} - {grids[0].where}", difference)
+    codec = VariableWidthCodec(grid, True, cuts, widths[-1])
+    pairs = (np.arange(len(widths)) + 1) // 2  # the first one is by itself
+    far = int(pairs[-1])
+    sides = np.concatenate([far - pairs[::-1], [far + 1], far + 2 + pairs])
+    code_of = np.append(sides, sides[-1] + 1 + np.arange(codec.size - codec.ordered))
+    weights = 1 / np.bincount(code_of)[code_of]
+    return Discretizer(codec, Binning(tuple(code_of.tolist()), tuple(weights.tolist()), int(sides[-1]) + 1))
+
+
+def interval_points(coder: Discretizer) -> tuple[Points, Points]:
+    """Return the first value of each interval code of a column, and the one after its last, as numbers of its type."""
+    codec, intervals = coder.codec, Intervals.of(coder)
+    if not isinstance(codec, OrderedCodec):
+        return intervals.first, intervals.last
+    first, after = (numbers * codec.grid.step + codec.grid.origin for numbers in (intervals.first, intervals.last + 1))
+    return first, after
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Where the codes of an ordered column lie.
+
+    Attributes:
+        first: First number of each interval code, in steps of the column's grid, shape (intervals,).
+        last: Last number of each, same shape.
+        null: Code of NULL; None where there is none that is ever drawn.
+    """
+
+    first: Points
+    last: Points
+    null: int | None
+
+    @classmethod
+    def of(cls, coder: Discretizer) -> Intervals:
+        """Return where the codes of a coder lie whose codec is an `OrderedCodec`."""
+        codec, (code_of, shares) = coder.codec, coder.shares
+        if not isinstance(codec, OrderedCodec):
+            return cls(np.empty(0, np.int64), np.empty(0, np.int64), None)
+        cells = np.flatnonzero(shares[: codec.ordered] > 0)
+        cells = cells[code_of[cells] < coder.ordered]
+        first, last = np.zeros(coder.ordered, np.int64), np.full(coder.ordered, -1, np.int64)
+        last[code_of[cells]] = codec.ends[cells]  # cells ascend: the last one stays
+        first[code_of[cells[::-1]]] = codec.starts[cells[::-1]]
+        null = codec.null
+        return cls(first, last, int(code_of[null]) if null is not None and shares[null] > 0 else None)
