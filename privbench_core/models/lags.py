@@ -87,7 +87,7 @@ def shares_of_cells(classes: Discretizer, shares: Array) -> Array:
     zero = int(np.searchsorted(codec.starts, 0))
     for side in (np.arange(zero - 1, -1, -1), np.arange(zero + 1, codec.ordered)):
         ends = np.abs(codec.starts[side] if side[0] < zero else codec.ends[side]).astype(np.float64)
-        of_class = np.maximum(shares[code_of[side[::2]]], FEW)  # the first cell is one by itself, then pairs
+        of_class = np.maximum(shares[code_of[side[::2]]], FEW / 10)  # the first cell is one by itself, then pairs
         lengths = np.diff(ends[::2], prepend=0.0)
         slopes = np.gradient(np.log(of_class / lengths), np.log(ends[::2])) if len(of_class) > 1 else np.zeros(1)
         power = 1 + np.clip(slopes[1:], -MAX_POWER, MAX_POWER)
