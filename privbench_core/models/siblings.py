@@ -67,7 +67,8 @@ def _exchanged(
     The column that lacks most agreement comes first, then the one that has most too much. What is settled stays: later
     exchanges are among rows with the same codes in the columns before.
     """
-    groups, alike = _dense(rows.codes[OWNER].astype(np.int64)), _alike_owners(rows, drawn)
+    groups = _dense(rows.codes[OWNER].astype(np.int64))
+    alike = [_alike_owners(rows, drawn, TUNING.alike_rows * times) for times in (1, 8, 64)]
     siblings = _Siblings(groups, np.bincount(groups))
     order, settled = np.arange(rows.n), np.zeros(rows.n, dtype=np.int64)
     little = 1 / math.sqrt(rows.n)  # about the sampling error of an agreement
@@ -81,9 +82,10 @@ def _exchanged(
         if abs(gaps[place]) < little:
             break
         left.pop(place)
-        near, of_place = _dense(settled * (int(alike.max()) + 1) + alike), codes[place]
+        near = [_dense(settled * (int(each.max()) + 1) + each) for each in alike]
+        of_place = codes[place]
         exchange = siblings.dealt if gaps[place] > 0 else siblings.spread
-        taken = exchange(of_place, (near, settled), float(wanted[place]), rng)  # owners that are alike first
+        taken = exchange(of_place, (*near, settled), float(wanted[place]), rng)  # owners that are alike first
         order, settled, of_place = order[taken], settled[taken], of_place[taken]
         settled = _dense(settled * (int(of_place.max(initial=0)) + 1) + of_place)
     return order
@@ -184,14 +186,20 @@ class _Siblings:
         return taken
 
 
-def _alike_owners(rows: Rows, drawn: Mapping[str, Codes]) -> Numbers:
-    """Return which rows have owners that are alike, by the columns of the context that rows follow most; shape (n,)."""
+def _alike_owners(rows: Rows, drawn: Mapping[str, Codes], number: int) -> Numbers:
+    """Return which rows have owners that are alike, by the columns of the context that rows follow most; shape (n,).
+
+    Args:
+        rows: With their context.
+        drawn: Columns that are not of the context.
+        number: Rows whose owners are alike, about.
+    """
     sample = slice(None, None, max(1, rows.n // SAMPLE_ROWS))
     context = [name for name in rows.codes if name not in drawn and name != OWNER and rows.sizes[name] > 1]
     information = {name: sum(_shared(rows, name, other, sample) for other in drawn) for name in context}
     alike = np.zeros(rows.n, dtype=np.int64)
     for name in sorted(filter(information.__getitem__, context), key=information.__getitem__, reverse=True):
-        parts = rows.n // (TUNING.alike_rows * (int(alike.max()) + 1))
+        parts = rows.n // (number * (int(alike.max()) + 1))
         counts = group_counts(rows.codes[name], rows.sizes[name])
         middle = (np.cumsum(counts) - counts / 2) / rows.n
         part_of = np.minimum((middle * parts).astype(np.int64), max(parts - 1, 0))
