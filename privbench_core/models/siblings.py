@@ -1,17 +1,18 @@
-"""Rows exchanged between owners, so that children of one owner agree as often as was measured (`models.agreement`).
+"""Rows exchanged between owners, so that children of one owner are as alike as was measured (`models.agreement`).
 
 Columns of children that follow those of their owners alone are drawn independently of each other otherwise: thirty
-prescriptions of a patient are thirty drugs. Here rows that are drawn are exchanged between owners that are alike. Where
-siblings should agree more, a part of the rows is sorted by a column and dealt to one owner after the other; where they
-should agree less (there is one head in each household), pairs of rows are swapped if that takes an agreement away. So
-no row changes, and no distribution of a column, or joint within rows.
+prescriptions of a patient are thirty drugs. Rows that are drawn are exchanged between owners until they agree with
+their siblings as often as they should: groups copy codes among their own rows as in a Pólya urn (Blackwell and MacQueen
+1973), by which two rows of a group have one code for what their group is with one probability in groups of all sizes,
+and the rows that have these codes come from elsewhere. So no row changes, and no distribution of a column, or joint
+within rows. Rows come from owners that are like theirs, as far as there are some. Where siblings agree less than rows
+that are drawn independently (there is one head in each household), rows that agree are exchanged for others.
 
 Post-processing: uses released numbers and synthetic rows only.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.systematic import group_counts
+from privbench_core.columns.systematic import group_counts, stable_order
 from privbench_core.estimate.fitting import mutual_information
-from privbench_core.guards import FEW_ROWS, REDRAWING_ROUNDS, SAMPLE_ROWS, SPREADING_ROUNDS, TINY
+from privbench_core.guards import FEW, FEW_ROWS, MAX_PARTS, SAMPLE_ROWS, SPREADING_ROUNDS
 from privbench_core.models.agreement import Agreement
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.record_swapping import partners
@@ -54,167 +55,226 @@ class AgreeingSiblings:
         known = [agreement for agreement in self.agreements if agreement.column in drawn]
         if not known or OWNER not in context or rows.n < FEW_ROWS:
             return
-        order = _exchanged(rows, drawn, known, rng)
+        order = _Exchange(rows, drawn, rng).agreeing(known)
         for name, codes in drawn.items():
             rows.codes[name] = codes[order]
 
 
-def _exchanged(
-    rows: Rows, drawn: Mapping[str, Codes], agreements: Sequence[Agreement], rng: np.random.Generator
-) -> Numbers:
-    """Return the order in which rows agree with siblings as often as they should, shape (n,).
-
-    The column that lacks most agreement comes first, then the one that has most too much. What is settled stays: later
-    exchanges are among rows with the same codes in the columns before.
-    """
-    groups = _dense(rows.codes[OWNER].astype(np.int64))
-    alike = [_alike_owners(rows, drawn, TUNING.alike_rows * times) for times in (1, 8, 64)]
-    siblings = _Siblings(groups, np.bincount(groups))
-    order, settled = np.arange(rows.n), np.zeros(rows.n, dtype=np.int64)
-    little = 1 / math.sqrt(rows.n)  # about the sampling error of an agreement
-    left = list(agreements)
-    while left:
-        codes = [each.groups[drawn[each.column][order]] for each in left]
-        now = np.array([siblings.agreement(of) for of in codes])
-        wanted = np.array([each.wanted(share) for each, share in zip(left, now, strict=True)])
-        gaps = wanted - now
-        place = int(np.argmax(gaps if gaps.max() >= little else -gaps))
-        if abs(gaps[place]) < little:
-            break
-        left.pop(place)
-        near = [_dense(settled * (int(each.max()) + 1) + each) for each in alike]
-        of_place = codes[place]
-        exchange = siblings.dealt if gaps[place] > 0 else siblings.spread
-        taken = exchange(of_place, (*near, settled), float(wanted[place]), rng)  # owners that are alike first
-        order, settled, of_place = order[taken], settled[taken], of_place[taken]
-        settled = _dense(settled * (int(of_place.max(initial=0)) + 1) + of_place)
-    return order
-
-
-@dataclass(frozen=True)
-class _Siblings:
-    """Whose siblings rows are.
+class _Exchange:
+    """Rows while they are exchanged between owners: ``order`` says which of the drawn rows is where now.
 
     Attributes:
-        of_row: Group of each row, dense, shape (n,).
-        sizes: Of the groups, shape (groups,).
+        order: The row at each place, shape (n,).
     """
 
-    of_row: Numbers
-    sizes: Numbers
+    def __init__(self, rows: Rows, drawn: Mapping[str, Codes], rng: np.random.Generator) -> None:
+        self._drawn, self._rng = drawn, rng
+        self._groups = _Groups.of(_dense(rows.codes[OWNER].astype(np.int64)))
+        self._like = _alike_owners(rows, drawn)
+        self.order = np.arange(rows.n)
+        self._same = np.zeros(rows.n, dtype=np.int64)  # the settled codes of the row at each place, as one number
 
-    @property
-    def weights(self) -> Array:
-        """What one pair of rows of a group that agree adds to the sum over rows with siblings, shape (groups,)."""
-        return np.asarray(1 / np.maximum(self.sizes - 1, 1))
+    def agreeing(self, agreements: Sequence[Agreement]) -> Numbers:
+        """Return the order in which rows agree with siblings as often as they should.
 
-    def agreement(self, codes: Numbers) -> float:
-        """Return how likely a row with siblings agrees with one of them."""
-        size = int(codes.max(initial=0)) + 1
-        cells, counts = np.unique(self.of_row * size + codes, return_counts=True)
-        pairs = counts * (counts - 1) * self.weights[cells // size]
-        return float(pairs.sum()) / max(int(self.sizes[self.sizes > 1].sum()), 1)
-
-    def dealt(self, codes: Numbers, strata: Sequence[Numbers], wanted: float, rng: np.random.Generator) -> Numbers:
-        """Return the row that each place gets, such that ``wanted`` of the rows agree with a sibling, or nearly so.
-
-        Two rows of a group agree if both are dealt, so that the part that is dealt is the root of what lacks.
-
-        Args:
-            codes: What counts as the same, of the row at each place, shape (n,).
-            strata: Rows are dealt among those with the same number, dense, each of shape (n,); in the first of these
-                partitions that leaves room for that, or in the best of them.
-            wanted: Share of the rows that have siblings.
-            rng: Sampling only.
+        What agrees most comes first, then what agrees least. What is settled stays: later exchanges are among rows with
+        the same codes in the columns before.
         """
-        n, size, now = len(codes), int(codes.max(initial=0)) + 1, self.agreement(codes)
-        chance, turn, shuffled = rng.random(n), rng.random(len(self.sizes))[self.of_row], rng.permutation(n)
-        best, least = np.arange(n), abs(wanted - now)
-        for of_row in strata:
-            part = math.sqrt(max(0.0, wanted - now) / max(1 - now, TINY))
-            for _ in range(REDRAWING_ROUNDS):
-                dealt = shuffled[chance[shuffled] < part]
-                places, rows = np.argsort(of_row[dealt] + turn[dealt]), np.argsort(of_row[dealt] * size + codes[dealt])
-                taken = np.arange(n)
-                taken[dealt[places]] = dealt[rows]
-                gained = self.agreement(codes[taken]) - now
-                if abs(wanted - now - gained) < least:
-                    best, least = taken, abs(wanted - now - gained)
-                if least < 1 / math.sqrt(n) or (part == 1 and now + gained < wanted):
-                    break
-                part = min(1.0, part * math.sqrt(max(0.0, wanted - now) / max(gained, TINY)))
-            if least < 1 / math.sqrt(n):
+        urn = _Urn.of(self._groups.of_row, self._rng)
+        left = list(agreements)
+        while left:
+            now = np.array([self._groups.agreement(self._codes(each)) for each in left])
+            gaps = np.array([each.wanted(agree) for each, agree in zip(left, now, strict=True)]) - now
+            place = int(np.argmax(gaps if gaps.max() >= 10 * FEW else -gaps))
+            if abs(gaps[place]) < 10 * FEW:
                 break
-        return best
+            agreement, gap = left.pop(place), float(gaps[place])
+            if gap > 0:
+                self._copy(self._codes(agreement), urn.copied(gap / (1 - now[place])))
+            else:
+                self._spread(self._codes(agreement), now[place] + gap)
+            codes = self._codes(agreement)
+            self._same = _dense(self._same * (int(codes.max(initial=0)) + 1) + codes)
+        return self.order
 
-    def spread(self, codes: Numbers, strata: Sequence[Numbers], wanted: float, rng: np.random.Generator) -> Numbers:
-        """Return the row that each place gets, such that no more than ``wanted`` of them agree, or few can be spread.
+    def _codes(self, agreement: Agreement) -> Numbers:
+        """Return what counts as the same, of the row at each place."""
+        return agreement.groups[self._drawn[agreement.column][self.order]]
+
+    def _copy(self, codes: Numbers, copied: Numbers) -> None:
+        """Exchange rows so that places have the codes of the places that they copy, as far as there are such rows.
 
         Args:
-            codes: As in `dealt`.
-            strata: As there.
-            wanted: As there.
-            rng: Sampling only.
+            codes: Of the row at each place, shape (n,).
+            copied: Which place each copies; itself for those that keep their row, shape (n,).
         """
-        codes, size, taken = codes.copy(), int(codes.max(initial=0)) + 1, np.arange(len(codes))
-        for of_row in (each for each in strata for _ in range(SPREADING_ROUNDS)):
-            cells, counts = np.unique(self.of_row * size + codes, return_counts=True)
+        places = np.flatnonzero(copied != np.arange(len(copied)))
+        same, wanted, have = self._same[places], codes[copied[places]], codes[places]
+        taken = np.empty(len(places), dtype=np.int64)
+        to_fill = to_take = np.arange(len(places))
+        size = int(codes.max(initial=0)) + 1
+        near = _dense(same * (int(self._like.max()) + 1) + self._like[places])
+        for within in (near, same):  # owners that are alike first
+            fills, takes = _matched(
+                within[to_fill] * size + wanted[to_fill], within[to_take] * size + have[to_take], self._rng
+            )
+            taken[to_fill[fills]] = to_take[takes]
+            to_fill, to_take = np.delete(to_fill, fills), np.delete(to_take, takes)
+        # Others take the nearest code: those that want the same one get the same one still.
+        to_fill = to_fill[np.lexsort((wanted[to_fill], same[to_fill]))]
+        taken[to_fill] = to_take[np.lexsort((have[to_take], same[to_take]))]
+        self.order[places] = self.order[places[taken]]
+
+    def _spread(self, codes: Numbers, wanted: float) -> None:
+        """Swap rows that agree with siblings for others, until no more than ``wanted`` of them do, or few can be.
+
+        Args:
+            codes: Of the row at each place, shape (n,); changed.
+            wanted: Share of the rows that have siblings.
+        """
+        size, of_row = int(codes.max(initial=0)) + 1, self._groups.of_row
+        weight = 1 / np.maximum(self._groups.sizes - 1, 1)
+        near = self._same * (int(self._like.max()) + 1) + self._like
+        for strata in (each for each in (near, self._same) for _ in range(SPREADING_ROUNDS)):  # owners alike first
+            too_many = (self._groups.agreement(codes) - wanted) * self._groups.with_siblings
+            if too_many < 1:
+                return
+            cells, counts = np.unique(of_row * size + codes, return_counts=True)
 
             def often(places: Any, rows: Any, cells: Any = cells, counts: Any = counts) -> Any:
                 """Return how many rows of the groups of some places have the codes of others."""
-                cell = self.of_row[places] * size + codes[rows]
+                cell = of_row[places] * size + codes[rows]
                 found = np.minimum(np.searchsorted(cells, cell), len(cells) - 1)
                 return np.where(cells[found] == cell, counts[found], 0)
 
             everywhere = np.arange(len(codes))
             agreeing = np.flatnonzero(often(everywhere, everywhere) > 1)
-            too_many = (self.agreement(codes) - wanted) * int(self.sizes[self.sizes > 1].sum())
-            if too_many < 1:
-                break
-            rows = np.union1d(agreeing, rng.integers(len(codes), size=len(agreeing)))
-            one, other = partners(rng.permutation(rows), of_row)
+            rows = np.union1d(agreeing, self._rng.integers(len(codes), size=len(agreeing)))
+            one, other = partners(self._rng.permutation(rows), strata)
             fewer = np.zeros(len(one))
             for here, comes in ((one, other), (other, one)):
-                weight = 2 * self.weights[self.of_row[here]]
-                fewer += weight * (often(here, here) - 1 - often(here, comes))
-            possible = (self.of_row[one] != self.of_row[other]) & (codes[one] != codes[other])
-            good = rng.permutation(np.flatnonzero(possible & (fewer > 0)))
+                fewer += 2 * weight[of_row[here]] * (often(here, here) - 1 - often(here, comes))
+            possible = (of_row[one] != of_row[other]) & (codes[one] != codes[other])
+            good = self._rng.permutation(np.flatnonzero(possible & (fewer > 0)))
             good = good[np.cumsum(fewer[good]) <= too_many]
             one, other = one[good], other[good]
-            for values in (taken, codes):
+            for values in (self.order, codes):
                 values[one], values[other] = values[other], values[one]
-        return taken
 
 
-def _alike_owners(rows: Rows, drawn: Mapping[str, Codes], number: int) -> Numbers:
-    """Return which rows have owners that are alike, by the columns of the context that rows follow most; shape (n,).
+@dataclass(frozen=True)
+class _Groups:
+    """Whose siblings rows are.
 
-    Args:
-        rows: With their context.
-        drawn: Columns that are not of the context.
-        number: Rows whose owners are alike, about.
+    Attributes:
+        of_row: Group of each row, dense, shape (n,).
+        sizes: Of the groups, shape (groups,).
+        with_siblings: Number of rows in groups of several.
     """
+
+    of_row: Numbers
+    sizes: Numbers
+    with_siblings: int
+
+    @classmethod
+    def of(cls, of_row: Numbers) -> _Groups:
+        sizes = np.bincount(of_row)
+        return cls(of_row, sizes, int(sizes[sizes > 1].sum()))
+
+    def agreement(self, codes: Numbers) -> float:
+        """Return how likely a row with siblings agrees with one of them."""
+        size = int(codes.max(initial=0)) + 1
+        cells = self.of_row * size + codes
+        found, counts = np.unique(cells, return_counts=True)
+        of = found // size
+        pairs = counts * (counts - 1) / np.maximum(self.sizes[of] - 1, 1)
+        return float(pairs.sum()) / max(self.with_siblings, 1)
+
+
+@dataclass(frozen=True)
+class _Urn:
+    """The order in which the rows of groups are drawn from urns, and the chances that they are copies.
+
+    They are the same for all columns, so that rows that copy a rare column copy the others, too.
+
+    Attributes:
+        rows: In an order in which groups stand together, shape (n,).
+        rank: How many of their group stand before them, shape (n,).
+        chance: Uniform, shape (n,).
+        earlier: A place before them in their group, where there is one, shape (n,).
+    """
+
+    rows: Numbers
+    rank: Numbers
+    chance: Array
+    earlier: Numbers
+
+    @classmethod
+    def of(cls, groups: Numbers, rng: np.random.Generator) -> _Urn:
+        rows = rng.permutation(len(groups))
+        rows = rows[stable_order(groups[rows])]
+        begins = np.r_[True, np.diff(groups[rows]) != 0]
+        place = np.arange(len(rows))
+        first = np.maximum.accumulate(np.where(begins, place, 0))
+        rank = place - first
+        earlier = first + (rng.random(len(rows)) * np.maximum(rank, 1)).astype(np.int64)
+        return cls(rows, rank, rng.random(len(rows)), earlier)
+
+    def copied(self, share: float) -> Numbers:
+        """Return the row that each one copies, itself where it is drawn: two of a group are one with this probability.
+
+        The r-th row after the first copies one before it with probability r / (α + r), where 1 / (1 + α) = ``share``.
+        """
+        share, place = min(share, 1.0), np.arange(len(self.rows))
+        copies = self.chance * (1 - share + self.rank * share) < self.rank * share
+        root = np.where(copies, self.earlier, place)
+        while not (root == root[root]).all():
+            root = root[root]
+        found = np.empty(len(root), dtype=np.int64)
+        found[self.rows] = self.rows[root]
+        return found
+
+
+def _alike_owners(rows: Rows, drawn: Mapping[str, Codes]) -> Numbers:
+    """Return which rows have owners that are alike, by the columns of the context that rows follow most; shape (n,)."""
     sample = slice(None, None, max(1, rows.n // SAMPLE_ROWS))
     context = [name for name in rows.codes if name not in drawn and name != OWNER and rows.sizes[name] > 1]
-    information = {name: sum(_shared(rows, name, other, sample) for other in drawn) for name in context}
+    telling = {name: sum(_shared(rows, name, other, sample) for other in drawn) for name in context}
     alike = np.zeros(rows.n, dtype=np.int64)
-    for name in sorted(filter(information.__getitem__, context), key=information.__getitem__, reverse=True):
-        parts = rows.n // (number * (int(alike.max()) + 1))
+    for name in sorted(telling, key=lambda name: -telling[name]):
+        if telling[name] < 5 * FEW:
+            break
         counts = group_counts(rows.codes[name], rows.sizes[name])
         middle = (np.cumsum(counts) - counts / 2) / rows.n
-        part_of = np.minimum((middle * parts).astype(np.int64), max(parts - 1, 0))
-        alike = _dense(alike * max(parts, 1) + part_of[rows.codes[name]])
+        parts = MAX_PARTS
+        while parts > 1:  # as many as there are rows for
+            part_of = np.minimum((middle * parts).astype(np.int64), parts - 1)
+            finer = _dense(alike * parts + part_of[rows.codes[name]])
+            if (int(finer.max()) + 1) * TUNING.alike_rows <= rows.n:
+                alike = finer
+                break
+            parts //= 2
     return alike
 
 
 def _shared(rows: Rows, first: str, second: str, sample: slice) -> float:
-    """Return the mutual information of two columns in a sample of rows, 0 below twice its bias; in nats."""
+    """Return the information that two columns share in a sample of rows, less what they would share by chance."""
     shape = rows.sizes[first], rows.sizes[second]
     cells = rows.codes[first][sample].astype(np.int64) * shape[1] + rows.codes[second][sample]
     counts = group_counts(cells, shape[0] * shape[1]).reshape(shape).astype(np.float64)
     free = (np.count_nonzero(counts.sum(axis=1)) - 1) * (np.count_nonzero(counts.sum(axis=0)) - 1)
-    found = mutual_information(counts)
-    return found if found > free / len(cells) else 0.0
+    return max(0.0, mutual_information(counts) - free / (2 * len(cells)))
+
+
+def _matched(wanted: Numbers, have: Numbers, rng: np.random.Generator) -> tuple[Numbers, Numbers]:
+    """Return pairs of places with the same number in both, each place once, at random among equal ones."""
+    places, others = (rng.permutation(len(values)) for values in (wanted, have))
+    places, others = places[np.argsort(wanted[places])], others[np.argsort(have[others])]
+    sorted_wanted, sorted_have = wanted[places], have[others]
+    occurrence = np.arange(len(places)) - np.searchsorted(sorted_wanted, sorted_wanted)
+    place = np.searchsorted(sorted_have, sorted_wanted) + occurrence
+    met = place < np.searchsorted(sorted_have, sorted_wanted, side="right")
+    return places[met], others[place[met]]
 
 
 def _dense(numbers: Numbers) -> Numbers:

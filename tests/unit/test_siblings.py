@@ -12,7 +12,7 @@ from privbench_core.evaluation.correlations import sibling_agreement
 from privbench_core.models.agreement import Agreement
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows
-from privbench_core.models.siblings import AgreeingSiblings
+from privbench_core.models.siblings import AgreeingSiblings, _Urn
 
 _ROWS = 6_000
 _CODES = 4
@@ -133,3 +133,15 @@ def test_rows_alone_and_few_rows_are_left_as_they_are() -> None:
 def test_columns_that_a_model_does_not_draw_are_left_out() -> None:
     before, after = drawn([alike("other", 0.9)], {"x": EVEN}, FIVES)
     assert np.array_equal(before.codes["x"], after.codes["x"])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_two_rows_of_a_group_are_copies_of_one_with_the_probability_of_the_urn(share: float) -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(2_000), 6)
+    urn = _Urn.of(groups[rng.permutation(len(groups))], rng)
+    root = urn.copied(share)
+    assert np.array_equal(root[root], root), "what is copied keeps its row"
+    order = urn.rows.reshape(-1, 6)
+    pairs = root[order][:, :, None] == root[order][:, None, :]
+    assert (pairs.sum() - pairs.shape[0] * 6) / (pairs.shape[0] * 30) == pytest.approx(share, abs=0.02)
