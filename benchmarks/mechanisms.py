@@ -97,6 +97,13 @@ def _record_swapping() -> None:
     _replace("models.calibration.swap_to_fit", lambda *_: None)
 
 
+def _within_bins() -> None:
+    def plain(codes: Any, coders: Any, rng: Any) -> Any:
+        return {name: coder.cells(codes[name], rng) for name, coder in coders.items()}
+
+    _replace("sampling.within_bins.allocate_within_bins", plain)
+
+
 def _row_shares() -> None:
     _replace("measure.fanout._fitted_to_rows", lambda *_: {})
 
@@ -176,6 +183,11 @@ MECHANISMS: dict[str, Mechanism] = {
         "drawn rows swap values until tables fit",
         _record_swapping,
         (Case("pairs", "adult"), Case("pairs", "san_diego"), Case("joined", "chain")),
+    ),
+    "within_bins": Mechanism(
+        "pairs of fine cells balanced within codes",
+        _within_bins,
+        (Case("pairs", "seasons"), Case("pairs", "adult")),
     ),
     "row_shares": Mechanism(
         "joints of numbers of children fitted to shares of the children",

@@ -18,9 +18,9 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.guards import LAG_CLASSES
 
 Points: TypeAlias = NDArray[np.int64]
-_FINEST = 1 << 20  # of the span of both columns: the first class beside zero
 
 
 def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
@@ -36,7 +36,7 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
         return None
     ends = [int(n) * c.grid.step + c.grid.origin for c in codecs for n in (c.starts[0], c.last)]
     span = max(ends) - min(ends)
-    widths = [max(1, grids[0].step, grids[1].step, span // _FINEST)]
+    widths = [max(1, grids[0].step, grids[1].step, span >> LAG_CLASSES)]
     while widths[-1] < span or len(widths) % 2 == 0:
         widths.append(widths[-1] * 2)
     cuts = (*(-width for width in reversed(widths)), 0, 1, *(width + 1 for width in widths[:-1]))

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import fit_margins
+from privbench_core.guards import FEW, FITTING_ROUNDS, TINY
 
 Array = NDArray[np.float64]
-_ROUNDS = 30  # of fitting; chosen by hand, changes are small from there on
-_POSSIBLE = 1e-3  # of what is expected without a dependence is mixed in: no cell is ruled out
 
 
 def expected_lags(first: Array, second: Array, chances: Array) -> Array:
@@ -37,11 +36,11 @@ def joint_with_lags(first: Array, second: Array, chances: Array, lags: Array) ->
         chances: As there.
         lags: Counts of the cells, with the same total.
     """
-    total = max(float(second.sum()), 1e-300)
-    wanted = (1 - _POSSIBLE) * lags + _POSSIBLE * expected_lags(first, second, chances)
+    total = max(float(second.sum()), TINY)
+    wanted = (1 - FEW) * lags + FEW * expected_lags(first, second, chances)
     start = np.outer(first, second)[:, :, None] / total * chances
     margins = [((2,), wanted), ((0,), first), ((1,), second)]
-    return np.asarray(fit_margins(start, margins, _ROUNDS).sum(axis=2))
+    return np.asarray(fit_margins(start, margins, 2 * FITTING_ROUNDS).sum(axis=2))
 
 
 def pairs_before(above: tuple[Array, ...], here: tuple[Array, ...], ends: Array) -> Array:

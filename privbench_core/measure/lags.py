@@ -22,7 +22,7 @@ from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.lags import expected_lags, joint_with_lags
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.guards import TINY
+from privbench_core.guards import LAG_CODES, MAX_SHARING, TINY
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.over_rows import one_way_over_rows
 from privbench_core.models.fanout import parent_column
@@ -34,13 +34,10 @@ from privbench_core.privacy.features import OwnDifference, OwnerDifference
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Pair: TypeAlias = tuple[str, str]
-_CODES = 32  # of an owner's column, with as many children each, about; chosen by hand, for time
-_MOST = 12  # pairs of columns, in the order in which they are declared: each shares the price
-_OWN_SHARE = 0.05  # of the price of a table for lags within its rows
-_TELLING = 0.1  # of all rows: how far lags are from those of independent dates, at least, to say more than joints do
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def lag_features(key: ForeignKey, parent: Profile, child: Profile) -> tuple[LagF
             classes = lag_classes(above, own)
             if classes is not None:
                 found.append(LagFeature(OwnerDifference(key, name, base), above, own, classes))
-    return tuple(found[:_MOST])
+    return tuple(found[:MAX_SHARING])
 
 
 def measure_lags(
@@ -154,12 +151,12 @@ def own_lag_pairs(table: Table) -> list[Pair]:
         if column.type.logical.calendar and column.type.difference is not None and column.relative is None
     ]
     pairs = [(a.name, b.name) for a, b in combinations(dates, 2) if (a.type, a.precision) == (b.type, b.precision)]
-    return pairs[:_MOST]
+    return pairs[:MAX_SHARING]
 
 
 def own_lag_share(table: Table) -> float:
     """Return the part of a table's price that `measure_own_lags` gets."""
-    return _OWN_SHARE if own_lag_pairs(table) else 0.0
+    return TUNING.own_lag_share if own_lag_pairs(table) else 0.0
 
 
 @dataclass(frozen=True)
@@ -185,7 +182,7 @@ class OwnLags:
             above, own = (profile.discretizers[column] for column in (base, name))
             chances = lag_chances(above, own, each.classes, (len(clean[base]), len(clean[name])))
             shares, apart = _lag_shares(each, self.noisy, str(number), clean[base], clean[name], chances)
-            if apart > _TELLING:
+            if apart > TUNING.least_share:
                 found.append(Lag(base, name, each.classes, shares, above))
         return replace(profile, lags=tuple(found))
 
@@ -267,7 +264,7 @@ def _finer(above: Discretizer, own: Discretizer, rows: Array) -> tuple[Discretiz
     grid = codec.grid
     borders = -((grid.origin - borders) // grid.step)  # rounded up to a number of the column
     held = np.cumsum(rows[code_of[:inside]] * shares[:inside])
-    begins = np.append(True, (np.diff(code_of[:inside]) != 0) | (np.diff(np.floor(held * _CODES)) != 0))
+    begins = np.append(True, (np.diff(code_of[:inside]) != 0) | (np.diff(np.floor(held * LAG_CODES)) != 0))
     starts = np.asarray(codec.starts, np.int64)
     cuts = np.union1d(starts[begins], borders[(borders > starts[0]) & (borders <= codec.last)])
     cells = np.searchsorted(starts, cuts, side="right") - 1

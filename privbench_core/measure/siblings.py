@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.agreement import AGREEMENTS, DIFFERENT, SAME
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.index_codes import index_coder
+from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.over_rows import one_way_over_rows
 from privbench_core.models.agreement import Agreement
@@ -20,20 +21,16 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
-# Chosen by hand.
-_PARTS = 8  # of an ordered column, with as many rows each, about: rows of one part count as the same
-_MOST = 12  # columns, in the order in which they are declared: each shares the price
-_HIDDEN = 0.1  # standard deviation of a share of the rows that is not worth its price
-_NOTHING = 1e-300
 
 
 def agreement_columns(key: ForeignKey, child: Profile) -> list[str]:
     """Return the columns of children whose agreement is measured: none where an owner has one child at most."""
     if (key.max_children or 1) < 2:  # noqa: PLR2004 - siblings
         return []
-    return [name for name, coder in child.discretizers.items() if coder.size > 1][:_MOST]
+    return [name for name, coder in child.discretizers.items() if coder.size > 1][:MAX_SHARING]
 
 
 def agreements_tell(session: PrivateSession, key: ForeignKey, child: Profile, price: Price) -> bool:
@@ -43,7 +40,7 @@ def agreements_tell(session: PrivateSession, key: ForeignKey, child: Profile, pr
         return False
     size, unit = child.size, session.view(ViewSpec(key.child, {}), "siblings")
     noise = unit.sigma([Marginal(())], price.share(1 / len(names)))
-    return min(most * noise / max(float(size.counted(most).sum()), _NOTHING) for most in size.classes) < _HIDDEN
+    return min(most * noise / max(float(size.counted(most).sum()), TINY) for most in size.classes) < TUNING.least_share
 
 
 def measure_agreements(session: PrivateSession, key: ForeignKey, child: Profile, price: Price) -> tuple[Agreement, ...]:
@@ -68,7 +65,7 @@ def measure_agreements(session: PrivateSession, key: ForeignKey, child: Profile,
     found = []
     for name, of in groups.items():
         (same, different), noise = noisy.counts[name][[SAME, DIFFERENT]], noisy.sigmas[name][[SAME, DIFFERENT]]
-        pairs = max(float(same + different), _NOTHING)
+        pairs = max(float(same + different), TINY)
         share = min(max(float(same) / pairs, 0.0), 1.0)
         sigma = math.hypot((1 - share) * float(noise[0]), share * float(noise[1])) / pairs
         found.append(Agreement(name, of, share, min(sigma, 1.0)))
@@ -79,7 +76,7 @@ def _groups(coder: Discretizer, counts: Array) -> NDArray[np.int64]:
     """Return which codes count as the same: neighbours in an order, each one alone else; shape (codes,)."""
     ordered = coder.ordered
     inside = counts[:ordered]
-    middle = (np.cumsum(inside) - inside / 2) / max(float(inside.sum()), _NOTHING)
-    parts = np.minimum((middle * _PARTS).astype(np.int64), _PARTS - 1)
-    listed = _PARTS + np.arange(len(counts) - ordered)
+    middle = (np.cumsum(inside) - inside / 2) / max(float(inside.sum()), TINY)
+    parts = np.minimum((middle * SIBLING_PARTS).astype(np.int64), SIBLING_PARTS - 1)
+    listed = SIBLING_PARTS + np.arange(len(counts) - ordered)
     return np.asarray(np.unique(np.concatenate([parts, listed]), return_inverse=True)[1], dtype=np.int64)

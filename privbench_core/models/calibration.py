@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.systematic import group_counts
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.models.record_swapping import RecordSwapping, TargetTable
+from privbench_core.guards import FEW_ROWS, SWEEPS
+from privbench_core.models.record_swapping import TargetTable, swap
 from privbench_core.models.rows import Rows
 
 JointTables = Mapping[tuple[str, ...], NDArray[np.float64]]
-SWEEPS = 2
-"""Sweeps over all columns; chosen by hand, further ones change little."""
-MIN_ROWS = 200
-"""Tables of fewer rows are mostly sampling error; chosen by hand."""
 
 
 def swap_to_fit(
@@ -41,7 +38,7 @@ def swap_to_fit(
         tables: Released joints, in any scale: (column, column, ..) -> shape (size, size, ..).
         rng: Sampling only.
     """
-    if rows.n < MIN_ROWS or not tables:
+    if rows.n < FEW_ROWS or not tables:
         return
     weights = None if rows.weights is None else rows.weights / rows.weights.mean()
     names = {name for table in tables for name in table}
@@ -56,7 +53,5 @@ def swap_to_fit(
     targets = []
     for table, joint in tables.items():
         fitted = fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)])
-        targets.append(TargetTable(table, fitted, 1.0))
-    swapping = RecordSwapping(rows.codes, targets, weights)
-    for _ in range(SWEEPS):
-        swapping.sweep(columns, rng)
+        targets.append(TargetTable(table, fitted))
+    swap(rows.codes, targets, [(name,) for name in columns], rng, sweeps=SWEEPS, weights=weights)

@@ -14,11 +14,9 @@ from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.lags import Intervals, interval_points
 from privbench_core.errors import InternalError
 from privbench_core.estimate.lags import pairs_before
+from privbench_core.guards import FEW, MAX_POWER, TOLERANCE
 
 Array = NDArray[np.float64]
-_LEAST = 1e-4  # of all rows: share of a class, where a slope is worked out from it
-_SLIGHT = 1e-6  # power that stands for none, so that divisions stay finite
-_STEEPEST = 6.0  # power of the lag that its density falls with, or rises
 
 
 @dataclass(frozen=True)
@@ -89,11 +87,11 @@ def shares_of_cells(classes: Discretizer, shares: Array) -> Array:
     zero = int(np.searchsorted(codec.starts, 0))
     for side in (np.arange(zero - 1, -1, -1), np.arange(zero + 1, codec.ordered)):
         ends = np.abs(codec.starts[side] if side[0] < zero else codec.ends[side]).astype(np.float64)
-        of_class = np.maximum(shares[code_of[side[::2]]], _LEAST)  # the first cell is one by itself, then pairs
+        of_class = np.maximum(shares[code_of[side[::2]]], FEW / 10)  # the first cell is one by itself, then pairs
         lengths = np.diff(ends[::2], prepend=0.0)
         slopes = np.gradient(np.log(of_class / lengths), np.log(ends[::2])) if len(of_class) > 1 else np.zeros(1)
-        power = 1 + np.clip(slopes[1:], -_STEEPEST, _STEEPEST)
-        power = np.where(np.abs(power) < _SLIGHT, _SLIGHT, power)
+        power = 1 + np.clip(slopes[1:], -MAX_POWER, MAX_POWER)
+        power = np.where(np.abs(power) < TOLERANCE, TOLERANCE, power)
         nearer = (2.0**power - 1) / (4.0**power - 1)
         found[side[1::2]] *= nearer
         found[side[2::2]] *= 1 - nearer

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
 from privbench_core.estimate.fitting import fit_margins, mutual_information
-from privbench_core.guards import FITTING_ROUNDS, MAX_CELLS
-from privbench_core.models.calibration import MIN_ROWS
+from privbench_core.guards import FEW_ROWS, FITTING_ROUNDS, MAX_CELLS
 from privbench_core.models.draw import draw_grouped
-from privbench_core.models.record_swapping import RecordSwapping, TargetTable
+from privbench_core.models.record_swapping import TargetTable, swap
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
 
@@ -107,13 +106,11 @@ def link_rows(
     tables = [_Table.of(cross, rows.codes, others) for cross in known]
     tables.sort(key=lambda table: -table.information)
     order = _rounded(tables, rows.n, rng)
-    if rows.n < MIN_ROWS:
+    if rows.n < FEW_ROWS:
         return order
     codes = {_ITEM: order} | {f"{side} {k}": c for k, t in enumerate(tables) for side, c in t.ends(order)}
     targets = [TargetTable((f"left {k}", f"right {k}"), table.links) for k, table in enumerate(tables)]
-    swapping = RecordSwapping(codes, targets, None)
-    moved = (_ITEM, *(f"right {k}" for k in range(len(tables))))
-    swapping.fit_together(moved, rng, FITTING_ROUNDS)
+    swap(codes, targets, [(_ITEM, *(f"right {k}" for k in range(len(tables))))], rng, sweeps=FITTING_ROUNDS)
     return codes[_ITEM]
 
 

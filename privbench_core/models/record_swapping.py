@@ -7,25 +7,19 @@ Post-processing: uses released tables and synthetic rows only.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.contingency import contingency
 from privbench_core.columns.systematic import stable_order
+from privbench_core.guards import SWAPPING_BATCHES, SWAPPING_ROWS
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.integer[Any]]
-# Chosen by hand, for fit and time on the benchmark data sets.
-_SHARE = 0.4  # share of the rows proposed in a sweep: those that fit the tables worst
-_BATCHES = 16  # per column and sweep; gaps are updated after each
-_LITTLE = 0.01  # of the gaps: sweeps that take less away are not worth their time
-_MAX_ROWS = 100_000  # drawn per column and sweep: tables of more rows have little sampling error
 
 
 @dataclass(frozen=True)
@@ -35,206 +29,129 @@ class TargetTable:
     Attributes:
         columns: Its columns.
         counts: Target weight of each cell, shape (size of the first, size of the second, ..).
-        weight: Relative to other tables.
     """
 
     columns: tuple[str, ...]
     counts: Array
-    weight: float = 1.0
 
 
-class RecordSwapping:
-    """Rows, and their gaps to target tables.
+def swap(
+    codes: Mapping[str, Codes],
+    targets: Sequence[TargetTable],
+    moves: Iterable[Sequence[str]],
+    rng: np.random.Generator,
+    *,
+    sweeps: int,
+    weights: Array | None = None,
+    within: Mapping[str, Codes] | None = None,
+) -> None:
+    """Bring rows closer to target tables by pairs of rows that swap values, in place.
 
-    All tables are concatenated in one flat array. Seen from a column, a cell of a table is at
-    code * stride + the sum of other columns' codes * their steps + begin of the table.
+    Args:
+        codes: Of all columns of the tables, each of shape (n,).
+        targets: All of positive size.
+        moves: Columns that swap together, one move after the other; no table has two columns of a move.
+        rng: Sampling only: pairs rows.
+        sweeps: Over all moves.
+        weights: Weight of each row, shape (n,); None for 1 each.
+        within: Column -> codes, shape (n,): only rows with equal codes swap it; None if all rows may.
     """
-
-    def __init__(self, codes: Mapping[str, Codes], tables: Sequence[TargetTable], weights: Array | None) -> None:
-        """Compare the rows with all ``tables``.
-
-        Args:
-            codes: Of all columns of the tables, each of shape (n,); swapped in place.
-            tables: All of positive size.
-            weights: Weight of each row, shape (n,); None for 1 each.
-        """
-        self._codes = codes
-        self._weights = np.ones(len(next(iter(codes.values()), ()))) if weights is None else weights
-        self._sides: dict[str, list[_Side]] = {}
-        gaps = []
-        begin = 0
-        for table in tables:
-            sizes = table.counts.shape
-            steps = {name: math.prod(sizes[axis + 1 :]) for axis, name in enumerate(table.columns)}
-            gaps.append(table.counts.ravel() - self._counted(table, steps, alike=weights is None))
-            for name, step in steps.items():
-                others = tuple((other, along) for other, along in steps.items() if other != name)
-                self._sides.setdefault(name, []).append(_Side(others, step, begin))
-            begin += table.counts.size
-        self._gaps = np.concatenate([np.zeros(0), *gaps])
-        self._joint_change = np.zeros(begin)  # workspace of `_share`, zero between calls
-        # Weight of a squared gap: the inverse of its sampling variance.
-        self._importance = np.concatenate([np.zeros(0), *((t.weight / (t.counts + 1)).ravel() for t in tables)])
-
-    def _counted(self, table: TargetTable, steps: Mapping[str, int], *, alike: bool) -> Array:
-        """The rows' own weight in each cell of a table, shape (cells,)."""
-        if alike:
-            sizes = dict(zip(table.columns, table.counts.shape, strict=True))
-            return contingency(self._codes, sizes, table.columns).ravel().astype(np.float64)
-        cells = sum(self._codes[name].astype(np.int64) * step for name, step in steps.items())
-        return np.asarray(np.bincount(cells, self._weights, table.counts.size), dtype=np.float64)
-
-    def sweep(
-        self, columns: Collection[str], rng: np.random.Generator, within: Mapping[str, Codes] | None = None
-    ) -> None:
-        """Bring the rows closer to the tables, one column after the other.
-
-        Args:
-            columns: The columns that may change.
-            rng: Sampling only: pairs rows.
-            within: Column -> codes, shape (n,): only rows with equal codes swap; None if all rows may.
-        """
-        for name in columns:
-            if name in self._sides:
-                self._sweep((name,), rng, None if within is None else within[name])
-
-    def fit_together(self, columns: Sequence[str], rng: np.random.Generator, most: int) -> None:
-        """Bring the rows closer to the tables by pairs of rows that swap all of ``columns`` at once.
-
-        Args:
-            columns: No table has two of them.
-            rng: Sampling only: pairs rows.
-            most: Sweeps at most; they end when one takes little away of what is left of the gaps.
-        """
-        left = self._left
-        for _ in range(most):
-            before = left
-            self._sweep(columns, rng, None)
-            left = self._left
-            if left > before * (1 - _LITTLE):
-                return
-
-    @property
-    def _left(self) -> float:
-        """Sum of squared gaps in units of their sampling variance."""
-        return float(self._importance @ self._gaps**2)
-
-    def _sweep(self, names: Sequence[str], rng: np.random.Generator, within: Codes | None) -> None:
-        sides = [(name, side) for name in names for side in self._sides.get(name, ())]
-        n = len(self._codes[names[0]])
-        rows = np.arange(n) if n <= _MAX_ROWS else np.sort(rng.choice(n, _MAX_ROWS, replace=False, shuffle=False))
-        seen = {name for name, side in sides for name in (name, *(other for other, _ in side.others))}
-        codes = {name: self._codes[name][rows].astype(np.int32) for name in seen}
-        offsets, own = (np.empty((len(sides), len(rows)), dtype=np.int32) for _ in range(2))
-        cost = np.zeros(len(rows))
-        pull = self._importance * self._gaps
-        for number, (name, side) in enumerate(sides):
-            offsets[number] = side.begin
-            for other, step in side.others:
-                offsets[number] += codes[other] * np.int32(step)
-            np.multiply(codes[name], np.int32(side.stride), out=own[number])
-            cost += pull[offsets[number] + own[number]]
-        proposed = int(len(rows) * _SHARE)
-        worst = rng.permutation(np.argpartition(cost, proposed)[:proposed])
-        left, right = _partners(worst, None if within is None else within[rows])
-        order = rng.permutation(len(left))
-        left, right = left[order], right[order]
-        # No row is in two pairs: what the rows of a pair hold does not change before its batch comes.
-        a, b, left_others, right_others = (each.take(side, axis=1) for each in (own, offsets) for side in (left, right))
-        left_weights, right_weights = self._weights[rows[left]], self._weights[rows[right]]
-        source = np.arange(len(rows))  # whose values each row has by then
-        for batch in _equal_slices(len(left), _BATCHES):
-            better = batch.start + self._better(
-                rng,
-                a[:, batch],
-                b[:, batch],
-                left_others[:, batch],
-                right_others[:, batch],
-                left_weights[batch],
-                right_weights[batch],
-            )
-            source[left[better]], source[right[better]] = right[better], left[better]
-        for name in names:
-            self._codes[name][rows] = self._codes[name][rows[source]]
-
-    def _better(
-        self,
-        rng: np.random.Generator,
-        a: Numbers,
-        b: Numbers,
-        left: Numbers,
-        right: Numbers,
-        left_weights: Array,
-        right_weights: Array,
-    ) -> Numbers:
-        """Return the pairs of rows that swap their codes: those for which the weighted sum of squared gaps decreases.
-
-        Args:
-            rng: Sampling only: selects among too many swaps.
-            a: What the codes of the left rows add to their cells, shape (tables, pairs).
-            b: The same for the right rows.
-            left: The rest of the cells of the left rows (other column's code and begin of the table), same shape.
-            right: The same for the right rows.
-            left_weights: Weights of the left rows, shape (pairs,).
-            right_weights: Weights of the right rows.
-        """
-        # The left row's old and new cell, the right row's old and new cell.
-        cells = np.empty((4, *a.shape), dtype=np.intp)  # numpy would make these of others at every look-up
-        for place, (code, others) in enumerate(((a, left), (b, left), (b, right), (a, right))):
-            np.add(code, others, out=cells[place])
-        curve = self._importance[cells]
-        slope = 2 * curve * self._gaps[cells]
-        effect = left_weights * (slope[0] - slope[1] + left_weights * (curve[0] + curve[1]))
-        effect += right_weights * (slope[2] - slope[3] + right_weights * (curve[2] + curve[3]))
-        better = np.flatnonzero(effect.sum(axis=0, where=(left != right) & (a != b)) < 0)
-        changes = _gap_changes(left_weights[better], right_weights[better])
-        cells = cells.take(better, axis=2)
-        swapped = rng.random(len(better)) < self._share(cells, changes)
-        _add(self._gaps, cells[:, :, swapped], changes[:, :, swapped])
-        return better[swapped]
-
-    def _share(self, cells: Numbers, changes: Array) -> float:
-        """Return the best share of some swaps: each one improves the fit, but all together may overshoot.
-
-        The sum of squared gaps is a parabola in the share; a cell counts once for each swap that changes it.
-        """
-        _add(self._joint_change, cells, changes)
-        curve = self._importance[cells] * changes
-        quadratic = float((curve * self._joint_change[cells]).sum())
-        linear = float((curve * self._gaps[cells]).sum())
-        self._joint_change[cells] = 0.0
-        return -linear / quadratic if quadratic > 0 else 1.0
+    gaps = _Gaps(codes, targets, weights)
+    for columns in tuple(moves) * sweeps:
+        gaps.sweep(columns, rng, None if within is None else within[columns[0]])
 
 
 @dataclass(frozen=True)
 class _Side:
-    others: tuple[tuple[str, int], ...]
-    stride: int
+    """A table as seen from a column: its cells are at begin + code * step + other columns' codes * their steps."""
+
     begin: int
+    step: int
+    others: tuple[tuple[str, int], ...]
 
 
-def _gap_changes(left: Array, right: Array) -> Array:
-    """Return what swaps of rows with these weights add to the gaps of the cells of `_better`, shape (4, 1, pairs)."""
-    return np.stack([left, -left, right, -right])[:, None, :]
+class _Gaps:
+    """Rows, and their gaps to target tables, concatenated in one flat array."""
+
+    def __init__(self, codes: Mapping[str, Codes], targets: Sequence[TargetTable], weights: Array | None) -> None:
+        self._codes = codes
+        self._weights = np.ones(len(next(iter(codes.values()), ()))) if weights is None else weights
+        self._sides: dict[str, list[_Side]] = {}
+        gaps, begin = [np.zeros(0)], 0
+        for table in targets:
+            shape = table.counts.shape
+            steps = {name: math.prod(shape[axis + 1 :]) for axis, name in enumerate(table.columns)}
+            found = np.bincount(self._cells(0, steps.items(), slice(None)), self._weights, table.counts.size)
+            gaps.append(table.counts.ravel() - found)
+            for name, step in steps.items():
+                others = tuple((other, along) for other, along in steps.items() if other != name)
+                self._sides.setdefault(name, []).append(_Side(begin, step, others))
+            begin += table.counts.size
+        self._gaps = np.concatenate(gaps)
+        # Weight of a squared gap: the inverse of its sampling variance.
+        self._curve = np.concatenate([np.zeros(0), *((1 / (table.counts + 1)).ravel() for table in targets)])
+
+    def _cells(self, begin: int, steps: Iterable[tuple[str, int]], rows: Numbers | slice) -> Numbers:
+        """Return the cells of rows by some columns, shape (rows,)."""
+        cells = np.full(len(self._weights[rows]), begin, dtype=np.intp)
+        for name, step in steps:
+            cells += self._codes[name][rows].astype(np.intp) * step
+        return cells
+
+    def sweep(self, columns: Sequence[str], rng: np.random.Generator, within: Numbers | None) -> None:
+        """Let each row swap ``columns`` with another one at most, as far as that takes away from the gaps."""
+        sides = [(name, side) for name in columns for side in self._sides.get(name, ())]
+        if not sides:
+            return
+        rows = rng.permutation(len(self._weights))[:SWAPPING_ROWS]
+        pull = self._curve * self._gaps
+        excess = [pull[self._cells(side.begin, [(name, side.step), *side.others], rows)] for name, side in sides]
+        left, right = partners(rows[np.sum(excess, axis=0) < 0], within)  # of cells that hold too many rows
+        order = rng.permutation(len(left))
+        for batch in np.array_split(order, SWAPPING_BATCHES):
+            one, other = left[batch], right[batch]
+            # What the swapped columns add to the cells of each row, and the rest of the cells; shapes (tables, pairs).
+            here, there = (np.stack([self._cells(0, [(n, s.step)], of) for n, s in sides]) for of in (one, other))
+            near, far = (np.stack([self._cells(s.begin, s.others, of) for _, s in sides]) for of in (one, other))
+            swapped = self._swapped((here, there), (near, far), (self._weights[one], self._weights[other]), rng)
+            one, other = one[swapped], other[swapped]
+            for name in columns:
+                values = self._codes[name]
+                values[one], values[other] = values[other], values[one]
+
+    def _swapped(
+        self,
+        own: tuple[Numbers, Numbers],
+        rest: tuple[Numbers, Numbers],
+        weights: tuple[Array, Array],
+        rng: np.random.Generator,
+    ) -> Numbers:
+        """Return pairs of rows whose swaps lower the weighted sum of squared gaps, and take them from the gaps.
+
+        Each swap alone would, but all together may overshoot: their sum is a parabola in the share that is made.
+        """
+        (a, b), (left, right), (one, other) = own, rest, weights
+        cells = np.stack([a + left, b + left, b + right, a + right])  # that the rows leave and enter, in turn
+        changes = np.stack([one, -one, other, -other])[:, None, :]
+        curve = self._curve[cells]
+        effect = (changes * curve * (2 * self._gaps[cells] + changes)).sum(axis=0, where=(left != right) & (a != b))
+        better = np.flatnonzero(effect.sum(axis=0) < 0)
+        together = self._change(cells[:, :, better], changes[:, :, better])
+        linear, quadratic = -(self._curve * self._gaps) @ together, (self._curve * together) @ together
+        made = better[rng.random(len(better)) * quadratic < linear]
+        self._gaps += self._change(cells[:, :, made], changes[:, :, made])
+        return made
+
+    def _change(self, cells: Numbers, changes: Array) -> Array:
+        """Return what changes add to the gaps of cells, some of them several times; shape (all cells,)."""
+        each = np.broadcast_to(changes, cells.shape).ravel()
+        return np.bincount(cells.ravel(), each, len(self._gaps)).astype(np.float64, copy=False)
 
 
-def _add(total: Array, cells: Numbers, changes: Array) -> None:
-    """Add to cells, some of them several times; numpy is five times as fast without a shape to broadcast to."""
-    np.add.at(total, cells.ravel(), np.broadcast_to(changes, cells.shape).ravel())
-
-
-def _equal_slices(n: int, number: int) -> list[slice]:
-    """Return where ``number`` parts of ``n`` pairs are, as `numpy.array_split` cuts them."""
-    ends = np.cumsum([n // number + (place < n % number) for place in range(number)]).tolist()
-    return [slice(start, end) for start, end in pairwise([0, *ends])]
-
-
-def _partners(rows: Numbers, within: Codes | None) -> tuple[Numbers, Numbers]:
-    """Return disjoint pairs of rows."""
-    if within is None:
-        half = len(rows) // 2
-        return rows[:half], rows[half : 2 * half]
-    rows = rows[stable_order(within[rows])]
+def partners(rows: Numbers, within: Numbers | None) -> tuple[Numbers, Numbers]:
+    """Return disjoint pairs of some rows, of equal numbers in ``within`` (of shape (n,)) where that is given."""
+    if within is not None:
+        rows = rows[stable_order(within[rows])]
     left, right = rows[: len(rows) // 2 * 2 : 2], rows[1::2]
-    equal = within[left] == within[right]
+    equal = np.ones(len(left), dtype=bool) if within is None else within[left] == within[right]
     return left[equal], right[equal]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,24 +23,16 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import group_counts, stable_order
 from privbench_core.estimate.fitting import mutual_information
+from privbench_core.guards import FEW, FEW_ROWS, MAX_PARTS, SAMPLE_ROWS, SPREADING_ROUNDS
 from privbench_core.models.agreement import Agreement
-from privbench_core.models.calibration import MIN_ROWS
 from privbench_core.models.group_model import OWNER
+from privbench_core.models.record_swapping import partners
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-# Chosen by hand.
-_LEAST = 0.01  # of the pairs of siblings: what is too little to exchange rows for
-_ALIKE_OWNERS = 30  # rows of owners that are alike, about: most exchanges are among them
-_FINEST = 64  # parts of an owner's column
-_TELLING = 0.005  # information, in nats, that rows of a column of owners share with them if it is to be held
-_SAMPLE = 50_000  # rows that this is estimated from
-_ROUNDS = 30  # of exchanging rows that agree for others, at most
-_LITTLE = 0.05  # of the agreement that is too much: a round that takes less away is the last
-_CONSIDERED = 8  # times as many rows as should agree less: those that are looked at in a round
-_MOST_CELLS = 1 << 26  # groups times codes that are counted, for memory
 
 
 @dataclass(frozen=True)
@@ -60,7 +53,7 @@ class AgreeingSiblings:
         self.inner.draw(rows, rng)
         drawn = {name: codes for name, codes in rows.codes.items() if name not in context}
         known = [agreement for agreement in self.agreements if agreement.column in drawn]
-        if not known or OWNER not in context or rows.n < MIN_ROWS:
+        if not known or OWNER not in context or rows.n < FEW_ROWS:
             return
         order = _Exchange(rows, drawn, rng).agreeing(known)
         for name, codes in drawn.items():
@@ -92,8 +85,8 @@ class _Exchange:
         while left:
             now = np.array([self._groups.agreement(self._codes(each)) for each in left])
             gaps = np.array([each.wanted(agree) for each, agree in zip(left, now, strict=True)]) - now
-            place = int(np.argmax(gaps if gaps.max() >= _LEAST else -gaps))
-            if abs(gaps[place]) < _LEAST:
+            place = int(np.argmax(gaps if gaps.max() >= 10 * FEW else -gaps))
+            if abs(gaps[place]) < 10 * FEW:
                 break
             agreement, gap = left.pop(place), float(gaps[place])
             if gap > 0:
@@ -133,49 +126,40 @@ class _Exchange:
         self.order[places] = self.order[places[taken]]
 
     def _spread(self, codes: Numbers, wanted: float) -> None:
-        """Exchange rows that agree with siblings for others, until no more than ``wanted`` of them do, or few can be.
-
-        Where groups and codes are too many to count, nothing is done: then codes hardly ever agree.
+        """Swap rows that agree with siblings for others, until no more than ``wanted`` of them do, or few can be.
 
         Args:
             codes: Of the row at each place, shape (n,); changed.
-            wanted: Share of the rows.
+            wanted: Share of the rows that have siblings.
         """
-        groups, of_row = self._groups, self._groups.of_row
-        size = int(codes.max(initial=0)) + 1
-        if len(groups.sizes) * size > _MOST_CELLS:
-            return
-        counts = group_counts(of_row * size + codes, len(groups.sizes) * size)
-        weight = 1 / np.maximum(groups.sizes - 1, 1)
+        size, of_row = int(codes.max(initial=0)) + 1, self._groups.of_row
+        weight = 1 / np.maximum(self._groups.sizes - 1, 1)
         near = self._same * (int(self._like.max()) + 1) + self._like
-        often = counts[of_row * size + codes]
-        too_many = float(((often - 1) * weight[of_row]).sum()) - wanted * groups.with_siblings
-        for _ in range(_ROUNDS):
-            agreeing = self._rng.permutation(np.flatnonzero(counts[of_row * size + codes] > 1))
-            agreeing = agreeing[: max(_CONSIDERED * int(too_many), _ALIKE_OWNERS)]
-            rows = np.concatenate([agreeing, self._rng.integers(len(codes), size=len(agreeing))])
-            rows = self._rng.permutation(rows)
-            rows = rows[np.argsort(near[rows], kind="stable")]
-            one, other = rows[: len(rows) // 2 * 2 : 2], rows[1::2]
-            left, right = of_row[one], of_row[other]
+        for strata in (each for each in (near, self._same) for _ in range(SPREADING_ROUNDS)):  # owners alike first
+            too_many = (self._groups.agreement(codes) - wanted) * self._groups.with_siblings
+            if too_many < 1:
+                return
+            cells, counts = np.unique(of_row * size + codes, return_counts=True)
+
+            def often(places: Any, rows: Any, cells: Any = cells, counts: Any = counts) -> Any:
+                """Return how many rows of the groups of some places have the codes of others."""
+                cell = of_row[places] * size + codes[rows]
+                found = np.minimum(np.searchsorted(cells, cell), len(cells) - 1)
+                return np.where(cells[found] == cell, counts[found], 0)
+
+            everywhere = np.arange(len(codes))
+            agreeing = np.flatnonzero(often(everywhere, everywhere) > 1)
+            rows = np.union1d(agreeing, self._rng.integers(len(codes), size=len(agreeing)))
+            one, other = partners(self._rng.permutation(rows), strata)
             fewer = np.zeros(len(one))
-            for here, leaves, comes in ((left, one, other), (right, other, one)):
-                cells = counts[here * size + codes[leaves]], counts[here * size + codes[comes]]
-                fewer += 2 * weight[here] * (cells[0] - 1 - cells[1])
-            possible = (self._same[one] == self._same[other]) & (left != right) & (codes[one] != codes[other])
-            good = np.flatnonzero(possible & (fewer > 0))
-            good = good[_once(np.stack([left[good], right[good]]))]
+            for here, comes in ((one, other), (other, one)):
+                fewer += 2 * weight[of_row[here]] * (often(here, here) - 1 - often(here, comes))
+            possible = (of_row[one] != of_row[other]) & (codes[one] != codes[other])
+            good = self._rng.permutation(np.flatnonzero(possible & (fewer > 0)))
             good = good[np.cumsum(fewer[good]) <= too_many]
-            taken_away = float(fewer[good].sum())
-            too_many -= taken_away
             one, other = one[good], other[good]
-            for here, leaves, comes in ((of_row[one], one, other), (of_row[other], other, one)):
-                counts[here * size + codes[leaves]] -= 1  # each group at most once
-                counts[here * size + codes[comes]] += 1
             for values in (self.order, codes):
                 values[one], values[other] = values[other], values[one]
-            if taken_away <= _LITTLE * too_many:
-                return
 
 
 @dataclass(frozen=True)
@@ -201,12 +185,8 @@ class _Groups:
         """Return how likely a row with siblings agrees with one of them."""
         size = int(codes.max(initial=0)) + 1
         cells = self.of_row * size + codes
-        if len(self.sizes) * size > min(_MOST_CELLS, 32 * len(codes)):
-            found, counts = np.unique(cells, return_counts=True)
-            of = found // size
-        else:
-            counts = group_counts(cells, len(self.sizes) * size)
-            of = np.repeat(np.arange(len(self.sizes)), size)
+        found, counts = np.unique(cells, return_counts=True)
+        of = found // size
         pairs = counts * (counts - 1) / np.maximum(self.sizes[of] - 1, 1)
         return float(pairs.sum()) / max(self.with_siblings, 1)
 
@@ -257,20 +237,20 @@ class _Urn:
 
 def _alike_owners(rows: Rows, drawn: Mapping[str, Codes]) -> Numbers:
     """Return which rows have owners that are alike, by the columns of the context that rows follow most; shape (n,)."""
-    sample = slice(None, None, max(1, rows.n // _SAMPLE))
+    sample = slice(None, None, max(1, rows.n // SAMPLE_ROWS))
     context = [name for name in rows.codes if name not in drawn and name != OWNER and rows.sizes[name] > 1]
     telling = {name: sum(_shared(rows, name, other, sample) for other in drawn) for name in context}
     alike = np.zeros(rows.n, dtype=np.int64)
     for name in sorted(telling, key=lambda name: -telling[name]):
-        if telling[name] < _TELLING:
+        if telling[name] < 5 * FEW:
             break
         counts = group_counts(rows.codes[name], rows.sizes[name])
         middle = (np.cumsum(counts) - counts / 2) / rows.n
-        parts = _FINEST
+        parts = MAX_PARTS
         while parts > 1:  # as many as there are rows for
             part_of = np.minimum((middle * parts).astype(np.int64), parts - 1)
             finer = _dense(alike * parts + part_of[rows.codes[name]])
-            if (int(finer.max()) + 1) * _ALIKE_OWNERS <= rows.n:
+            if (int(finer.max()) + 1) * TUNING.alike_rows <= rows.n:
                 alike = finer
                 break
             parts //= 2
@@ -295,17 +275,6 @@ def _matched(wanted: Numbers, have: Numbers, rng: np.random.Generator) -> tuple[
     place = np.searchsorted(sorted_have, sorted_wanted) + occurrence
     met = place < np.searchsorted(sorted_have, sorted_wanted, side="right")
     return places[met], others[place[met]]
-
-
-def _once(groups: Numbers) -> Numbers:
-    """Return which of some pairs of groups are the first with either of them; groups of shape (2, pairs)."""
-    pair = np.tile(np.arange(groups.shape[1]), 2)
-    flat = groups.ravel()
-    order = np.lexsort((pair, flat))
-    first = np.r_[True, np.diff(flat[order]) != 0][: len(flat)]
-    is_first = np.empty(len(flat), dtype=bool)
-    is_first[order] = first
-    return np.flatnonzero(is_first.reshape(2, -1).all(axis=0))
 
 
 def _dense(numbers: Numbers) -> Numbers:

@@ -18,16 +18,10 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.models.calibration import MIN_ROWS, SWEEPS
-from privbench_core.models.record_swapping import RecordSwapping, TargetTable
+from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, SETTLING_ROUNDS, SWEEPS
+from privbench_core.models.record_swapping import TargetTable, swap
 
 Array = NDArray[np.float64]
-# Chosen by hand, for fit and time on the benchmark data sets.
-_RAKING_ROUNDS = 5  # of fitting a table of cells to codes and margins
-_MAX_ROWS = 1 << 20  # of more rows, swaps would move too small a part
-_MAX_TABLES = 200  # of two columns, the smallest first
-_MAX_CELLS = 1 << 20  # of all tables
-_TINY = 1e-9  # rows; keeps divisions finite
 
 
 def allocate_within_bins(
@@ -41,25 +35,16 @@ def allocate_within_bins(
         rng: Sampling only.
     """
     cells = {name: discretizer.cells(codes[name], rng) for name, discretizer in discretizers.items()}
-    merged = [
-        name for name, discretizer in discretizers.items() if np.count_nonzero(discretizer.shares[1]) > discretizer.size
-    ]
-    n = len(next(iter(cells.values()), ()))
-    if not merged or not MIN_ROWS <= n <= _MAX_ROWS:
+    merged = {name for name, coder in discretizers.items() if np.count_nonzero(coder.shares[1]) > coder.size}
+    if not merged or len(next(iter(codes.values()))) < FEW_ROWS:
         return cells
-    pairs = [(a, b) for a, b in combinations(discretizers, 2) if a in merged or b in merged]
-
-    def cell_count(pair: tuple[str, str]) -> int:
-        return discretizers[pair[0]].codec.size * discretizers[pair[1]].codec.size
-
-    pairs = sorted(pairs, key=cell_count)[:_MAX_TABLES]
-    sizes = np.cumsum([cell_count(pair) for pair in pairs])
     columns = {name: _Column.of(codes[name], discretizer) for name, discretizer in discretizers.items()}
-    kept = pairs[: int(np.searchsorted(sizes, _MAX_CELLS, side="right"))]
+    pairs = [pair for pair in combinations(discretizers, 2) if not merged.isdisjoint(pair)]
+    pairs.sort(key=lambda pair: len(columns[pair[0]].rows) * len(columns[pair[1]].rows))
+    sizes = np.cumsum([len(columns[a].rows) * len(columns[b].rows) for a, b in pairs])
+    kept = pairs[: int(np.searchsorted(sizes, MAX_CELLS, side="right"))]  # the smallest
     targets = [TargetTable((a, b), _expected(columns[a], columns[b])) for a, b in kept]
-    swapping = RecordSwapping(cells, targets, None)
-    for _ in range(SWEEPS):
-        swapping.sweep(merged, rng, within=codes)
+    swap(cells, targets, [(name,) for name in discretizers if name in merged], rng, sweeps=SWEEPS, within=codes)
     return cells
 
 
@@ -83,20 +68,19 @@ class _Column:
     def of(cls, codes: Codes, discretizer: Discretizer) -> _Column:
         """Interpolate a cell of a range between the two codes whose middles enclose it; others equal their code."""
         code_of, shares = discretizer.shares
+        position = np.arange(len(code_of))
         members = np.zeros((discretizer.size, len(code_of)))
-        members[code_of, np.arange(len(code_of))] = 1.0
+        members[code_of, position] = 1.0
         mixture = members.T.copy()
-        ordered = 0 if discretizer.binning is None else discretizer.binning.ordered
+        ordered = 0 if discretizer.binning is None else discretizer.ordered
         if ordered > 1:
-            position = np.arange(len(code_of))
             middles = (members @ (shares * position))[:ordered]  # shares of a code add up to 1
             inside = np.flatnonzero(code_of < ordered)
-            upper = np.clip(np.searchsorted(middles, position[inside]), 1, ordered - 1)
-            gap = middles[upper] - middles[upper - 1]
-            upper_weight = np.clip((position[inside] - middles[upper - 1]) / gap, 0.0, 1.0)
+            upper = np.clip(np.searchsorted(middles, inside), 1, ordered - 1)
+            weight = np.clip((inside - middles[upper - 1]) / (middles[upper] - middles[upper - 1]), 0.0, 1.0)
             mixture[inside] = 0.0
-            mixture[inside, upper] = upper_weight
-            mixture[inside, upper - 1] = 1 - upper_weight
+            mixture[inside, upper] = weight
+            mixture[inside, upper - 1] = 1 - weight
         rows = np.bincount(codes, minlength=discretizer.size)[code_of] * shares
         return cls(codes, rows, members, mixture)
 
@@ -105,11 +89,11 @@ def _expected(first: _Column, second: _Column) -> Array:
     """Return the expected rows of pairs of cells, given the rows of the pairs of codes and of single cells."""
     size = len(second.members)
     both = np.bincount(first.codes.astype(np.int64) * size + second.codes, minlength=len(first.members) * size)
-    drawn = both.reshape(-1, size).astype(float)
+    drawn = both.reshape(-1, size).astype(np.float64)
     margins = np.maximum(drawn.sum(axis=1, keepdims=True), 1) * np.maximum(drawn.sum(axis=0), 1)
     counts = (first.mixture @ (drawn / margins) @ second.mixture.T) * np.outer(first.rows, second.rows)
-    for _ in range(_RAKING_ROUNDS):
+    for _ in range(SETTLING_ROUNDS):
         codes = first.members @ counts @ second.members.T
-        counts *= first.members.T @ (drawn / np.maximum(codes, _TINY)) @ second.members
+        counts *= first.members.T @ (drawn / np.maximum(codes, NEGLIGIBLE)) @ second.members
         counts = fit_margins(counts, [((0,), first.rows), ((1,), second.rows)], 1)
     return np.asarray(counts)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privbench_core.models.record_swapping import RecordSwapping, TargetTable
+from privbench_core.models.record_swapping import TargetTable, swap
 
 N = 4_000
 
@@ -26,9 +26,7 @@ def test_chance_is_taken_out_of_a_table():
     first, second = (np.bincount(codes[name]) for name in "ab")
     wanted = np.outer(first, second) / N
     before, margins = distance(codes["a"], codes["b"], wanted), margins_of(codes)
-    exchange = RecordSwapping(codes, [TargetTable(("a", "b"), wanted)], np.ones(N))
-    for _ in range(3):
-        exchange.sweep(["a", "b"], np.random.default_rng(1))
+    swap(codes, [TargetTable(("a", "b"), wanted)], ["a", "b"], np.random.default_rng(1), sweeps=3)
     assert distance(codes["a"], codes["b"], wanted) < 0.3 * before
     assert margins_of(codes) == margins
 
@@ -39,7 +37,7 @@ def test_many_exchanges_for_one_small_gap_do_not_overshoot():
     codes["b"] = codes["a"].copy()
     wanted = np.diag(np.bincount(codes["a"]) - 8 * 5.0) + 5
     before = distance(codes["a"], codes["b"], wanted)
-    RecordSwapping(codes, [TargetTable(("a", "b"), wanted)], np.ones(20_000)).sweep(["a"], rng)
+    swap(codes, [TargetTable(("a", "b"), wanted)], ["a"], rng, sweeps=1)
     assert distance(codes["a"], codes["b"], wanted) < 0.8 * before
     found = np.bincount(codes["a"].astype(int) * 8 + codes["b"], minlength=64).reshape(8, 8)
     assert found[~np.eye(8, dtype=bool)].max() <= 15
@@ -51,7 +49,7 @@ def test_only_rows_that_are_alike_exchange():
     before = np.bincount(within["a"].astype(int) * 6 + codes["a"], minlength=42)
     wanted = np.outer(np.bincount(codes["a"]), np.bincount(codes["b"])) / N
     off = distance(codes["a"], codes["b"], wanted)
-    RecordSwapping(codes, [TargetTable(("a", "b"), wanted)], np.ones(N)).sweep(["a"], np.random.default_rng(4), within)
+    swap(codes, [TargetTable(("a", "b"), wanted)], ["a"], np.random.default_rng(4), sweeps=1, within=within)
     np.testing.assert_array_equal(np.bincount(within["a"].astype(int) * 6 + codes["a"], minlength=42), before)
     assert distance(codes["a"], codes["b"], wanted) < 0.8 * off
 
@@ -60,5 +58,5 @@ def test_columns_that_may_not_change_do_not():
     codes = drawn()
     context = codes["b"].copy()
     wanted = np.outer(np.bincount(codes["a"]), np.bincount(codes["b"])) / N
-    RecordSwapping(codes, [TargetTable(("a", "b"), wanted)], np.ones(N)).sweep(["a"], np.random.default_rng(5))
+    swap(codes, [TargetTable(("a", "b"), wanted)], ["a"], np.random.default_rng(5), sweeps=1)
     np.testing.assert_array_equal(codes["b"], context)

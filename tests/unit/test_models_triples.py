@@ -11,7 +11,7 @@ from privbench_core.measure.one_way import MarginalsOfView
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.triples import candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
-from privbench_core.models.record_swapping import RecordSwapping, TargetTable
+from privbench_core.models.record_swapping import TargetTable, swap
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import node_from_dict, node_to_dict
 from privbench_core.privacy.budget import Measure, Price
@@ -105,11 +105,9 @@ def test_swaps_keep_a_table_of_three_columns() -> None:
     codes = parity(broken=0.0)
     exact = N * joint_of(codes, SIZES, "a", "b", "c")
     tables = [TargetTable(("a", "d"), np.array([[5000.0, 3000, 2000], [1000, 4000, 5000]]))]
-    tables.append(TargetTable(("c", "a", "b"), np.moveaxis(exact, 2, 0), 3.0))
+    tables.append(TargetTable(("c", "a", "b"), np.moveaxis(exact, 2, 0)))
     before = joint_of(codes, SIZES, "a", "d")
-    swapping = RecordSwapping(codes, tables, np.ones(N))
-    for _ in range(3):
-        swapping.sweep(["a", "b", "c", "d"], np.random.default_rng(0))
+    swap(codes, tables, ["a", "b", "c", "d"], np.random.default_rng(0), sweeps=3)
     assert (codes["c"] != codes["a"] ^ codes["b"]).mean() < 0.05
     after, wanted = joint_of(codes, SIZES, "a", "d"), tables[0].counts / N
     assert np.abs(after - wanted).sum() < 0.5 * np.abs(before - wanted).sum()
