@@ -10,7 +10,7 @@ themselves (Stein's unbiased risk estimate), so all of this is post-processing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,8 @@ from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.mixture import Estimate, least_risk
 from privbench_core.estimate.nearest_copula import nearest_copula
-from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.guards import MAX_FACTOR, SETTLING_ROUNDS, SMOOTHING, TOLERANCE
+from privbench_core.guards import SMOOTHING, TOLERANCE
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
@@ -34,22 +33,15 @@ class NoisyTable:
 
     Attributes:
         counts: Shape (size of the first, size of the second), or of their numbers of groups.
-        sigma: Standard deviation of the noise of a cell, times its length.
+        sigma: Standard deviation of the noise of a cell.
         groups: Group of each code of both columns, where groups were counted.
         ordered: How many leading codes of each column are intervals, in order; 0 for lists.
-        lengths: By what the noise of each cell is smaller, products of numbers of both codes; broadcast to ``counts``.
     """
 
     counts: Array
     sigma: float
     groups: tuple[NDArray[np.int64], ...] = ()
     ordered: tuple[int, int] = (0, 0)
-    lengths: NDArray[np.int64] = field(default_factory=lambda: np.ones(1, dtype=np.int64))
-
-    @property
-    def sigmas(self) -> Array:
-        """Standard deviation of the noise of each cell, broadcast to ``counts``."""
-        return np.asarray(self.sigma / self.lengths)
 
 
 def estimated_joints(
@@ -66,7 +58,7 @@ def estimated_joints(
     for (a, b), table in tables.items():
         base = joints.get((a, b))
         if base is None:
-            base = nearest_copula(table.counts, table.sigmas, table.groups, (clean[a], clean[b]), table.ordered)
+            base = nearest_copula(table.counts, table.sigma, table.groups, (clean[a], clean[b]), table.ordered)
         joints[a, b] = _joint_of_codes(table, clean[a], clean[b], base)
     return joints
 
@@ -105,50 +97,24 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array 
     """
     sigma, total = table.sigma, max(float(first.sum()), 1.0)
     product = np.outer(first, second) / total
-    counts, lengths = _raked(table, first, second)
-    # Times the lengths of their cells: of the same noise, and of the same rank.
-    found = product * lengths + _centred((counts - product) * lengths, lengths)
+    found = product + _centred(table.counts - product)
     expected = product if base is None else base
     free = (found.shape[0] - 1) * (found.shape[1] - 1) / found.size  # share of the noise left after centring
-    variances = 1.0 / lengths**2
-    projected = onto_simplex(found / lengths, total, variances)
+    projected = onto_simplex(found, total)
     estimates = [
-        Estimate(projected * lengths, free * float((projected > 0).sum())),
-        Estimate(expected * lengths, 0.0),
-        _low_rank_around(product * lengths, found, sigma),
+        Estimate(projected, free * float((projected > 0).sum())),
+        Estimate(expected, 0.0),
+        _low_rank_around(product, found, sigma),
     ]
     if base is not None:
-        estimates.append(_low_rank_around(base * lengths, found, sigma))
+        estimates.append(_low_rank_around(base, found, sigma))
     smooth = _smoother(first), _smoother(second)
     plain = np.eye(len(first)), np.eye(len(second))
     for across, along in ((smooth[0], plain[1]), (plain[0], smooth[1]), smooth):
         freedom = free * float(np.trace(across) * np.trace(along))
-        smoothed = expected + across @ (found / lengths - expected) @ along.T
-        estimates.append(Estimate(smoothed * lengths, freedom))
-    mixed = onto_simplex(least_risk(estimates, found, sigma) / lengths, total, variances)
-    floor = TUNING.floor * np.minimum(product, sigma / lengths)
-    return fit_margins(np.maximum(mixed, floor), [((0,), first), ((1,), second)])
-
-
-def _raked(table: NoisyTable, first: Array, second: Array) -> tuple[Array, Array]:
-    """Return counts with margins near the given ones, as far as noise does not explain the distance, and their lengths.
-
-    Where units are clipped, all rows of some count less than those of others: it is a factor of their codes. What is
-    added to make up for it would be in the noisiest cells, whichever these are.
-
-    Returns:
-        The counts, and by what the noise of each is smaller; both of the table's shape.
-    """
-    counts, sigmas = table.counts.astype(float), np.broadcast_to(table.sigmas, table.counts.shape).astype(float)
-    for _ in range(SETTLING_ROUNDS if table.lengths.size > 1 else 0):
-        for axis, wanted in ((1, first), (0, second)):
-            found, noise = counts.sum(axis=axis), np.sqrt((sigmas**2).sum(axis=axis))
-            off = wanted - found
-            sure = 1 - np.minimum(noise**2 / np.maximum(off**2, SMOOTHING), 1.0)
-            factors = np.where(found > SIGNIFICANT * noise, 1 + sure * off / np.maximum(found, SMOOTHING), 1.0)
-            factors = np.expand_dims(np.clip(factors, 1 / MAX_FACTOR, MAX_FACTOR), axis)
-            counts, sigmas = counts * factors, sigmas * factors
-    return counts, table.sigma / np.maximum(sigmas, SMOOTHING)
+        estimates.append(Estimate(expected + across @ (found - expected) @ along.T, freedom))
+    mixed = onto_simplex(least_risk(estimates, found, sigma), total)
+    return fit_margins(np.maximum(mixed, TUNING.floor * np.minimum(product, sigma)), [((0,), first), ((1,), second)])
 
 
 def _low_rank_around(base: Array, found: Array, sigma: float) -> Estimate:
@@ -219,12 +185,7 @@ def _shrunk(values: Array, shape: float) -> tuple[Array, Array]:
     return np.where(above, root / values, 0.0), np.where(above, slopes, 0.0)
 
 
-def _centred(table: Array, lengths: Array) -> Array:
-    """Return the nearest table whose counts, once divided by the lengths of their cells, add up to 0 along both axes.
-
-    Margins are known better from elsewhere.
-    """
-    rows, columns = (1.0 / lengths.max(axis=axis) for axis in (1, 0))
-    across, along = rows / np.sqrt((rows**2).sum()), columns / np.sqrt((columns**2).sum())
-    left = table - np.outer(across, across @ table)
-    return np.asarray(left - np.outer(left @ along, along))
+def _centred(table: Array) -> Array:
+    """Return the nearest table whose rows and columns add up to 0: margins are known better from elsewhere."""
+    left = table - table.mean(axis=1, keepdims=True)
+    return np.asarray(left - left.mean(axis=0))

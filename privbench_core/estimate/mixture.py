@@ -1,4 +1,4 @@
-"""Choose among estimates of the same numbers by their estimated risk. Post-processing only."""
+"""Mix estimates of the same numbers so that the estimated risk is least. Post-processing only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
+
+from privbench_core.guards import FITTING_ROUNDS_PER_NUMBER, TINY
 
 Array = NDArray[np.float64]
 
@@ -26,15 +29,24 @@ class Estimate:
 
 
 def least_risk(estimates: Sequence[Estimate], found: Array, sigma: float) -> Array:
-    """Return the estimate x with the least |x - y|² + 2σ² · freedom, its risk up to a constant (Stein 1981).
+    """Return the convex mixture with the least estimated risk.
+
+    The risk of Σ wᵢ xᵢ is |Σ wᵢ xᵢ - y|² + 2σ² Σ wᵢ · freedomᵢ, up to a constant (Stein 1981). As weights add up to 1,
+    this is a quadratic form in them, and adding a multiple of 1 to the form changes the risk by a constant and makes it
+    a sum of squares. Non-negative least squares with one more equation, that weights add up to 1, finds its best
+    direction; the sum is scaled to 1.
 
     Args:
         estimates: At least one.
         found: The noisy numbers y.
         sigma: Standard deviation of the noise of each.
     """
-
-    def risk(estimate: Estimate) -> float:
-        return float(((estimate.values - found) ** 2).sum()) + 2 * sigma**2 * estimate.freedom
-
-    return min(estimates, key=risk).values
+    errors = np.stack([(estimate.values - found).ravel() for estimate in estimates])
+    penalty = sigma**2 * np.array([estimate.freedom for estimate in estimates])
+    risks = errors @ errors.T + penalty[:, None] + penalty
+    values, vectors = np.linalg.eigh(risks / max(float(np.trace(risks)), TINY) + 100.0)  # of a trace of 1, so positive
+    squares = np.vstack([np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, np.ones(len(estimates))])
+    rounds = FITTING_ROUNDS_PER_NUMBER * len(estimates)
+    weights, _ = scipy.optimize.nnls(squares, np.append(np.zeros(len(estimates)), 1.0), maxiter=rounds)
+    weights /= weights.sum()
+    return np.asarray(sum(weight * estimate.values for weight, estimate in zip(weights, estimates, strict=True)))

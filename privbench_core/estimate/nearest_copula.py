@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 
 def nearest_copula(
     noisy: Array,
-    sigmas: Array,
+    sigma: float,
     groups: tuple[NDArray[np.int64], ...],
     clean: tuple[Array, Array],
     ordered: tuple[int, int],
@@ -37,7 +37,7 @@ def nearest_copula(
 
     Args:
         noisy: Counts, of groups of codes where there are ``groups``.
-        sigmas: Standard deviation of the noise of each, broadcast to them.
+        sigma: Standard deviation of the noise of each.
         groups: Group of each code of both columns, or none.
         clean: Clean counts of both columns, with one total.
         ordered: How many of their leading codes are intervals, in order; others are independent of the other column.
@@ -45,16 +45,16 @@ def nearest_copula(
     if min(ordered) < 3:  # noqa: PLR2004 - of two codes there is nothing to interpolate
         return None
     best, least, off = np.zeros(0), np.inf, np.inf
-    variances = sigmas**2 + TINY
+    variance = sigma**2 + TINY
     for joints in _copulas(clean, ordered):
         merged = _merged(joints, groups)
         apart = (merged - noisy) ** 2
-        unlike = (apart / (variances + (TUNING.clear * merged) ** 2)).sum(axis=(1, 2))
+        unlike = (apart / (variance + (TUNING.clear * merged) ** 2)).sum(axis=(1, 2))
         place = int(np.argmin(unlike))
         if unlike[place] < least:
-            best, least, off = joints[place], unlike[place], (apart[place] / variances).sum()
+            best, least, off = joints[place], unlike[place], (apart[place] / variance).sum()
     independent = np.outer(*clean) / max(float(clean[0].sum()), TINY)
-    explained = ((_merged(independent, groups) - noisy) ** 2 / variances).sum() - off
+    explained = ((_merged(independent, groups) - noisy) ** 2 / variance).sum() - off
     return best if explained > SIGNIFICANT**2 else None
 
 

@@ -150,7 +150,6 @@ def measured_to_dict(measured: Measured) -> dict[str, Any]:
             "sigma": table.sigma,
             "groups": list(table.groups),
             "ordered": list(table.ordered),
-            "lengths": table.lengths,
         }
         for names, table in [*measured.tables.items(), *measured.triples.items()]
     ]
@@ -194,8 +193,7 @@ def measured_from_dict(stored: Mapping[str, Any]) -> Measured:
     for table in stored["tables"]:
         first, second, *third = table["columns"]
         groups, ordered = tuple(table["groups"]), tuple(table.get("ordered", (0, 0)))
-        plain = np.ones(1, dtype=np.int64)  # tables of units, and what was released before there were others
-        noisy = NoisyTable(table["counts"], table["sigma"], groups, ordered, table.get("lengths", plain))
+        noisy = NoisyTable(table["counts"], table["sigma"], groups, ordered)
         if third:
             triples[first, second, third[0]] = noisy
         else:

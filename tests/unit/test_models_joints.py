@@ -86,17 +86,3 @@ def test_neighbouring_codes_that_are_alike_lend_to_each_other():
     shuffled = rng.permutation(size)
     without = estimated_joint(NoisyTable(noisy[shuffled], 100.0), truth.sum(axis=1), truth.sum(axis=0))
     assert error(found, truth) < 0.75 * error(without, truth[shuffled])
-
-
-def test_noise_of_scaled_cells_is_told_from_what_they_hold() -> None:
-    """Cells of rare codes have a quarter, or a sixteenth, of the noise of the others: it is not taken for theirs."""
-    rng, errors = np.random.default_rng(4), np.zeros(2)
-    kinds = np.outer([1.0, 1, 0, 0, 1, 0], [1.0, 0, 1, 0, 1, 0]) + np.outer([0.0, 0, 1, 1, 0, 1], [0.0, 1, 0, 1, 0, 1])
-    truth = np.outer([4000.0, 4000, 600, 300, 200, 100], [5000.0, 3000, 700, 300, 100, 100]) / 9200 * (0.2 + kinds)
-    lengths = np.outer([1, 1, 4, 4, 4, 4], [1, 1, 4, 4, 4, 4])
-    for _ in range(40):
-        noisy = truth + rng.normal(0, 100.0, truth.shape) / lengths
-        average = 100.0 * float(np.sqrt((1.0 / lengths**2).mean()))
-        for place, table in enumerate((NoisyTable(noisy, 100.0, lengths=lengths), NoisyTable(noisy, average))):
-            errors[place] += error(estimated_joint(table, truth.sum(axis=1), truth.sum(axis=0)), truth)
-    assert errors[0] < 0.9 * errors[1]
