@@ -18,8 +18,8 @@ class Tuning:
     size_share: float = 0.16
     """Share of a table's price for numbers of units by their number of rows, and as much for the number of rows.
     Source: 8 seeds on chain, diamond, many_to_many, hospital, optional_keys, seasons at ε = .8 and 3.2, against shares
-    that followed what was released: at .12 rows are 1.05 ± .05 and columns .95 ± .02 of before, at .2 rows .89 ± .05 and
-    columns 1.02 ± .02, all figures .98 and .97 ± .02: flat from .12 to .2."""
+    that followed what was released: at .12 rows are 1.05 ± .05 and columns .95 ± .02 of before, at .2 rows .89 ± .05
+    and columns 1.02 ± .02, all figures .98 and .97 ± .02: flat from .12 to .2."""
 
     early_share: float = 0.4
     """Share of a price for a look that says how the rest is best spent: at cells, one row of each unit, and at how
