@@ -16,6 +16,7 @@ MAX_MARGINAL_CELLS = 10_000  # of a marginal across tables: links are learned fr
 SAMPLE_ROWS = 10_000  # rows from which what is no figure is estimated
 CHOOSING_COLUMNS = 3  # attributes that choose a parent together: more are hardly ever met together
 MAX_LATENT_VALUES = 32  # combinations of values of a link's latent attributes: a context of all columns
+MAX_PLACES = 8  # members of a group whose places are distinguished
 MAX_KINDS = 1000  # of parents, that popularity is allocated by
 MAX_PUBLIC_CODES = 256  # of an attribute of public rows, and blocks of these
 MAX_RUNS = 1 << 14  # of rows with the same code: an engine's statements list their ends

@@ -1,4 +1,4 @@
-"""A discretizer of what a view shows as codes already: whether siblings agree."""
+"""A discretizer of what a view shows as codes already: places in a group, and whether siblings agree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privbench_core.schema.columns import Column, ColumnType
 def index_coder(name: str, size: int) -> Discretizer:
     """Return a discretizer of the whole numbers below ``size``, each its own code, in order.
 
-    >>> index_coder("#same", 3).size
+    >>> index_coder("#place", 3).size
     3
     """
     codec = equal_width_codec(Column(name, ColumnType.INTEGER), 0, size - 1, size)

@@ -25,7 +25,8 @@ from privbench_core.measure.fanout import fit_fanout, fit_sizes, fit_sizes_and_s
 from privbench_core.measure.groups import GroupFit
 from privbench_core.measure.links import PAIRS, Siblings, expected_context, link_context, measure_links
 from privbench_core.measure.maximisation import Maximisation
-from privbench_core.models.fanout import Fanout, parent_column
+from privbench_core.measure.places import best_places, expected_places, place_coder
+from privbench_core.models.fanout import PLACE, Fanout, parent_column
 from privbench_core.models.group_model import GroupModel
 from privbench_core.models.latent import Latents
 from privbench_core.models.measured import MeasuredLeaf
@@ -51,7 +52,8 @@ class LatentFit:
         groups: Share of an iteration for marginals over groups (sizes; between latent attributes).
         usefulness: λ: values are as many as keep the average marginal λ-useful.
         observed: Share, where children have latent attributes of their own, of pairs of columns within a row.
-        typed: Share, in what is for links, of joints with types, where the rest is for joints of members.
+        places: Share, in what is for links, of the choice of a column that members are put in an order by.
+        typed: Share, in what is left, of joints with types and places, where the rest is for joints of members.
         joints: How joints of members are measured.
     """
 
@@ -61,6 +63,7 @@ class LatentFit:
     groups: float
     usefulness: float
     observed: float
+    places: float
     typed: float
     joints: GroupFit = field(default_factory=GroupFit)
 
@@ -73,6 +76,7 @@ class LatentFit:
             "groups": self.groups,
             "usefulness": self.usefulness,
             "observed": self.observed,
+            "places": self.places,
             "typed": self.typed,
             "pairs": PAIRS.identity(),
             "joints": self.joints.identity(),
@@ -130,10 +134,16 @@ class LatentFit:
         found = self._types(session, key, parent, children, fanout, values, rest.share(self.types))
         context = {**link_context(key, parent, child, fanout.sizes, siblings), **found.context}
         expected = expected_context(key, parent, child.size, found.fanout, context, siblings)
-        view = session.view(_joined(key, context, children), "pair_tables")
         of_links = rest.share(1 - self.types)
+        order = best_places(session, key, child, fanout, parent.total, of_links.share(self.places))
+        of_links = of_links.share(1 - self.places)
+        if order is not None:
+            context[PLACE] = (order, place_coder(order.most))
+            expected[PLACE] = expected_places(fanout, parent.total, order.most)
+        view = session.view(_joined(key, context, children), "pair_tables")
         links = measure_links(view, context, children.features, counted.one_way, of_links, expected, lags)
-        return LatentLink(replace(found.fanout, pair_tables=links), observed, found.latents)
+        most = 0 if order is None else order.most
+        return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)
 
     def _of_attributes(
         self,
@@ -151,13 +161,19 @@ class LatentFit:
             return LatentLink(fanout, self.joints.fit(session, key, parent, child, fanout, price), None)
         of_types, rest = price.share(self.types), price.share(1 - self.types)
         found = self._types(session, key, parent, children, fanout, values, of_types)
+        order = best_places(session, key, child, fanout, parent.total, rest.share(self.places))
+        rest = rest.share(1 - self.places)
         members = self.joints.fit(session, key, parent, child, fanout, rest.share(1 - self.typed))
-        expected = expected_context(key, parent, child.size, found.fanout, found.context, {})
-        view = session.view(_joined(key, found.context, children), "pair_tables")
+        expected, context = expected_context(key, parent, child.size, found.fanout, found.context, {}), found.context
+        if order is not None:
+            context = {**context, PLACE: (order, place_coder(order.most))}
+            expected[PLACE] = expected_places(fanout, parent.total, order.most)
+        view = session.view(_joined(key, context, children), "pair_tables")
         typed = rest.share(self.typed)
-        links = measure_links(view, found.context, children.features, children.counted, typed, expected)
+        links = measure_links(view, context, children.features, children.counted, typed, expected)
         joints = {**fanout.pair_tables, **links}
-        return LatentLink(replace(found.fanout, pair_tables=joints), members, found.latents)
+        most = 0 if order is None else order.most
+        return LatentLink(replace(found.fanout, pair_tables=joints, places=most), members, found.latents)
 
     def _types(
         self,

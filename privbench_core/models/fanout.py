@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
-from privbench_core.guards import TINY
 from privbench_core.models.agreement import Agreement
 from privbench_core.models.lags import Lag
 from privbench_core.models.linking import CrossMarginal
@@ -20,7 +19,9 @@ from privbench_core.models.linking import CrossMarginal
 Array = NDArray[np.float64]
 OWN_FANOUT = "#children"
 OWNER_FANOUT = "#siblings"
+PLACE = "#place"
 PARENT = "parent."
+_NOTHING = 1e-300
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,11 @@ class Fanout:
         sizes: Coder of the numbers of children.
         counts: Probabilities of the number of children, shape (codes of ``sizes``,).
         fanout_tables: Parent's column -> joint (parent's column, number of children); `children_column` is one as well.
-        pair_tables: (context column, child's column) -> joint; context is "parent.<column>", `OWNER_FANOUT`.
+        pair_tables: (context column, child's column) -> joint; context is "parent.<column>", `OWNER_FANOUT`, `PLACE`.
         owned: Number of children that have an owner.
         ownerless: Number of children whose owner key is NULL; each is a unit of its own.
         cross_marginals: Where children are drawn by themselves: what links to owners are learned from; else None.
+        places: Up to how many members the places of children in their group are distinguished; 0 if none are.
         lags: How long after their owner children are dated.
         agreements: How often children of one owner agree.
     """
@@ -46,6 +48,7 @@ class Fanout:
     owned: float
     ownerless: float = 0.0
     cross_marginals: tuple[CrossMarginal, ...] | None = None
+    places: int = 0
     lags: tuple[Lag, ...] = ()
     agreements: tuple[Agreement, ...] = ()
 
@@ -96,7 +99,7 @@ class Fanout:
         below = np.flatnonzero(2 * codec.starts[:-1] >= codec.bound)
         expected = float(parents[below].sum() / max(widths[below].sum(), 1)) * widths[-1]
         beyond = max(0.0, float(parents[-1]) - expected) * codec.bound
-        return float(beyond / max(float(parents @ codec.means()), TINY))
+        return float(beyond / max(float(parents @ codec.means()), _NOTHING))
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""
@@ -111,6 +114,7 @@ class Fanout:
             "pair_tables": [[context, column, joint] for (context, column), joint in self.pair_tables.items()],
             "owned": self.owned,
             "ownerless": self.ownerless,
+            **({"places": self.places} if self.places else {}),
             **({"lags": [lag.to_dict() for lag in self.lags]} if self.lags else {}),
             **({"agreements": [each.to_dict() for each in self.agreements]} if self.agreements else {}),
         }
@@ -120,12 +124,12 @@ class Fanout:
         """The inverse of `to_dict`."""
         pair_tables = {(context, column): joint for context, column, joint in stored["pair_tables"]}
         sizes, tables = Discretizer.from_dict(stored["sizes"]), dict(stored["fanout_tables"])
+        owned, ownerless, places = stored["owned"], stored["ownerless"], stored.get("places", 0)
         across = stored.get("cross_marginals")
         linked = None if across is None else tuple(map(CrossMarginal.from_dict, across))
         lags = tuple(map(Lag.from_dict, stored.get("lags", ())))
         alike = tuple(map(Agreement.from_dict, stored.get("agreements", ())))
-        owned, ownerless = stored["owned"], stored["ownerless"]
-        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, linked, lags, alike)
+        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, linked, places, lags, alike)
 
 
 def children_column(key: str) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.agreement import AGREEMENTS
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.places import place_count
 from privbench_core.columns.registry import is_known
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
@@ -26,6 +27,7 @@ from privbench_core.privacy.features import (
     CoMember,
     Feature,
     GroupTypes,
+    MemberPlace,
     OfParent,
     Own,
     OwnDifference,
@@ -70,6 +72,7 @@ _FEATURES = (
     UnitRows,
     OwnType,
     OwnerType,
+    MemberPlace,
     SiblingAgreement,
     ParentFanout,
 )
@@ -211,6 +214,13 @@ def _admitted(
         _require(known and 0 <= feature.latent < len(feature.types.shape), site, "the types of privacy.views")
         _require(discretizer.size == feature.types.shape[feature.latent], site, "a code for each latent value")
         feature = replace(feature, types=_admitted_types(schema, feature.key, site, feature.types))
+    if isinstance(feature, MemberPlace):
+        site, order = f"{table}/{name}", feature.order
+        _admit_discretizer(table, name, feature.coder)
+        known = type(order) is np.ndarray and order.dtype == np.int64 and order.shape == (feature.coder.size,)
+        _require(known, site, "a number for each code")
+        _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
+        _require_null(schema, table, name, table, feature.column, feature.coder)
     if isinstance(feature, SiblingAgreement):
         _admit_discretizer(table, name, feature.coder)
         _require(discretizer.size == AGREEMENTS, f"{table}/{name}", "a code for each way to agree")

@@ -140,6 +140,25 @@ class OwnerType:
     latent: int
 
 
+@dataclass(frozen=True, eq=False)
+class MemberPlace:
+    """How many kept children of the row's owner stand before it, and how many there are: see `columns.places`.
+
+    Attributes:
+        key: The owner key.
+        column: They stand in an order by this column of theirs; equal ones by a keyed hash of their own keys.
+        coder: Its discretizer.
+        order: Released: those whose code has a smaller number stand before, 64-bit integers of shape (codes,).
+        most: Up to how many members places are distinguished.
+    """
+
+    key: ForeignKey
+    column: str
+    coder: Discretizer
+    order: NDArray[np.int64]
+    most: int
+
+
 @dataclass(frozen=True)
 class SiblingAgreement:
     """Whether another kept child of the row's owner has the same code: see `columns.agreement`.
@@ -186,6 +205,7 @@ Along = (
     | CoMember
     | OwnType
     | OwnerType
+    | MemberPlace
     | SiblingAgreement
 )
 Feature = Own | OwnDifference | UnitRows | Along

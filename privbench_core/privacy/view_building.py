@@ -16,6 +16,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
     Along,
     CoMember,
+    MemberPlace,
     OwnerDifference,
     OwnerFanout,
     OwnerType,
@@ -42,8 +43,8 @@ _ROWS_PER_UNIT = (
     *range(1, _SMALL),
     *(1 << power for power in range(_SMALL.bit_length() - 1, WEIGHT_SCALE.bit_length())),
 )
-_OF_OWNERS = (OwnerFanout, OwnerType, OwnerDifference, SiblingAgreement)  # along owner keys only
-_SIBLINGS = (CoMember, SiblingAgreement)  # which look at other rows of the table
+_OF_OWNERS = (OwnerFanout, OwnerType, MemberPlace, OwnerDifference, SiblingAgreement)  # along owner keys only
+_SIBLINGS = (CoMember, MemberPlace, SiblingAgreement)  # which look at other rows of the table
 
 
 def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
@@ -52,7 +53,7 @@ def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
     Raises:
         InternalError: A column that is about other rows, or counts children along a key that is not their owner key; a
             number of rows per unit that weights cannot stand for exactly; co-members along another key; bounded
-            references together with co-members, or agreement with siblings.
+            references together with co-members, or places among siblings.
     """
     schema = engine.schema
     along = [feature for feature, _ in spec.features.values() if isinstance(feature, Along)]

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.places import place_codes, place_count
 from privbench_core.columns.systematic import narrow
 from privbench_core.models.conditional import PairMarginal, draw_column
-from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PLACE, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.latent import is_latent
 from privbench_core.models.rows import Rows
+from privbench_core.sampling.keys import ordinal_within
 from privbench_core.sampling.references import Parent, room_for_children
 from privbench_core.schema.tables import Table
 
@@ -32,7 +34,7 @@ def draw_children(
         scale: Of the number of rows without an owner; the others follow their parents.
     """
     numbers = numbers_of_children(fanout, parent, round(fanout.owned * scale), rng, table)
-    return children_of(fanout, parent, numbers, round(fanout.ownerless * scale), table)
+    return children_of(fanout, parent, numbers, round(fanout.ownerless * scale), rng, table)
 
 
 def numbers_of_children(
@@ -70,6 +72,7 @@ def children_of(
     parent: Parent,
     numbers: Places,
     ownerless: int,
+    rng: np.random.Generator,
     table: Table | None = None,
 ) -> tuple[Rows, Places]:
     """Rows of an owned table, and the parent of each, given how many children each parent has.
@@ -81,6 +84,7 @@ def children_of(
         parent: The owners.
         numbers: Children of each, shape (parents,).
         ownerless: Number of rows without an owner.
+        rng: Sampling only.
         table: As in `draw_children`.
     """
     most = parent.table.num_rows + ownerless
@@ -94,6 +98,12 @@ def children_of(
     rows.add(OWNER, most, named)
     sizes = narrow(fanout.sizes.encode_numbers(groups), fanout.sizes.size)
     rows.add(OWNER_FANOUT, fanout.sizes.size, sizes[owners])
+    if fanout.places:
+        mixed = rng.permutation(len(owners))  # the order of rows is to say nothing
+        ranks = np.empty(len(owners), dtype=np.int64)
+        ranks[mixed] = ordinal_within(named[mixed]) - 1
+        count = place_count(fanout.places)
+        rows.add(PLACE, count, narrow(place_codes(ranks, groups[owners], fanout.places), count))
     key = table.owner_key if table is not None else None
     context = {name for name, _ in fanout.pair_tables}
     for name, codes in parent.codes.items():

@@ -18,6 +18,7 @@ from privbench_core.privacy.features import (
     CoMember,
     Feature,
     GroupTypes,
+    MemberPlace,
     OfParent,
     Own,
     OwnDifference,
@@ -41,6 +42,7 @@ from tests.helpers.key_graphs import Ids, database_of, key, table, with_attribut
 
 _NAMES = ("unit", "a", "b", "c", "d")
 _MOST = 4  # children of an owner, and rows that refer to a row along other keys
+PLACE = Discretizer(FanoutCodec(5))
 TYPE = Discretizer(FanoutCodec(2))
 AGREEMENT = index_coder("agreement", AGREEMENTS)
 X = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 3)), table="t"))
@@ -151,7 +153,7 @@ def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
     per_unit = [(1,), (2,), (8,), (1, 4), (1, 2, 16)][int(rng.integers(5))] if owned else (1,)
     bounded = random_bound(rng, schema, here) if len(per_unit) == 1 and rng.random() < 0.5 else None
     if bounded:  # siblings are not looked at then
-        siblings = CoMember | SiblingAgreement
+        siblings = CoMember | MemberPlace | SiblingAgreement
         features = {name: of for name, of in features.items() if not isinstance(of[0], siblings)}
     return ViewSpec(here.name, features, per_unit, bounded)
 
@@ -182,6 +184,7 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
             found.append((OwnerFanout(k), SmallNumbers()))
             for name, coder in own:
                 found += [(CoMember(k, 1, name), coder), (CoMember(k, 2, name), coder)]
+                found.append((MemberPlace(k, name, coder, rng.integers(0, 3, coder.size), 3), PLACE))
                 found.append((SiblingAgreement(k, name, coder), AGREEMENT))
             found.append((OwnerType(k, random_types(rng, schema, k), 0), TYPE))
             found += [(OwnerDifference(k, name, base), APART) for name, base in _apart(here, parent)]

@@ -621,6 +621,15 @@ STABILITY = [
         (f"{_TYPES}::test_a_row_agrees_with_the_next_kept_sibling_by_a_keyed_hash",),
     ),
     Mutant(
+        "places-behind-dropped-rows",
+        "truncation",
+        "rows beyond τ stand before others",
+        _RELATIONS,
+        "inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))\n        result",
+        "inside = np.flatnonzero(parents >= 0)\n        result",
+        (f"{_TYPES}::test_a_place_counts_the_kept_siblings_that_stand_before",),
+    ),
+    Mutant(
         "types-of-dropped-rows",
         "truncation",
         "rows beyond τ have a say in the type of their group",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from privbench_core.errors import InternalError
 from privbench_core.privacy.admission import admit_view
-from privbench_core.privacy.features import CoMember, OfParent, Own, SiblingAgreement
+from privbench_core.privacy.features import CoMember, MemberPlace, OfParent, Own
 from privbench_core.privacy.queries import Marginal, RankSums
 from privbench_core.privacy.relations import WEIGHT_SCALE, lets_go
 from privbench_core.privacy.view_building import build_references, build_view
@@ -20,7 +20,7 @@ from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema
 from tests.helpers.databases import Database
 from tests.helpers.key_graphs import Ids, database_of, key, table, with_attributes
-from tests.helpers.networks import AGREEMENT, X
+from tests.helpers.networks import PLACE, X
 
 UNITS, PAGES, NOTES = 12, 15, 60
 
@@ -161,8 +161,10 @@ def test_only_references_that_become_null_are_bounded_and_each_by_itself() -> No
         ViewSpec("page", {}, (1,), BoundedReferences(by, 1)),
         ViewSpec("note", {}, (1, 2), BoundedReferences(by, 1)),
         ViewSpec("note", {"x": (CoMember(owner, 1, "x"), X)}, (1,), BoundedReferences(by, 1)),
-        # Siblings that refer to none are agreed with, too.
-        ViewSpec("note", {"x": (SiblingAgreement(owner, "x", X), AGREEMENT)}, (1,), BoundedReferences(by, 1)),
+        # Siblings that refer to none have places, too, and one that only loses its reference keeps its place.
+        ViewSpec(
+            "note", {"x": (MemberPlace(owner, "x", X, np.arange(X.size), 3), PLACE)}, (1,), BoundedReferences(by, 1)
+        ),
     ):
         with pytest.raises(InternalError, match="references of its own rows"):
             build_view(crowd(0, carried=True).private(), admit_view(schema, spec))

@@ -24,6 +24,7 @@ from privbench_core.privacy.features import (
     CoMember,
     Feature,
     GroupTypes,
+    MemberPlace,
     OfParent,
     Own,
     OwnDifference,
@@ -246,6 +247,7 @@ TYPE = Discretizer(FanoutCodec(2))
 AGE = Discretizer(codec_for(Column("age", ColumnType.INTEGER, Range(0, 110)), table="person"))
 SCORES = np.zeros((SIZE, 2), dtype=np.int64)
 AGE_OR_NULL = Discretizer(codec_for(Column("age", ColumnType.INTEGER, Range(0, 110), nullable=True), table="person"))
+PLACE = MemberPlace(OWNER, "age", AGE, np.arange(AGE.size), 2)
 TYPES = GroupTypes((3,), ROOMS, SCORES, ())
 KEYS = {
     "undeclared": ForeignKey("person", ("id",), "household", ("id",), max_children=1, owner=True),
@@ -272,6 +274,7 @@ def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
         "children": ("household", OwnFanout(key)),
         "co_member": ("person", CoMember(key, 1, "rooms")),
         "own type": ("household", OwnType(key, TYPES, 0)),
+        "place": ("person", replace(PLACE, key=key)),
         "agreement": ("person", SiblingAgreement(key, "age", AGE_OR_NULL)),
         "owner's type": ("person", OwnerType(key, TYPES, 0)),
     }
@@ -302,6 +305,23 @@ def test_types_are_of_exact_types_and_shapes(wrong: str) -> None:
             session.view(ViewSpec(table, {"x": (feature(OWNER, TYPES, 0), ROOMS)}))
         with pytest.raises(InternalError, match=r"the types of privacy\.views"):
             session.view(ViewSpec(table, {"x": (feature(OWNER, TYPES, 1), TYPE)}))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(PLACE, order=np.arange(3)),
+        replace(PLACE, order=np.arange(AGE.size) / 2),
+        replace(PLACE, column="home"),
+        replace(PLACE, most=3),
+        replace(PLACE, most=True),
+    ],
+    ids=["an order of other codes", "no whole numbers", "a column of a key", "codes of other places", "no number"],
+)
+def test_places_are_by_released_orders_of_attributes(wrong: MemberPlace) -> None:
+    session, _ = session_on(town(0))
+    with pytest.raises(InternalError):
+        session.view(ViewSpec("person", {"x": (wrong, TYPE)}))
 
 
 @pytest.mark.parametrize(

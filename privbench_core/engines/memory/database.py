@@ -15,12 +15,14 @@ from privbench_core.columns.agreement import agreement_codes
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import differences
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.places import place_codes
 from privbench_core.engines.memory.relations import Relations, Rows
 from privbench_core.errors import InternalError
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.features import (
     CoMember,
     Feature,
+    MemberPlace,
     Own,
     OwnDifference,
     OwnerDifference,
@@ -137,7 +139,7 @@ def _feature(database: Relations, table: str, rows: Index, feature: Feature, dis
         return _encoded_numbers(database.unit_rows(table)[rows], discretizer)
     if isinstance(feature, OwnFanout):
         return _encoded_numbers(database.group_sizes(feature.key), discretizer)[rows]
-    if isinstance(feature, OwnType | SiblingAgreement | OwnDifference | OwnerDifference):
+    if isinstance(feature, OwnType | MemberPlace | SiblingAgreement | OwnDifference | OwnerDifference):
         return _of_all_rows(database, table, feature, discretizer)[rows]
     parents = database.kept_parent_rows(feature.key)[rows]
     if isinstance(feature, ParentRow):
@@ -158,16 +160,26 @@ def _feature(database: Relations, table: str, rows: Index, feature: Feature, dis
 def _of_all_rows(
     database: Relations,
     table: str,
-    feature: OwnType | SiblingAgreement | OwnDifference | OwnerDifference,
+    feature: OwnType | MemberPlace | SiblingAgreement | OwnDifference | OwnerDifference,
     discretizer: Discretizer,
 ) -> Codes:
     if isinstance(feature, OwnType):
         return _latent_values(database, feature)
+    if isinstance(feature, MemberPlace):
+        return _places(database, feature)
     if isinstance(feature, SiblingAgreement):
         codes = _encoded(database.column(table, feature.column), feature.coder)
         others = database.next_siblings(feature.key)
         return agreement_codes(codes, np.where(others < 0, -1, codes.astype(np.int64)[others]))
     return _differences(database, table, feature, discretizer)
+
+
+def _places(database: Relations, feature: MemberPlace) -> Codes:
+    """The place of each row of the key's child, shape (children,)."""
+    key = feature.key
+    scores = feature.order[_encoded(database.column(key.child, feature.column), feature.coder)]
+    sizes = np.append(database.group_sizes(key), 1)[database.parent_rows(key)]
+    return place_codes(database.ranks(key, scores), np.maximum(sizes, 1), feature.most)
 
 
 def _differences(

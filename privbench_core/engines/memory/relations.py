@@ -205,6 +205,19 @@ class Relations:
         result[crowded[rank >= bound]] = False
         return result
 
+    def ranks(self, key: ForeignKey, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Kept siblings along an owner key that stand before each row, shape (rows,); 0 for rows not kept or owned.
+
+        Args:
+            key: The owner key.
+            scores: Those of a smaller score stand before, of an equal one those of a smaller keyed hash; shape (rows,).
+        """
+        parents = self.parent_rows(key)
+        inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))
+        result = np.zeros(len(parents), dtype=np.int64)
+        result[inside] = _ranks(parents[inside], self._keyed_order(key.child, inside), scores[inside])
+        return result
+
     def next_siblings(self, key: ForeignKey) -> Rows:
         """The kept sibling along an owner key that follows each row by a keyed hash, the first one after the last.
 
@@ -231,9 +244,9 @@ class Relations:
         return keyed_order(self._secret, [here.column(name) for name in here.primary_key], keys)
 
 
-def _ranks(groups: Rows, order: NDArray[Any]) -> NDArray[np.int64]:
-    """How many rows of the same group stand before each in an order; shape (n,)."""
-    ranked = np.lexsort((order, groups))
+def _ranks(groups: Rows, *orders: NDArray[Any]) -> NDArray[np.int64]:
+    """How many rows of the same group stand before each, by the last of some orders first; shape (n,)."""
+    ranked = np.lexsort((*orders, groups))
     starts = np.flatnonzero(np.r_[True, groups[ranked][1:] != groups[ranked][:-1]][: len(groups)])
     result = np.empty(len(groups), dtype=np.int64)
     result[ranked] = np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))

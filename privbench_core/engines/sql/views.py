@@ -21,6 +21,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
     CoMember,
     Feature,
+    MemberPlace,
     OfParent,
     Own,
     OwnDifference,
@@ -261,6 +262,8 @@ class Views:
         if isinstance(feature, OwnFanout):
             found, size = self._children(found, feature.key, "r")
             return found, self._code(size, discretizer)
+        if isinstance(feature, MemberPlace):
+            return found, self._siblings.place(table, feature)
         if isinstance(feature, SiblingAgreement):
             return found, self._siblings.agreement(table, feature)
         if isinstance(feature, OwnType):

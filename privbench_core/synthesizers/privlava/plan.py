@@ -36,8 +36,10 @@ class Options(GroupOptions):
             of 20:4:1).
         observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1), where children
             have latent attributes of their own.
-        typed: Share, in what links cost beside the former two, of joints with types, where children have attributes
-            alone: the rest is for joints of members.
+        places: Share, in what links cost beside the former two, of the choice of a column that orders the members of a
+            group.
+        typed: Share, in what is left, of joints with types and places, where children have attributes alone: the rest
+            is for joints of members.
         usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
     """
 
@@ -46,6 +48,7 @@ class Options(GroupOptions):
     types: float = 0.2
     groups: float = 0.2
     observed: float = 0.2
+    places: float = 0.05
     typed: float = 0.2
     usefulness: float = 1.0
 
@@ -55,7 +58,7 @@ class Options(GroupOptions):
         return parsed(
             cls(),
             given,
-            shares=frozenset({"types", "groups", "observed", "typed", "profile", "validation"}),
+            shares=frozenset({"types", "groups", "observed", "places", "typed", "profile", "validation"}),
             least={"latents": 1, "iterations": 1},
         )
 

@@ -242,7 +242,7 @@ class RangeDrawing(_Ranges):
         if owner is not None and models.fanout is not None:
             above, children, (start, stop) = self._children(piece)
             here, numbers = above.slice(start, stop), children[start:stop]
-            rows, owners = children_of(models.fanout, here, numbers, piece.ownerless, models.table)
+            rows, owners = children_of(models.fanout, here, numbers, piece.ownerless, rng, models.table)
             before += int(children[:start].sum())
         keys = [key for key in models.first_keys if not key.owner]
         parents, lookups = self._linked(number, keys, None if here is None else here.units)
