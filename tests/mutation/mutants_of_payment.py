@@ -938,7 +938,7 @@ IDENTITY = [
         "identity",
         "a release of older code is taken for that of this",
         _RUNNER,
-        '            "version": step.version,\n',
+        '            "version": step.code_version,\n',
         "",
         (f"{_T_RUNNER}::test_a_release_is_of_one_step",),
     ),
