@@ -17,9 +17,9 @@ class Tuning:
 
     size_share: float = 0.16
     """Share of a table's price for numbers of units by their number of rows, and as much for the number of rows.
-    Source: 8 seeds on chain, diamond, many_to_many, hospital, optional_keys, seasons at ε = .8 and 3.2, against shares
-    that followed what was released: at .12 rows are 1.05 ± .05 and columns .95 ± .02 of before, at .2 rows .89 ± .05
-    and columns 1.02 ± .02, all figures .98 and .97 ± .02: flat from .12 to .2."""
+    Source: 8 seeds on chain, diamond, many_to_many, hospital, optional_keys, seasons at ε = .8 and 3.2, against
+    shares that followed what was released: at .12 rows are 1.05 ± .05 and columns .95 ± .02 of before, at .2 rows
+    .89 ± .05 and columns 1.02 ± .02, all figures .98 and .97 ± .02: flat from .12 to .2."""
 
     early_share: float = 0.4
     """Share of a price for a look that says how the rest is best spent: at cells, one row of each unit, and at how
@@ -30,76 +30,79 @@ class Tuning:
     dependences. Source: chosen by hand. Flat range not measured."""
 
     truncation_bias: float = 0.1
-    """How far rows that are not counted move a distribution, in total variation, beyond what is known of their units.
-    Source: .1 against .05, chain at ε = 10,000, 2 seeds: numbers of children .29 of the error, all figures .86."""
+    """How far rows that are not counted move a distribution, in total variation, beyond what is known of their
+    units. Source: .1 against .05, chain at ε = 10,000, 2 seeds: numbers of children .29 of the error, all figures
+    .86."""
 
     shape_error: float = 0.3
-    """How far, relatively, true numbers of groups are from any smooth distribution of sizes. Source: distributions of
-    real sizes. Flat range not measured."""
+    """How far, relatively, true numbers of groups are from any smooth distribution of sizes. Source: distributions
+    of real sizes. Flat range not measured."""
 
     score_share: float = 0.1
     """Of the price of pairs of columns, for their dependence scores; signs get at most twice as much, as do the
-    marginals of the parts of a sum node. Chosen between the .08 and .24 that were paid by need; with other changes
-    together no figure moved by 3% (adult, dense, xor, chain, 3 seeds). Flat range: not measured."""
+    marginals of the parts of a sum node. Source: chosen between the .08 and .24 that were paid by need; with other
+    changes together no figure moved by 3% (adult, dense, xor, chain, 3 seeds). Flat range: not measured."""
 
     clear: float = 0.05
     """Share that may be ignored: of all rows, the noise of a triple's score, and what a score must be beyond it;
     noise of a correlation; relative distance of counts from a copula; probability of an accident; bandwidth of
-    smoothing. Chosen by hand; it stands for .01 (accidents), .05 and .1 (copulas). Flat range: not measured."""
+    smoothing. Source: chosen by hand; it stands for .01 (accidents), .05 and .1 (copulas). Flat range: not
+    measured."""
 
     strong: float = 0.5
     """Share of all rows: largest noise of scores in which two columns that determine each other still stand out
-    (their score is one minus the likeliest values). Chosen by hand, as .3 at 2.4 times the share. Flat range:
-    not measured."""
+    (their score is one minus the likeliest values). Source: chosen by hand, as .3 at 2.4 times the share. Flat
+    range: not measured."""
 
     floor: float = 0.02
     """Share of what independence, or pairs, explain that every cell keeps, so that none is ruled out; of the noise,
-    where that is less; correlation below which columns are taken to be independent. Chosen by hand. Flat
+    where that is less; correlation below which columns are taken to be independent. Source: chosen by hand. Flat
     range: not measured."""
 
     triple_share: float = 0.02
     """Of a price, for screening triples and measuring those that stand out: the noise of all else grows by 1%.
-    Without triples xor is 300 times as far off (`compare --without triples`). Flat range: not measured."""
+    Source: without triples xor is 300 times as far off (`compare --without triples`). Flat range: not measured."""
 
     coarsening_loss: float = 4.0
-    """Share of a dependence that is lost per square of the share of rows in a group of neighbours; half of it per share
-    of rows in the merged codes of a list. At 1, pairs of adult are 1.11 of before at ε = 3.2; at 4, 1.02 (2 to 3
-    seeds). Flat range: not measured."""
+    """Share of a dependence that is lost per square of the share of rows in a group of neighbours; half of it per
+    share of rows in the merged codes of a list. Source: at 1, pairs of adult are 1.11 of before at ε = 3.2; at 4,
+    1.02 (2 to 3 seeds). Flat range: not measured."""
 
     strength_exponent: float = 3.0
-    """A coarsening loses (1 - strength)^-exponent times what it loses of a weak dependence, unless both columns have an
-    order. At 0 and twice the loss of lists, pairs of adult are 1.05 ± .01 of before at ε = 3.2, at 3 1.02 ± .00 (2
-    and 6 seeds). Flat range: not measured."""
+    """A coarsening loses (1 - strength)^-exponent times what it loses of a weak dependence, unless both columns
+    have an order. Source: at 0 and twice the loss of lists, pairs of adult are 1.05 ± .01 of before at ε = 3.2, at
+    3 1.02 ± .00 (2 and 6 seeds). Flat range: not measured."""
 
     degrees: float = 0.4
     """Share of a link's price for how many rows are linked to each. Source: chosen by hand. Flat range: not
     measured."""
 
     first_look: float = 0.1
-    """Share of a price for what decides how the rest is spent, or is told by few numbers: which marginals across tables
-    are measured, marginals of a row's owner, whether rows have owners, lags, agreement of siblings. Source: PrivPetal's
-    1:1:8 for R-scores, sizes and marginals. Flat range: not measured."""
+    """Share of a price for what decides how the rest is spent, or is told by few numbers: which marginals across
+    tables are measured, marginals of a row's owner, whether rows have owners, lags, agreement of siblings. Source:
+    PrivPetal's 1:1:8 for R-scores, sizes and marginals. Flat range: not measured."""
 
     most_noise: float = 0.1
     """Noise of a marginal across tables, as a share of its rows, beyond which its codes are merged or it is not
     measured. Source: chosen by hand. Flat range: not measured."""
 
     other_code: float = 1e-3
-    """How likely a date is of another code than the one drawn for it, per code and relative to that one. Source: models
-    of codes place a row in a hundred before what it comes after, among dozens of codes. Flat range: not measured."""
+    """How likely a date is of another code than the one drawn for it, per code and relative to that one. Source:
+    models of codes place a row in a hundred before what it comes after, among dozens of codes. Flat range: not
+    measured."""
 
     alike_rows: int = 30
-    """Rows of owners that are alike, about, among which rows are first exchanged between owners. Source: without such
-    owners at all, joined pairs of chain and hospital converge 6 to 9% worse. Flat range: not measured."""
+    """Rows of owners that are alike, about, among which rows are first exchanged between owners. Source: without
+    such owners at all, joined pairs of chain and hospital converge 6 to 9% worse. Flat range: not measured."""
 
     least_share: float = 0.1
-    """Share of a table's rows below which the noise of their agreement with siblings has to be for it to be measured,
-    and above which their lags have to differ from those of independent dates to be kept. Source: chosen by hand. Flat
-    range: not measured."""
+    """Share of a table's rows below which the noise of their agreement with siblings has to be for it to be
+    measured, and above which their lags have to differ from those of independent dates to be kept. Source: chosen
+    by hand. Flat range: not measured."""
 
     own_lag_share: float = 0.05
-    """Share of a table's price for how far dates are from others of their row. Source: chosen by hand. Flat range: not
-    measured."""
+    """Share of a table's price for how far dates are from others of their row. Source: chosen by hand. Flat range:
+    not measured."""
 
     @cached_property
     def fingerprint(self) -> str:

@@ -267,7 +267,7 @@ def _noting_clipped(evaluate: Callable[..., Counts], found: list[Marginal | Pare
 def test_looks_over_rows_cost_rows_without_an_owner_no_more_either(
     options: dict[str, object], budget: Budget, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Marginals over rows are measured again beside joints, references with two T, and links: all of them clipped."""
+    """Marginals over rows, which are clipped, are measured again beside joints, references with two T, and links."""
     clipped: list[Marginal | ParentCounts] = []
     for query in (Marginal, ParentCounts):
         monkeypatch.setattr(query, "evaluate", _noting_clipped(query.evaluate, clipped))
@@ -278,10 +278,10 @@ def test_looks_over_rows_cost_rows_without_an_owner_no_more_either(
     assert any(isinstance(query, ParentCounts) for query in clipped)
     marginals = [query for query in clipped if isinstance(query, Marginal)]
     over = {query.columns for query in marginals}
-    assert {len(columns) for columns in over} == {1, 2}
+    assert {len(columns) for columns in over} == {1}
     assert max(scale for query in marginals for of_column in query.scales for scale in of_column) > 1
     if options == LINKED:
-        assert any("/" in name for columns in over for name in columns)  # groups of codes of a cross-table marginal
+        assert any(" x " in site for site in sites if site.startswith("fanout/"))  # a cross-table marginal
     else:
         of_flights = [site.split("/")[-1] for site in sites if site.startswith("profile/flight")]
         assert "one-way" in of_flights[of_flights.index("dependence scores") :]
@@ -296,19 +296,14 @@ def test_looks_over_rows_cost_rows_without_an_owner_no_more_either(
         assert noise.moved > 0
 
 
-def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Joints of an optional owner's column with attributes of public rows, clipped, and along a key that lets go."""
-    clipped: list[Marginal] = []
-    monkeypatch.setattr(Marginal, "evaluate", _noting_clipped(Marginal.evaluate, clipped))
+def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_no_more() -> None:
+    """Joints of an optional owner's column with attributes of public rows, and along a key that lets go."""
     database = harbour(0)
     plan = plan_with(database.schema, ZCDP, SPLITTING)
     recorded, first = record(plan, database, 1)
     sites = {call.head[1] for call in recorded.tape}
     assert {f"fanout/call.port_id/lookup/target.{name} x parent.kind" for name in ("region", "depth", "#row")} <= sites
     assert any(re.fullmatch(r"fanout/call\.pilot_id/lookup of .*/target\.rank x parent\.kind", site) for site in sites)
-    assert ("target.region", "parent.kind") in {query.columns for query in clipped}
     alone = np.flatnonzero(database.tables["call"].column("ship_id").is_null().to_numpy())
     for table, gone in [*(("ship", number) for number in (0, 1, 2, 40)), *(("call", int(n)) for n in alone[:2])]:
         noise = ReplayNoise(recorded.tape)
@@ -474,11 +469,11 @@ def test_the_plans_tested_do_grow_sum_nodes(options: dict[str, object]) -> None:
     assert all(trace.artifacts["model", name].data["summary"]["sum"] > 0 for name in ("household", "person"))
 
 
-@pytest.mark.parametrize("budget", [NOISY, Budget(0.5)], ids=["zCDP", "pure"])
+@pytest.mark.parametrize("budget", [Budget(0.1, 1e-6), Budget(0.5)], ids=["zCDP", "pure"])
 def test_noisy_plans_spend_on_marginals_what_joints_do_not_need(budget: Budget) -> None:
     database = town(0, learned=False)
     plan = PrivBench().plan(database.schema, budget, SPLITTING)
-    _, trace = record(plan, database, 2)  # of 8 seeds, 5 find nothing in so few rows
+    _, trace = record(plan, database, 3)  # of 8 seeds, 3 do not take so few rows for many more
     for table in ("household", "person"):
         charged = trace.charges["profile", table]
         assert sum(price.amount for _, price in charged) == pytest.approx(plan.step(("profile", table)).price.amount)

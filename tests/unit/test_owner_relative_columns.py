@@ -285,7 +285,7 @@ def check_distances(schema: Schema, source: Any, made: Any, most: float) -> None
 def test_distances_are_kept_along_a_chain_of_owners() -> None:
     schema, tables = mail_order(2000)
     made = {name: sample.table for name, sample in draw_exactly(schema, tables).items()}
-    check_distances(schema, tables, made, 0.1)
+    check_distances(schema, tables, made, 0.05)
     signed = distances(made["parcel"], "signed", "shipped")
     assert 0 <= np.nanmin(signed) <= np.nanmax(signed) <= 9
     waiting = [rows["parcel"].column("shipped").null_count / rows["parcel"].num_rows for rows in (tables, made)]
@@ -293,7 +293,7 @@ def test_distances_are_kept_along_a_chain_of_owners() -> None:
     plain, tables = mail_order(2000, relative=False)
     alone = {name: sample.table for name, sample in draw_exactly(plain, tables).items()}
     with pytest.raises(AssertionError):
-        check_distances(plain, tables, alone, 0.1)
+        check_distances(plain, tables, alone, 0.05)
 
 
 def test_redrawn_repaired_and_dropped_rows_stay_at_their_distance() -> None:
