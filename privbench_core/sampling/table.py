@@ -75,7 +75,7 @@ def draw_table(
 
     Args:
         table: The table to make.
-        rows: From `draw_root` or `draw_children`.
+        rows: From `draw_children`, or without a column.
         model: Released; a table without attributes has a leaf without columns.
         discretizers: Of the attributes.
         owners: Parent row along the ownership key, None for the unit's table.
