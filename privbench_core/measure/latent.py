@@ -139,7 +139,7 @@ class LatentFit:
         of_links = of_links.share(1 - self.places)
         if order is not None:
             context[PLACE] = (order, place_coder(order.most))
-            expected[PLACE] = expected_places(fanout, parent.total, order.most)
+            expected[PLACE] = expected_places(fanout, parent.total, order.most, _largest(parent, child))
         view = session.view(_joined(key, context, children), "pair_tables")
         links = measure_links(view, context, children.features, counted.one_way, of_links, expected, lags)
         most = 0 if order is None else order.most
@@ -167,7 +167,7 @@ class LatentFit:
         expected, context = expected_context(key, parent, child.size, found.fanout, found.context, {}), found.context
         if order is not None:
             context = {**context, PLACE: (order, place_coder(order.most))}
-            expected[PLACE] = expected_places(fanout, parent.total, order.most)
+            expected[PLACE] = expected_places(fanout, parent.total, order.most, _largest(parent, child))
         view = session.view(_joined(key, context, children), "pair_tables")
         typed = rest.share(self.typed)
         links = measure_links(view, context, children.features, children.counted, typed, expected)
@@ -247,3 +247,8 @@ def _joined(key: ForeignKey, context: Features, children: Columns) -> ViewSpec:
 def _any_children(fanout: Fanout) -> bool:
     """Return whether, by released numbers, any parent has children: without them there are no groups to give a type."""
     return len(fanout.counts) > 1
+
+
+def _largest(parent: Profile, child: Profile) -> float:
+    """Return how many children of one owner count: up to T where an owner is a unit."""
+    return child.size.rows_per_unit if parent.size.units is None else np.inf

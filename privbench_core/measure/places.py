@@ -65,7 +65,8 @@ def best_places(
         features[name], features[f"{PLACE} {name}"] = (Own(name), child.discretizers[name]), (place, coder)
     view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "places")
     total = child.one_way.total
-    rows = expected_places(fanout, owners, most)
+    rows = held[sizes_and_ranks(most)[0] - 1]
+    rows = rows / max(float(rows.sum()), TINY)
     groups = tuple(((((f"{PLACE} {name}", name), np.outer(rows, counts)),)) for name, counts in clean.items())
     noisy = view.measure("place scores", [Distances(groups)], price)
     expected = [_by_chance(clean[name], orders[name], rows, most) * total for name in clean]
@@ -74,9 +75,17 @@ def best_places(
     return places[list(clean)[best]] if scores[best] > SIGNIFICANT * noisy.sigma else None
 
 
-def expected_places(fanout: Fanout, owners: float, most: int) -> Array:
-    """Return the shares of the children that have each place, as released sizes of groups tell them; shape (codes,)."""
-    rows = _held(fanout, owners, most)[np.subtract(sizes_and_ranks(most)[0], 1)]
+def expected_places(fanout: Fanout, owners: float, most: int, largest: float) -> Array:
+    """Return the shares of the children that have each place, as released sizes of groups tell them; shape (codes,).
+
+    Of a group that is larger than ``most`` all further members have the last place; no more than ``largest`` count.
+    """
+    held, (size, rank) = _held(fanout, owners, most), sizes_and_ranks(most)
+    rows = held[size - 1]
+    codec, (code_of, shares) = fanout.sizes.codec, fanout.sizes.shares
+    assert isinstance(codec, FanoutCodec)  # noqa: S101 - numbers of children have a codec of their own
+    beyond = np.maximum(codec.means(largest) - most, 0.0)
+    rows[(size == most) & (rank == most - 1)] += float((owners * fanout.counts[code_of] * shares) @ beyond)
     return np.asarray(rows / max(float(rows.sum()), TINY))
 
 
