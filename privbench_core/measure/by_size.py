@@ -278,11 +278,6 @@ class MarginalsOverRows:
         return self.one_way.moved({name: -size.left_out(shape, self.most) for name, shape in shapes.items()})
 
     @property
-    def size(self) -> RowCount:
-        """See `Marginals`."""
-        return self.looks.size
-
-    @property
     def rows_counted(self) -> Counted | None:
         """See `Marginals`."""
         rows, every = float(self.looks.size.counted(self.most).sum()), float(self.looks.size.rows_of.sum())

@@ -12,7 +12,6 @@ import numpy as np
 from privbench_core.estimate.fitting import combine
 from privbench_core.models.measured import Counted
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal
@@ -98,11 +97,6 @@ class Marginals(Protocol):
         ...
 
     @property
-    def size(self) -> RowCount | None:
-        """Of the table, where a unit may have several rows."""
-        ...
-
-    @property
     def rows_counted(self) -> Counted | None:
         """The rows that joints count; None if these are all."""
         ...
@@ -141,11 +135,6 @@ class MarginalsOfView:
     def counted(self) -> OneWay:
         """See `Marginals`: the same, as all rows are counted."""
         return self.one_way
-
-    @property
-    def size(self) -> RowCount | None:
-        """See `Marginals`: all rows are counted alike."""
-        return None
 
     @property
     def rows_counted(self) -> Counted | None:
