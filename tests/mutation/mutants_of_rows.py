@@ -259,11 +259,11 @@ WEIGHTS = [
     Mutant(
         "pairs-with-itself",
         "weights",
-        "a row of a large group is its own sibling",
+        "a row is its own sibling",
         _PERMUTATIONS,
-        "        every = every.ravel() - np.bincount(left[rows] + second[0][rows], minlength=len(total))\n",
-        "        every = every.ravel()\n",
-        (f"{_TUPLES}::test_tuples_in_chunks_are_the_same",),
+        "every - (itself.T @ weights).reshape(every.shape)",
+        "every",
+        (f"{_TUPLES}::test_random_groups",),
     ),
     Mutant(
         "triples-with-itself",

@@ -15,7 +15,6 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.privacy import permutations as kernel
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import CoMember, OfParent, Own, OwnerFanout
@@ -188,20 +187,6 @@ def test_random_groups(sizes: list[int], codes: int, above: int, members: int, s
             )
     np.testing.assert_array_equal(counted, expected)
     assert counted.sum() <= len(sizes) * (PERMUTATION_SCALE // above)
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 80])  # all groups are large, most of them, few of them
-def test_tuples_in_chunks_are_the_same(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    owner = np.sort(rng.integers(0, 50, 400)).astype(np.int64)
-    groups = Groups(owner, np.bincount(owner)[owner], np.full(400, PERMUTATION_SCALE))
-    columns = [(rng.integers(0, 4, 400), 4) for _ in range(3)]
-    whole = [tuple_counts(columns[:members], groups) for members in (2, 3)]
-    monkeypatch.setattr(kernel, "_CHUNK", chunk)
-    monkeypatch.setattr(kernel, "_HELD", 0)
-    afresh = Groups(groups.owner, groups.size, groups.share)
-    for members, counts in zip((2, 3), whole, strict=True):
-        np.testing.assert_array_equal(tuple_counts(columns[:members], afresh), counts)
 
 
 def test_only_fellows_along_the_owner_key_and_of_three_members() -> None:
