@@ -12,7 +12,7 @@ _DECLARATIONS = "privacy/ledger/declarations.py"
 _HOLDS = "privacy/ledger/holds.py"
 _RELATION = "privacy/neighbour_relation.py"
 _WORKSPACE = "pipeline/workspace.py"
-_TOTALS = "privacy/ledger/totals.py"
+_REFRESHES = "privacy/ledger/refresh_limits.py"
 _RUNNER = "pipeline/runner.py"
 _ADMISSION = "privacy/admission.py"
 _OBSERVE = "pipeline/observe.py"
@@ -222,7 +222,7 @@ PAYMENT = [
         "what-was-spent-is-forgotten",
         "payment",
         "each price is compared with the whole lifetime",
-        "privacy/ledger/refresh_limits.py",
+        _REFRESHES,
         "rho=self.rho + times * sum(price.rho for price in prices),",
         "rho=times * sum(price.rho for price in prices),",
         (f"{_T_LEDGER}::test_the_shortfall_is_exact_in_rho",),
@@ -231,7 +231,7 @@ PAYMENT = [
         "pure-sums-are-forgotten",
         "payment",
         "each pure price is compared with the whole lifetime",
-        "privacy/ledger/refresh_limits.py",
+        _REFRESHES,
         "epsilon=self.epsilon + times * sum(price.amount for price in pure),",
         "epsilon=times * sum(price.amount for price in pure),",
         (f"{_T_LEDGER}::test_the_shortfall_is_exact",),
@@ -240,18 +240,18 @@ PAYMENT = [
         "reserved-is-not-spent",
         "payment",
         "only what was released counts as spent",
-        _TOTALS,
-        "            self.rho += rho\n",
-        "            self.rho += rho if released else 0.0\n",
+        _REFRESHES,
+        "        rho += cost_in_rho\n",
+        "        rho += cost_in_rho if released else 0.0\n",
         (f"{_T_LEDGER}::test_the_shortfall_is_exact_in_rho",),
     ),
     Mutant(
         "zcdp-counts-as-pure",
         "payment",
         "zCDP purchases do not end purity",
-        _TOTALS,
-        "                self.pure = False\n",
-        "                pass\n",
+        _REFRESHES,
+        "            pure = False\n",
+        "            pass\n",
         (f"{_T_LEDGER}::test_pure_entries_count_in_full_among_zcdp_ones",),
     ),
     Mutant(

@@ -5,7 +5,7 @@ It finds the same problems, and drops and empties the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from sqlglot import exp
 
@@ -25,14 +25,14 @@ class RowChecks:
         schema: The database.
         names: Of its tables.
         database: Where they are.
-        repeated: Rows whose primary key an earlier row has, by table, where they have been counted already.
+        unique: Tables whose primary keys are known to be different.
     """
 
-    def __init__(self, schema: Schema, names: Names, database: Database, repeated: Mapping[str, int]) -> None:
+    def __init__(self, schema: Schema, names: Names, database: Database, unique: Collection[str]) -> None:
         self._schema = schema
         self._names = names
         self._database = database
-        self._repeated_keys = repeated
+        self._unique = unique
 
     def check(self, orphans: Mapping[str, str]) -> None:
         """Check, and drop the orphans the owner wants dropped: see `backends.integrity.check_rows`.
@@ -91,9 +91,9 @@ class RowChecks:
         for columns, what in (
             dict.fromkeys(table.unique, "declared unique") | {table.primary_key: "primary key"}
         ).items():
-            known = self._repeated_keys.get(table.name) if columns == table.primary_key else None
-            repeated = self._repeated(table, columns) if known is None else known
-            if repeated:
+            if columns == table.primary_key and table.name in self._unique:
+                continue
+            if repeated := self._repeated(table, columns):
                 findings.add_repeated(table, columns, what, repeated, self._rows(table))
 
     def _repeated(self, table: Table, columns: tuple[str, ...]) -> int:

@@ -23,7 +23,6 @@ from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import number
 from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
-from privbench_core.engines.sql.repeated_keys import Keys
 from privbench_core.engines.sql.summed import SummedRows
 from privbench_core.engines.sql.views import ROWS_OF_UNIT, UNIT, WEIGHT, Views
 from privbench_core.engines.stored import from_stored, to_stored
@@ -63,7 +62,6 @@ class SqlEngine:
         self._public_rows: dict[str, int] = {}
         self._made: list[str] = []
         self._numbered = 0
-        self._repeated: dict[str, int] = {}
         self._loaded: dict[str, LoadedRows] = {}
 
     def load(self, public: Mapping[str, pa.Table]) -> None:
@@ -78,9 +76,8 @@ class SqlEngine:
                 self._public_rows[table.name] = public[table.name].num_rows
                 self._database.insert(name, numbered(table, public[table.name]))
             else:
-                loaded = self._database.load(table, name, hashed=table.name not in self._unhashed)
-                self._loaded[table.name] = loaded
-                self._repeated |= {} if loaded.repeated is None else {table.name: loaded.repeated}
+                hashed = table.name not in self._unhashed
+                self._loaded[table.name] = self._database.load(table, name, hashed=hashed)
 
     def fingerprint(self, table: Table) -> str:
         """See `backends.fingerprint.fingerprint_rows`: of the rows as they were loaded, before `keep`."""
@@ -89,16 +86,9 @@ class SqlEngine:
         stored = self._names.columns(table.name, [column.name for column in table.columns])
         rows = exp.select(*map(column, stored)).from_(self._names.read(table.name))
         total = self._number(exp.select(exp.alias_(count(), "rows")).from_(self._names.read(table.name)))
-        keys, queries = Keys.of(table), self._by_key(table, rows, total)
-        blocks = (
-            _canonical(table, keys.seen(pa.Table.from_batches([batch])))
-            for query in queries
-            for batch in self._database.batches(query, BLOCK)
-        )
-        found = fingerprint_blocks(table, table.arrow_schema, total, blocks)
-        if keys.comparable:
-            self._repeated[table.name] = keys.repeated
-        return found
+        queries = self._by_key(table, rows, total)
+        blocks = (_canonical(table, batch) for query in queries for batch in self._database.batches(query, BLOCK))
+        return fingerprint_blocks(table, table.arrow_schema, total, blocks)
 
     def _by_key(self, table: Table, rows: exp.Select, total: int) -> Iterator[exp.Select]:
         """Queries for all rows in the order of their primary keys, in parts if that saves sorting all of them."""
@@ -118,7 +108,8 @@ class SqlEngine:
         Raises:
             SourceError: Rows break the spec, see `backends.integrity.check_rows`.
         """
-        RowChecks(self.schema, self._names, self._database, self._repeated).check(orphans)
+        unique = {name for name, loaded in self._loaded.items() if loaded.in_order}
+        RowChecks(self.schema, self._names, self._database, unique).check(orphans)
         waiting = list(self.schema.private_tables)
         done: set[str] = set()
         while waiting:
@@ -388,6 +379,7 @@ def numbered(table: Table, rows: pa.Table, first: int = 0) -> pa.Table:
     return pa.table([numbers, *columns], names=["n", *(f"c{place}" for place in range(len(columns)))])
 
 
-def _canonical(table: Table, rows: pa.Table) -> pa.Table:
+def _canonical(table: Table, batch: pa.RecordBatch) -> pa.Table:
+    rows = pa.Table.from_batches([batch])
     columns = [from_stored(found, declared) for found, declared in zip(rows.columns, table.columns, strict=True)]
     return pa.table(columns, names=[declared.name for declared in table.columns])

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for
 from privbench_core.privacy.ledger.declarations import covers
 from privbench_core.privacy.ledger.holds import Hold
-from privbench_core.privacy.ledger.refresh_limits import share_in_words
-from privbench_core.privacy.ledger.totals import RunningTotal
+from privbench_core.privacy.ledger.refresh_limits import AccountSpend, share_in_words
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,12 @@ class Balance:
     rho_left: float
 
 
-def epsilon_at(total: RunningTotal, delta: float) -> float:
+def epsilon_at(spent: AccountSpend, delta: float) -> float:
     """Return the smallest ε at ``delta`` that reservations are known to satisfy; inf if δ does not cover them."""
-    spent = total.epsilon if total.pure and total.delta == 0 else math.inf
-    if not covers(delta, total.delta):
-        return spent
-    return min(spent, epsilon_for(total.rho, delta - Budget(1.0, delta).threshold_delta) if total.rho else 0.0)
+    pure = spent.epsilon if spent.pure else math.inf
+    if not covers(delta, spent.delta):
+        return pure
+    return min(pure, epsilon_for(spent.rho, delta - Budget(1.0, delta).threshold_delta) if spent.rho else 0.0)
 
 
 def shortfall(what: str, price: Price, balance: Balance, thresholds: float) -> str:

@@ -25,10 +25,9 @@ from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.balance import Balance, epsilon_at, shortfall, shortfall_beside_holds
 from privbench_core.privacy.ledger.declarations import Declarations, DeclaredLifetime, covers
 from privbench_core.privacy.ledger.holds import Alive, Hold, draw, end, held_by_others, insert_hold, open_holds
-from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits
+from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits, read_spend
 from privbench_core.privacy.ledger.sqlite import SqliteStore
 from privbench_core.privacy.ledger.store import LedgerStore, create_tables
-from privbench_core.privacy.ledger.totals import RunningTotal
 from privbench_core.privacy.neighbour_relation import Relation
 from privbench_core.spec.location import is_url
 from privbench_core.spec.refresh import RefreshPolicy
@@ -105,8 +104,6 @@ class Ledger:
         self._alive = alive
         self._store = _open(place)
         self._declarations = Declarations(self._store, database)
-        self._totals: dict[str, RunningTotal] = {}
-        self._recorded: set[tuple[str, int]] = set()
         self.durable = self._store.durable
         try:
             create_tables(self._store, _now())
@@ -210,7 +207,6 @@ class Ledger:
             )
             if purpose:
                 draw(self._store, self.database, account, purpose, number, _now())
-        self._recorded.add((account, self._store.connection))
         return int(number)
 
     def require(self, what: str, price: Price, account: str = "", purchases: Iterable[Purchase] = ()) -> None:
@@ -225,11 +221,10 @@ class Ledger:
         Raises:
             BudgetExhaustedError: The lifetime budget or the refresh policy does not allow it.
         """
-        purchases, total = tuple(purchases), self._total(account)
-        if not total.spent().plus([price]).within(self.lifetime):
-            raise BudgetExhaustedError(shortfall(what, price, self.balance(account), total.delta))
+        purchases, spent = tuple(purchases), self.spent(account)
+        if not spent.plus([price]).within(self.lifetime):
+            raise BudgetExhaustedError(shortfall(what, price, self.balance(account), spent.delta))
         if self.policy is not None and purchases:
-            spent = total.spent()
             refusal = RefreshLimits(self.lifetime, self.policy).refusal(spent, spent.refresh_of(purchases), price)
             if refusal is not None:
                 raise BudgetExhaustedError(f"{what}: {refusal}. {_ADVICE_ON_REFRESH}")
@@ -278,7 +273,7 @@ class Ledger:
 
     def spent(self, account: str = "") -> AccountSpend:
         """Return what an account has spent, and on how many refreshes."""
-        return self._total(account).spent()
+        return read_spend(self._store, self.database, account)
 
     def count(self) -> int:
         """Return the number of reservations of all accounts."""
@@ -305,18 +300,17 @@ class Ledger:
         Raises:
             LedgerError: No lifetime budget that was ever declared covers the entries: the ledger was tampered with.
         """
-        total, life = self._total(account), self.lifetime
-        pure, delta = total.pure and total.delta == 0, life.delta
-        if not pure and not covers(delta, total.delta):
-            delta = self._declarations.last_covering(total.delta)
-        spent = epsilon_at(total, delta)
-        left = max(0.0, life.epsilon - spent) if delta == life.delta else 0.0
-        rho_left = max(0.0, life.total().amount - total.rho) if life.delta > 0 else 0.0
-        return Balance(life, spent, delta, left, rho_left)
+        spent, life, delta = self.spent(account), self.lifetime, self.lifetime.delta
+        if not spent.pure and not covers(delta, spent.delta):
+            delta = self._declarations.last_covering(spent.delta)
+        epsilon = epsilon_at(spent, delta)
+        left = max(0.0, life.epsilon - epsilon) if delta == life.delta else 0.0
+        rho_left = max(0.0, life.total().amount - spent.rho) if life.delta > 0 else 0.0
+        return Balance(life, epsilon, delta, left, rho_left)
 
     def spent_at(self, delta: float, account: str = "") -> float:
         """Return the smallest ε at ``delta`` that an account's entries are known to satisfy, see `epsilon_at`."""
-        return epsilon_at(self._total(account), delta)
+        return epsilon_at(self.spent(account), delta)
 
     def lifetimes(self) -> tuple[DeclaredLifetime, ...]:
         """Return all lifetime budgets that were declared, oldest first."""
@@ -341,14 +335,12 @@ class Ledger:
     def _late(self, account: str) -> dict[str, str]:
         """Return the relation if the account has spent before relations were recorded; BudgetError if it is another."""
         unrecorded = self._unrecorded(account)
-        late = bool(unrecorded) and not self._declarations.relation(account) and self._total(account).last > 0
+        late = bool(unrecorded) and not self._declarations.relation(account) and bool(self.entries(account))
         return unrecorded if late else {}
 
     def _unrecorded(self, account: str) -> dict[str, str]:
         """Return what of the relation is not recorded yet; BudgetError if the account has spent under another one."""
-        if not self._relation or (account, self._store.connection) in self._recorded:
-            return {}
-        return self._declarations.unrecorded(self._relation, account)
+        return self._declarations.unrecorded(self._relation, account) if self._relation else {}
 
     def _require_beside(
         self, held: Iterable[Hold], what: str, price: Price, account: str, purchases: Iterable[Purchase]
@@ -357,24 +349,12 @@ class Ledger:
         held = list(held)
         if not held:
             return
-        spent = self._total(account).spent()
+        spent = self.spent(account)
         after = spent.plus([hold.left for hold in held])
         limits = RefreshLimits(self.lifetime, self.policy)
         if after.plus([price]).within(self.lifetime) and not limits.refusal(after, spent.refresh_of(purchases), price):
             return
         raise BudgetExhaustedError(shortfall_beside_holds(held, what, price, self.balance(account)))
-
-    def _total(self, account: str) -> RunningTotal:
-        """Return the account's totals, brought up to date."""
-        while True:
-            connection = self._store.connection
-            total = self._totals.pop(account, None)  # removed while reading: an interrupted read starts over
-            if total is None or total.connection != connection:
-                total = RunningTotal(connection)
-            total.read(self._store, self.database, account)
-            if self._store.connection == connection:
-                self._totals[account] = total
-                return total
 
 
 def _open(place: Path | str) -> LedgerStore:

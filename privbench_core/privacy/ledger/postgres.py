@@ -49,7 +49,6 @@ class PostgresStore:
             raise LedgerError("privacy.ledger: not a PostgreSQL URL; write postgresql://user:${PASSWORD}@host/database")
         self._begin = ""
         self._inside = False
-        self.connection = 1
         self._db = self._connect()
 
     def close(self) -> None:
@@ -121,7 +120,6 @@ class PostgresStore:
         while True:
             try:
                 self._db = self._connect()
-                self.connection += 1
             except LedgerError:
                 if monotonic() > deadline:
                     raise

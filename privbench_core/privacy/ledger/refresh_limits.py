@@ -1,4 +1,4 @@
-"""Refreshes in the ledger: which one a purchase belongs to, and how many more an account can pay for.
+"""What an account has spent: on which refreshes, and how many more it can pay for.
 
 Refresh k begins when a step is bought for the k-th time at the same ε. Only steps whose result was stored count: a step
 that was killed and is retried costs twice, but belongs to the same refresh. A policy is an upper limit in addition to
@@ -7,15 +7,21 @@ the lifetime filter (`AccountSpend.within`) and never replaces it, so the privac
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from privbench_core.privacy.budget import ROUNDING_SLACK, Budget, Measure, Price, rho_for
+from privbench_core.privacy.ledger.store import LedgerStore
 from privbench_core.spec.refresh import RefreshPolicy
 
 _MAX_REFRESHES = 10**9  # where the search ends; chosen by hand, more than anyone can run
 Purchase = tuple[str, str]
 """(run, step): each refresh buys it once."""
+_SPENT = """
+select run, step, measure, sum(amount), sum(rho), sum(delta), count(result.reservation)
+from reservation left join result on result.reservation = reservation.id
+where database = ? and account = ? group by run, step, measure"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,20 @@ class AccountSpend:
             return True
         rho_fits = lifetime.delta > 0 and self.rho <= lifetime.total().amount * ROUNDING_SLACK
         return rho_fits and self.delta <= lifetime.threshold_delta * ROUNDING_SLACK
+
+
+def read_spend(store: LedgerStore, database: str, account: str) -> AccountSpend:
+    """Return what the reservations of an account cost, with or without a result; by one statement, so of one state."""
+    pure, epsilon, rho, delta, bought = True, 0.0, 0.0, 0.0, Counter[Purchase]()
+    for run, step, measure, amount, cost_in_rho, thresholds, released in store.query(_SPENT, (database, account)):
+        if measure == Measure.PURE:
+            epsilon += amount
+        else:
+            pure = False
+        rho += cost_in_rho
+        delta += thresholds
+        bought[run, step] += released
+    return AccountSpend(pure and delta == 0, epsilon, rho, delta, +bought)
 
 
 @dataclass(frozen=True)

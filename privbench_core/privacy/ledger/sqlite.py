@@ -24,8 +24,6 @@ class SqliteStore:
         path: The file, created if missing; ":memory:" for tests, which makes the ledger not durable.
     """
 
-    connection = 1  # a file has only one
-
     def __init__(self, path: Path | str) -> None:
         self.durable = str(path) != MEMORY
         if self.durable:

@@ -19,11 +19,9 @@ class LedgerStore(Protocol):
 
     Attributes:
         durable: Whether rows outlive the process.
-        connection: Number of the current connection; another one may lead to another copy of the database.
     """
 
     durable: bool
-    connection: int
 
     def transaction(self) -> AbstractContextManager[None]:
         """Open a transaction: atomic, durable, and serialized over all processes and hosts.
