@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.exact_sums import LARGEST, total, weighted_sums
+from privbench_core.columns.exact_sums import LARGEST, total
 from privbench_core.errors import InternalError
 from privbench_core.privacy.clipping import UnitsOfRows, lengths_of_cells
 from privbench_core.privacy.features import Feature
@@ -67,28 +67,15 @@ class ViewSpec:
 
 
 @dataclass(frozen=True)
-class References:
-    """Which parent row each row of a view refers to along a key.
-
-    Attributes:
-        rows: Row number of the parent, -1 for none, shape (n,): private, and where the parent is private meaningless
-            beyond being the same for rows that refer to the same parent.
-        parents: Number of rows of a public parent; None of a private one.
-    """
-
-    rows: NDArray[np.signedinteger[Any]]
-    parents: int | None
-
-
-@dataclass(frozen=True)
 class ReferenceSums:
     """The total weight of the rows that refer to each parent: private.
 
     Attributes:
-        rows: Row numbers of parents, each once, as in `References`; those that nobody refers to may be left out.
+        rows: Row numbers of parents, each once, without a meaning for a private one; some may be left out if no row
+            refers to them.
         totals: Total weights, shape (len(rows),).
         none: Total weight of the rows that refer to none.
-        parents: As in `References`.
+        parents: Number of rows of a public parent; None of a private one.
     """
 
     rows: NDArray[np.int64]
@@ -97,16 +84,19 @@ class ReferenceSums:
     parents: int | None
 
 
-class CodedRows(Protocol):
-    """The kept rows of a view with their codes and weights, wherever an engine keeps them: private."""
+class CodedRows:
+    """The kept rows of a view with their codes and weights, or references, wherever an engine keeps them: private.
+
+    Raises:
+        InternalError: What is asked for is not in this view.
+    """
 
     def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
         """Hear which `counts` will be asked for, to find them together."""
-        ...
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
         """Weighted counts over ``columns`` (none: the total), at most `LARGEST`; see `CodedView.counts`."""
-        ...
+        raise NotImplementedError
 
     def clipped_counts(self, columns: Sequence[str], groups: Groupings, scales: Scales = ()) -> NDArray[np.int64]:
         """Counts over (groups of the codes of) ``columns``, each unit's clipped in L2 norm; see `UnitsOfRows.counts`.
@@ -114,19 +104,19 @@ class CodedRows(Protocol):
         A row in a cell makes the vector as long as the product of the ``scales`` of its (groups of) codes; none: 1.
         Only of a view with one number of rows per unit, of its own rows and without co-members.
         """
-        ...
+        raise InternalError("a view of references has no codes")
 
     def reference_sums(self) -> ReferenceSums:
-        """Total weights by parent; InternalError if the view is not one of references."""
-        ...
+        """Total weights by parent, of a view of references."""
+        raise InternalError("only a view of references can count references to parents")
 
     def clipped_references(self) -> ReferenceSums:
         """The same, each unit's counts of references clipped in L2 norm; of a public parent."""
-        ...
+        raise InternalError("the counts of units cannot be clipped in this view")
 
     def held(self) -> HeldRows:
         """The codes themselves in memory, for what is not a sum over groups of rows."""
-        ...
+        raise InternalError("a view of references has no codes")
 
 
 class Engine(Protocol):
@@ -166,7 +156,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class HeldRows:
+class HeldRows(CodedRows):
     """Coded rows in memory.
 
     Attributes:
@@ -176,7 +166,6 @@ class HeldRows:
         rows: Exact number of rows: private.
         members: Columns of a permutation view that are not of member 0 -> their member.
         groups: Of a permutation view: which rows have the same owner, and what their tuples weigh.
-        references: Of a view of references: the parent row that each row refers to.
         units: Finds whose rows these are, where their counts may be clipped.
     """
 
@@ -186,11 +175,7 @@ class HeldRows:
     rows: int
     members: Mapping[str, int] = field(default_factory=dict)
     groups: Groups | None = None
-    references: References | None = None
     units: Callable[[], UnitsOfRows] | None = None
-
-    def prepare(self, marginals: Sequence[tuple[str, ...]]) -> None:
-        """See `CodedRows.prepare`: rows in memory are counted when they are asked for."""
 
     def held(self) -> HeldRows:
         """See `CodedRows.held`."""
@@ -201,9 +186,7 @@ class HeldRows:
         codes = {name: values[mask] for name, values in self.codes.items()}
         weights = None if self.weights is None else self.weights[mask]
         groups = None if self.groups is None else self.groups.take(mask)
-        references = None if self.references is None else replace(self.references, rows=self.references.rows[mask])
-        rows = int(mask.sum())
-        return replace(self, codes=codes, weights=weights, rows=rows, groups=groups, references=references, units=None)
+        return replace(self, codes=codes, weights=weights, rows=int(mask.sum()), groups=groups, units=None)
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
         """See `CodedRows.counts`."""
@@ -232,29 +215,35 @@ class HeldRows:
             return contingency(codes, sizes, columns)
         shape = tuple(sizes[name] for name in columns)
         cells, lengths = cell_index(codes, sizes, columns), lengths_of_cells(scales).ravel()
-        return self._units().counts(cells, math.prod(shape), lengths).reshape(shape)
+        if self.units is None:
+            raise InternalError("the counts of units cannot be clipped in this view")
+        return self.units().counts(cells, math.prod(shape), lengths).reshape(shape)
+
+
+@dataclass(frozen=True)
+class ReferenceRows(CodedRows):
+    """A view of references, of which only the total weight of the rows that refer to each parent is known.
+
+    Attributes:
+        summed: Finds the total weights.
+        clipped: Finds them with each unit's counts clipped in L2 norm; None where they cannot be.
+    """
+
+    summed: Callable[[], ReferenceSums]
+    clipped: Callable[[], ReferenceSums] | None = None
+
+    def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
+        """See `CodedRows.counts`: there are no columns, so this is the total."""
+        sums = self.summed()
+        return np.array(min(int(sums.totals.sum()) + sums.none, LARGEST), dtype=np.int64)
 
     def reference_sums(self) -> ReferenceSums:
         """See `CodedRows.reference_sums`."""
-        weights = np.ones(self.rows, dtype=np.int64) if self.weights is None else self.weights
-        return self._references(lambda parents, size: weighted_sums(parents, weights, size))
+        return self.summed()
 
     def clipped_references(self) -> ReferenceSums:
         """See `CodedRows.clipped_references`."""
-        return self._references(self._units().counts)
-
-    def _references(self, summed: Callable[[NDArray[np.int64], int], NDArray[np.int64]]) -> ReferenceSums:
-        if self.references is None:
-            raise InternalError("only a view of references can count references to parents")
-        referred = self.references.rows.astype(np.int64)
-        size = int(referred.max(initial=-1)) + 1
-        totals = summed(np.where(referred < 0, size, referred), size + 1)
-        return ReferenceSums(np.arange(size), totals[:-1], int(totals[-1]), self.references.parents)
-
-    def _units(self) -> UnitsOfRows:
-        if self.units is None:
-            raise InternalError("the counts of units cannot be clipped in this view")
-        return self.units()
+        return super().clipped_references() if self.clipped is None else self.clipped()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from privbench_core.columns.exact_sums import LARGEST
 from privbench_core.privacy.budget import Measure, Price
@@ -24,7 +25,7 @@ from privbench_core.privacy.queries import (
     SignProducts,
 )
 from privbench_core.privacy.split_rules import Centres
-from privbench_core.privacy.views import CodedView, HeldRows, References
+from privbench_core.privacy.views import CodedView, HeldRows, ReferenceSums
 
 UNIT = 60  # weight of a unit: its rows may weigh 60, 30, 20, ..
 A, B = 4, 3  # codes
@@ -51,11 +52,23 @@ QUERIES: dict[str, Query] = {
 }
 
 
+@dataclass(frozen=True)
+class RowsThatRefer(HeldRows):
+    """Rows that are of a view of columns and of one of references to four public rows at once."""
+
+    parent: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def reference_sums(self) -> ReferenceSums:
+        totals = np.zeros(5, dtype=np.int64)
+        np.add.at(totals, self.parent, self.weights)  # -1 is the last
+        return ReferenceSums(np.arange(4), totals[:4], int(totals[4]), 4)
+
+
 def view_of(rows: Sequence[tuple[int, int, int]], weights: Sequence[int]) -> CodedView:
     """Rows of (a, b, parent), one unit moving at most `UNIT`."""
     a, b, parent = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
     codes, sizes = {"a": a.astype(np.uint8), "b": b.astype(np.uint8)}, {"a": A, "b": B}
-    held = HeldRows(codes, sizes, np.array(weights, dtype=np.int64), len(rows), references=References(parent, 4))
+    held = RowsThatRefer(codes, sizes, np.array(weights, dtype=np.int64), len(rows), parent=parent)
     return CodedView(held, sizes, UNIT, UNIT, 6)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from privbench_core.columns.agreement import agreement_codes
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import differences
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.exact_sums import weighted_sums
 from privbench_core.columns.places import place_codes
 from privbench_core.engines.memory.relations import Relations, Rows
 from privbench_core.errors import InternalError
@@ -39,7 +40,7 @@ from privbench_core.privacy.features import (
 from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import WEIGHT_SCALE
-from privbench_core.privacy.views import HeldRows, References, ViewSpec
+from privbench_core.privacy.views import HeldRows, ReferenceRows, ReferenceSums, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 
 _BLOCK = 1 << 20  # rows encoded at a time
@@ -80,23 +81,26 @@ class PrivateDatabase(Relations):
             key, self.weights(key.child, (rows_per_unit,)), most * (WEIGHT_SCALE // rows_per_unit)
         )
 
-    def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> HeldRows:
+    def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> ReferenceRows:
         """See `Engine.references`."""
         rows = np.flatnonzero(self.kept(key.child))
         parents = self.rows(key.parent) if self.schema.table(key.parent).public else None
-        references = References(self.kept_parent_rows(key)[rows], parents)
+        referred = self.kept_parent_rows(key)[rows].astype(np.int64)
         weights = self.weights(key.child, (most,)) if bounded is None else self._bounded(key, bounded, most)
-        weights, units = weights[rows], cache(partial(self._units_of, key.child, rows, most))
-        return HeldRows({}, {}, weights, len(rows), references=references, units=units)
+        summed = cache(lambda: _sums(referred, parents, partial(weighted_sums, weights=weights[rows])))
+        if bounded is not None:
+            return ReferenceRows(summed)
+        return ReferenceRows(summed, lambda: _sums(referred, parents, self._units_of(key.child, rows, most).counts))
 
     def _units_of(self, table: str, rows: Index, most: int) -> UnitsOfRows:
         return UnitsOfRows(most, self.unit_of(table)[rows], self.unit_rows(table)[rows])
 
-    def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> HeldRows:
+    def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> ReferenceRows:
         """See `Engine.values`."""
-        rows = self.coded(ViewSpec(table, {}, (most,)))
-        encoded = _kept_texts(self, table, column)
-        return replace(rows, references=References(_unnamed(encoded, named), None))
+        place = _unnamed(_kept_texts(self, table, column), named)
+        of_rows = self._weights(ViewSpec(table, {}, (most,)), np.flatnonzero(self.kept(table)))
+        weights = np.ones(len(place), dtype=np.int64) if of_rows is None else of_rows
+        return ReferenceRows(cache(lambda: _sums(place, None, partial(weighted_sums, weights=weights))))
 
     def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:
         """See `Engine.texts`."""
@@ -232,6 +236,13 @@ def _encoded_numbers(numbers: NDArray[np.integer[Any]], discretizer: Discretizer
     for start in range(0, len(numbers), _BLOCK):
         codes[start : start + _BLOCK] = discretizer.encode_numbers(numbers[start : start + _BLOCK].astype(np.int64))
     return codes
+
+
+def _sums(referred: NDArray[np.int64], parents: int | None, summed: Callable[..., NDArray[np.int64]]) -> ReferenceSums:
+    """What rows weigh by the parent that each refers to, -1 for none, as ``summed`` adds up cells of some ``size``."""
+    size = int(referred.max(initial=-1)) + 1
+    totals = summed(np.where(referred < 0, size, referred), size=size + 1)
+    return ReferenceSums(np.arange(size), totals[:-1], int(totals[-1]), parents)
 
 
 def _kept_texts(database: Relations, table: str, column: str) -> pa.DictionaryArray:

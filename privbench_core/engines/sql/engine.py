@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from itertools import chain, combinations
 from typing import Any
 
@@ -23,17 +24,15 @@ from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import number
 from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.relations import Names, column, count, keep_rows
-from privbench_core.engines.sql.summed import SummedRows
 from privbench_core.engines.sql.views import ROWS_OF_UNIT, UNIT, WEIGHT, Views
 from privbench_core.engines.stored import from_stored, to_stored
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
-from privbench_core.errors import InternalError
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
 from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import carries
-from privbench_core.privacy.views import Groupings, HeldRows, ReferenceSums, Scales, ViewSpec
+from privbench_core.privacy.views import CodedRows, Groupings, HeldRows, ReferenceRows, ReferenceSums, Scales, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
@@ -122,18 +121,17 @@ class SqlEngine:
         """See `Engine.coded`: nothing is looked at until something is asked."""
         return SqlRows(self, spec)
 
-    def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> SummedRows:
-        """See `Engine.references`."""
+    def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> ReferenceRows:
+        """See `Engine.references`: only the total weight of each parent's rows is fetched."""
+        parents = self._public_rows.get(key.parent)
+        summed = cache(partial(self._sums, self._views.references(key, most, bounded), parents))
         if bounded is not None:
-            return SummedRows(self._database, self._views.references(key, most, bounded), None)
-        public = self.schema.table(key.parent).public
-        clipped = self._views.clipped_references(key, most)
-        parents = self._public_rows[key.parent] if public else None
-        return SummedRows(self._database, self._views.references(key, most), parents, clipped)
+            return ReferenceRows(summed)
+        return ReferenceRows(summed, partial(self._sums, self._views.clipped_references(key, most), parents))
 
-    def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> SummedRows:
+    def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> ReferenceRows:
         """See `Engine.values`: no text is fetched."""
-        return SummedRows(self._database, self._views.values(table, column, named, most), None)
+        return ReferenceRows(cache(partial(self._sums, self._views.values(table, column, named, most), None)))
 
     def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:
         """See `Engine.texts`."""
@@ -184,11 +182,19 @@ class SqlEngine:
         self._made.append(name)
         return name
 
+    def _sums(self, query: exp.Select, parents: int | None) -> ReferenceSums:
+        found = self._database.fetch(query)
+        key, totals = found.column("key"), found.column("total").to_numpy().astype(np.int64)
+        there = key.is_valid().to_numpy()
+        # Of a private parent nothing is said by which row it is.
+        rows = np.arange(there.sum()) if parents is None else key.fill_null(0).to_numpy().astype(np.int64)[there]
+        return ReferenceSums(rows, totals[there], int(totals[~there].sum()), parents)
+
     def _number(self, query: exp.Select) -> int:
         return int(self._database.fetch(query).column(0)[0].as_py() or 0)
 
 
-class SqlRows:
+class SqlRows(CodedRows):
     """The coded rows of a view in the database: a query, which becomes a table when it is to be looked at again."""
 
     def __init__(self, engine: SqlEngine, spec: ViewSpec) -> None:
@@ -255,14 +261,6 @@ class SqlRows:
         counts = np.zeros(math.prod(sizes), dtype=np.int64)
         counts[np.ravel_multi_index(codes, sizes)] = found.column("total").to_numpy()
         return counts.reshape(sizes)
-
-    def reference_sums(self) -> ReferenceSums:
-        """See `CodedRows.reference_sums`."""
-        raise InternalError("only a view of references can count references to parents")
-
-    def clipped_references(self) -> ReferenceSums:
-        """See `CodedRows.clipped_references`."""
-        return self.reference_sums()
 
     def held(self) -> HeldRows:
         """See `CodedRows.held`: codes and weights leave the database, as whole numbers, and nothing else does."""

@@ -17,6 +17,7 @@ What a row refers to is found by the columns of keys: a row that is not kept is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 
 import pyarrow as pa
 from sqlglot import exp
@@ -24,7 +25,7 @@ from sqlglot import exp
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.sql.codes import difference_of
 from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.literals import Expr, is_null, number, text
+from privbench_core.engines.sql.literals import Expr, text
 from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -88,16 +89,6 @@ def column(name: str, table: str | None = None) -> exp.Column:
     return exp.column(name, table)
 
 
-def both(*conditions: Expr) -> Expr:
-    """Return the condition that all hold."""
-    return exp.and_(*conditions)
-
-
-def equal(one: Expr, other: Expr) -> Expr:
-    """Return the condition that two values are equal."""
-    return exp.EQ(this=one, expression=other)
-
-
 def count() -> Expr:
     """Return the number of rows."""
     return exp.Count(this=exp.Star())
@@ -106,17 +97,13 @@ def count() -> Expr:
 def matches(names: Names, key: ForeignKey, child: str, parent: str) -> Expr:
     """Return the condition that a row refers to another along a key: as in SQL, to none where a column is NULL."""
     pairs = zip(names.columns(key.child, key.columns), names.columns(key.parent, key.parent_columns), strict=True)
-    return both(*(equal(column(mine, child), column(its, parent)) for mine, its in pairs))
+    return exp.and_(*(f"{child}.{mine} = {parent}.{its}" for mine, its in pairs))
 
 
 def weight(rows_per_unit: Sequence[int]) -> Expr:
     """Return the weight of a row of a table with the column ``s``, see `Relations.weights`."""
-    found = exp.case()
-    for most in rows_per_unit:
-        few = exp.LTE(this=column("s", "r"), expression=number(most))
-        found = found.when(few, number(WEIGHT_SCALE // most))
-    large = exp.Floor(this=exp.Div(this=number(WEIGHT_SCALE), expression=exp.cast(column("s", "r"), "double")))
-    return exp.cast(found.else_(large), exp.DataType.Type.INT)
+    few = " ".join(f"WHEN r.s <= {most} THEN {WEIGHT_SCALE // most}" for most in rows_per_unit)
+    return exp.maybe_parse(f"CAST(CASE {few} ELSE FLOOR({WEIGHT_SCALE} / CAST(r.s AS DOUBLE)) END AS INT)")
 
 
 def key_text(names: Names, database: Database, table: Table, alias: str) -> Expr:
@@ -128,10 +115,13 @@ def key_text(names: Names, database: Database, table: Table, alias: str) -> Expr
             value = database.hexadecimal(value)
         value = exp.cast(value, exp.DataType.Type.TEXT)
         parts += [exp.cast(exp.Length(this=value), exp.DataType.Type.TEXT), text(":"), value.copy()]
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = exp.DPipe(this=joined, expression=part)
-    return joined
+    return reduce(lambda joined, part: exp.DPipe(this=joined, expression=part), parts)
+
+
+def keyed_hash(names: Names, database: Database, secret: bytes, table: Table, alias: str) -> Expr:
+    """Return the keyed hash of a row's primary key: an order in which no other row has a say."""
+    key = key_text(names, database, table, alias)
+    return database.digest(exp.DPipe(this=text(order_key(secret)), expression=key))
 
 
 def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, table: Table) -> None:
@@ -141,43 +131,34 @@ def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, t
     """
     owner = table.owner_key
     if owner is None:
-        alive = _alive(schema, names, table)
-        alone = alive.select(exp.alias_(number(1), "g"), exp.alias_(number(1), "s"))
+        alive = _alive(schema, names, table).select("1 AS g", "1 AS s")
         if not alive.args.get("joins"):  # then no row is left out, and nothing need be written
-            database.create(names.kept(table.name), alone, "VIEW")
+            database.create(names.kept(table.name), alive, "VIEW")
             return
-        database.create(names.kept(table.name), alone)
-        _drop(database, names.read(table.name))
+        database.create(names.kept(table.name), alive)
+        drop(database, names.read(table.name))
         return
     owners, surplus = (names.scratch(table.name, what) for what in ("owners", "surplus"))
-    bound, alias = owner.max_children or 1, _alias(table, owner)
+    bound, siblings = owner.max_children or 1, f"{_alias(table, owner)}.number"
     database.create(owners, _owners(schema, names, table, owner))
-    rows = _alive(schema, names, table, owners)
-    number_of = column("number", alias)
-    order = database.digest(exp.DPipe(this=text(order_key(secret)), expression=key_text(names, database, table, "l")))
-    crowded = rows.where(exp.GT(this=number_of, expression=number(bound)))
+    crowded = _alive(schema, names, table, owners).where(f"{siblings} > {bound}")
+    order = keyed_hash(names, database, secret, table, "l")
     database.create(surplus, _surplus(crowded, names.columns(table.name, owner.columns), bound, order))
-    gone = (
-        exp.select(number(1)).from_(exp.to_table(surplus, alias="x")).where(equal(column("n", "x"), column("n", "r")))
-    )
-    siblings = exp.func("COALESCE", number_of, number(1))
-    size = exp.Least(this=siblings, expressions=[number(bound)], ignore_nulls=True)
     stored = names.columns(table.name, [each.name for each in table.columns])
     if any(key.parent == table.name for other in schema.tables for key in other.foreign_keys):
         stored.insert(0, "n")
-    found = _alive(schema, names, table, owners, stored).select(exp.alias_(size, "g"))
-    found = found.where(exp.Not(this=exp.Exists(this=gone)))
+    found = _alive(schema, names, table, owners, stored).select(f"LEAST(COALESCE({siblings}, 1), {bound}) AS g")
+    found = found.where(f"NOT EXISTS (SELECT 1 FROM {surplus} AS x WHERE x.n = r.n)")
     if len(schema.ownership_path(table.name)) == 1:  # the rows of a unit are the children of its row, or one without
         written = names.scratch(table.name, "written")
         database.create(written, found)
-        database.create(names.kept(table.name), exp.select("*", exp.alias_(column("g"), "s")).from_(written), "VIEW")
+        database.create(names.kept(table.name), exp.select("*", "g AS s").from_(written), "VIEW")
     else:
-        of_unit = _numbers_of("k", ["u"]).subquery("v")
-        found = exp.select("k.*", exp.alias_(column("number", "v"), "s")).with_("k", as_=found).from_("k")
-        found = found.join(of_unit, on=equal(column("u", "v"), column("u", "k")), join_type="left")
+        found = exp.select("k.*", "v.number AS s").with_("k", as_=found).from_("k")
+        found = found.join(_numbers_of("k", ["u"]).subquery("v"), on="v.u = k.u", join_type="left")
         database.create(names.kept(table.name), found)
     for name in (names.read(table.name), owners, surplus):
-        _drop(database, name)
+        drop(database, name)
 
 
 def _owners(schema: Schema, names: Names, table: Table, owner: ForeignKey) -> exp.Select:
@@ -190,8 +171,7 @@ def _owners(schema: Schema, names: Names, table: Table, owner: ForeignKey) -> ex
         numbers = _numbers_of("l", referring).with_("l", as_=rows)
     looked_at = (*owner.parent_columns, *table.owner_bases.values())
     shown = ["n", "u", *dict.fromkeys(names.columns(owner.parent, looked_at))]
-    found = exp.select(*(column(name, "p") for name in shown), column("number", "l"))
-    found = found.from_(exp.to_table(names.kept(owner.parent), alias="p"))
+    found = exp.select(*(f"p.{name}" for name in shown), "l.number").from_(f"{names.kept(owner.parent)} AS p")
     return found.join(numbers.subquery("l"), on=matches(names, owner, "l", "p"))
 
 
@@ -210,27 +190,21 @@ def _alive(schema: Schema, names: Names, table: Table, owners: str = "", shown: 
         owners: Name of a table of the rows that its owner key may refer to.
         shown: The columns of the rows that are wanted.
     """
-    own = exp.Add(
-        this=exp.Mul(this=column("n", "r"), expression=number(len(schema.tables))),
-        expression=number(names.number(table.name)),
-    )
-    unit: Expr = own
-    found = exp.select(*(f"r.{name}" for name in shown)).from_(exp.to_table(names.read(table.name), alias="r"))
-    carrying = [key for key in table.foreign_keys if carries(schema, key)]
+    unit = f"r.n * {len(schema.tables)} + {names.number(table.name)}"
     if table.owner_key is not None:
-        unit = exp.func("COALESCE", column("u", _alias(table, table.owner_key)), own)
-    for key in carrying:
+        unit = f"COALESCE({_alias(table, table.owner_key)}.u, {unit})"
+    found = exp.select(*(f"r.{name}" for name in shown)).from_(f"{names.read(table.name)} AS r")
+    for key in (key for key in table.foreign_keys if carries(schema, key)):
         parent = _alias(table, key)
-        joined = exp.to_table(owners if key.owner else names.kept(key.parent), alias=parent)
+        joined = f"{owners if key.owner else names.kept(key.parent)} AS {parent}"
         found = found.join(joined, on=matches(names, key, "r", parent), join_type="left")
-        there: Expr = exp.Not(this=is_null(column("n", parent)))
+        there = [f"{parent}.n IS NOT NULL"]
         if key.optional or not key.owner:  # what a NULL key means
-            empty = [is_null(column(name, "r")) for name in names.columns(table.name, key.columns)]
-            there = exp.or_(there, *empty)
-        found = found.where(there)
+            there += [f"r.{name} IS NULL" for name in names.columns(table.name, key.columns)]
+        found = found.where(exp.or_(*there))
         if key.same_unit:
-            found = found.where(exp.or_(is_null(column("n", parent)), equal(column("u", parent), unit.copy())))
-    return found.select(exp.alias_(unit, "u"), *_differences(names, table))
+            found = found.where(f"{parent}.n IS NULL OR {parent}.u = {unit}")
+    return found.select(f"{unit} AS u", *_differences(names, table))
 
 
 def _differences(names: Names, table: Table) -> Iterator[Expr]:
@@ -250,16 +224,16 @@ def _surplus(crowded: exp.Select, owners: Sequence[str], bound: int, order: Expr
     place = exp.Window(
         this=exp.RowNumber(), partition_by=[column(name, "l") for name in owners], order=exp.Order(expressions=[order])
     )
-    ranked = exp.select(column("n", "l"), exp.alias_(place, "place")).from_(crowded.subquery("l"))
-    beyond = exp.GT(this=column("place"), expression=number(bound))
-    return exp.select("n").from_(ranked.subquery("ranked")).where(beyond)
+    ranked = exp.select("l.n", exp.alias_(place, "place")).from_(crowded.subquery("l"))
+    return exp.select("n").from_(ranked.subquery("ranked")).where(f"place > {bound}")
 
 
 def _numbers_of(rows: str, columns: Sequence[str]) -> exp.Select:
     """How many rows have the same values in some columns, by these values."""
-    grouped = exp.select(*map(column, columns), exp.alias_(count(), "number")).from_(rows)
-    return grouped.where(*(exp.Not(this=is_null(column(name))) for name in columns)).group_by(*map(column, columns))
+    grouped = exp.select(*columns, "COUNT(*) AS number").from_(rows)
+    return grouped.where(*(f"{name} IS NOT NULL" for name in columns)).group_by(*columns)
 
 
-def _drop(database: Database, name: str, kind: str = "TABLE") -> None:
+def drop(database: Database, name: str, kind: str = "TABLE") -> None:
+    """Delete a table or a view."""
     database.run(exp.Drop(tables=[exp.to_table(name)], kind=kind))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -15,8 +15,8 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.engines.sql.codes import code_of, difference_of
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import Expr, is_null, number, text
-from privbench_core.engines.sql.relations import Names, both, column, count, equal, matches, weight
-from privbench_core.engines.sql.siblings import Siblings
+from privbench_core.engines.sql.relations import Names, column, keyed_hash, matches, weight
+from privbench_core.engines.sql.siblings import agreement, place
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
     CoMember,
@@ -37,12 +37,13 @@ from privbench_core.privacy.features import (
     feature_size,
 )
 from privbench_core.privacy.relations import WEIGHT_SCALE
-from privbench_core.privacy.views import ViewSpec
+from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
 WEIGHT, UNIT, ROWS_OF_UNIT = "w", "u", "s"
+_UNITS = f"r.u AS {UNIT}", f"r.s AS {ROWS_OF_UNIT}"  # the unit of a row, and how many rows it has
 _SMALL = ("tinyint", 1 << 7), ("smallint", 1 << 15)  # types, and how many codes fit them
 
 
@@ -83,7 +84,7 @@ class Views:
         self._schema = schema
         self._names = names
         self._database = database
-        self._siblings = Siblings(schema, names, database, secret)
+        self._secret = secret
         self._types = types
 
     def coded(self, spec: ViewSpec, *, weighed: bool = True, units: bool = False) -> tuple[exp.Select, dict[str, str]]:
@@ -94,7 +95,7 @@ class Views:
             weighed: Whether weights are wanted, and not the numbers of rows of units that they follow from.
             units: Whether the units of rows are wanted whose counts may be clipped.
         """
-        found = exp.select().from_(exp.to_table(self._names.kept(spec.table), alias="r"))
+        found = exp.select().from_(f"{self._names.kept(spec.table)} AS r")
         called = {name: f"f{place}" for place, name in enumerate(spec.features)}
         joined = _Joined()
         for name, (feature, discretizer) in spec.features.items():
@@ -113,13 +114,12 @@ class Views:
             of_column = exp.alias_(exp.cast(code, kind, copy=False), called[name], copy=False)
             found = found.select(of_column, copy=False)  # each copy would be of all columns so far
         if spec.bounded is not None:
-            most = spec.bounded.most * self._of_row(spec.table, spec.rows_per_unit[0])
-            found, bounded = self._bounded(found, spec.bounded.key, self._weight(spec), most, joined)
+            found, bounded = self._bounded(found, spec.bounded, spec.rows_per_unit[0], joined)
             return found.select(exp.alias_(bounded, WEIGHT)), called
         if self._schema.ownership_path(spec.table):
             shown = weight(spec.rows_per_unit) if weighed else column("s", "r")
             found = found.select(exp.alias_(shown, WEIGHT))
-            found = found.select(*_units()) if units else found
+            found = found.select(*_UNITS) if units else found
         return found, called
 
     def clipped(
@@ -141,30 +141,23 @@ class Views:
             exp.alias_(column(name) if group_of is None else _grouped(column(name), group_of), name)
             for name, group_of in cells.items()
         ]
-        # Only rows of units with more than U rows weigh nothing.
-        counted = exp.GT(this=column(WEIGHT), expression=number(0))
         # No vector is longer than its number of rows, each as long as any.
-        many = exp.GT(this=column(ROWS_OF_UNIT), expression=number(most // math.prod(map(max, scales.values()))))
-        unit = exp.alias_(exp.case().when(many, column(UNIT)).else_(exp.Null()), UNIT)
-        listed = exp.select(unit, *grouped).from_(coded.subquery("coded")).where(counted)
-        names = [column(name) for name in cells]
-        numbers = exp.select(column(UNIT), *names, exp.alias_(exp.cast(count(), "double"), "number"))
-        numbers = numbers.from_(listed.subquery("listed")).group_by(column(UNIT), *names)
+        many = f"{ROWS_OF_UNIT} > {most // math.prod(map(max, scales.values()))}"
+        listed = exp.select(f"CASE WHEN {many} THEN {UNIT} END AS {UNIT}", *grouped).from_(coded.subquery("coded"))
+        listed = listed.where(f"{WEIGHT} > 0")  # only rows of units with more than U rows weigh nothing
+        numbers = exp.select(UNIT, *cells, "CAST(COUNT(*) AS DOUBLE) AS number").from_(listed.subquery("listed"))
         length: Expr = column("number")
         for name, scale in scales.items():
             length = exp.Mul(this=length, expression=exp.cast(_grouped(column(name), np.array(scale)), "double"))
         squared = exp.Mul(this=length, expression=length.copy())
         squares = exp.Window(this=exp.Sum(this=squared), partition_by=[column(UNIT)])
-        vectors = exp.select(column(UNIT), *names, "number", exp.alias_(squares, "squares"))
-        vectors = vectors.from_(numbers.subquery("numbers"))
-        squared_share = exp.Div(this=exp.cast(number(WEIGHT_SCALE**2), "double"), expression=column("squares"))
-        longest = exp.Floor(this=exp.Sqrt(this=exp.Floor(this=squared_share)))
-        share = exp.Least(this=number(WEIGHT_SCALE // most), expressions=[longest])
-        in_full = is_null(column(UNIT))
-        of_row = exp.case().when(in_full, number(WEIGHT_SCALE // most)).else_(share)
-        weighed = exp.Mul(this=_whole(column("number")), expression=_whole(of_row))
-        total = exp.alias_(_whole(exp.Sum(this=weighed)), "total")
-        return exp.select(*names, total).from_(vectors.subquery("vectors")).group_by(*names)
+        vectors = exp.select(UNIT, *cells, "number", exp.alias_(squares, "squares"))
+        vectors = vectors.from_(numbers.group_by(UNIT, *cells).subquery("numbers"))
+        in_full = WEIGHT_SCALE // most
+        longest = f"FLOOR(SQRT(FLOOR(CAST({WEIGHT_SCALE**2} AS DOUBLE) / squares)))"
+        of_row = f"CASE WHEN {UNIT} IS NULL THEN {in_full} ELSE LEAST({in_full}, {longest}) END"
+        total = f"CAST(SUM(CAST(number AS BIGINT) * CAST({of_row} AS BIGINT)) AS BIGINT) AS total"
+        return exp.select(*cells, total).from_(vectors.subquery("vectors")).group_by(*cells)
 
     def groups(self, spec: ViewSpec) -> tuple[exp.Select, dict[str, str]]:
         """Return the same with the groups of the rows: ``owner`` (its ``n``, or NULL), their size, rows of the unit."""
@@ -172,48 +165,40 @@ class Views:
         if key is None:
             raise InternalError(f"{spec.table}: co-members along an owner key only")
         found, called = self.coded(spec)
-        owner = exp.to_table(self._names.kept(key.parent), alias="owner")
-        found = found.join(owner, on=matches(self._names, key, "r", "owner"), join_type="left")
-        shown = (exp.alias_(column("n", "owner"), "owner"), column("g", "r"), column("s", "r"))
-        return found.select(*shown), called
+        owner, on = f"{self._names.kept(key.parent)} AS owner", matches(self._names, key, "r", "owner")
+        return found.join(owner, on=on, join_type="left").select("owner.n AS owner", "r.g", "r.s"), called
 
     def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> exp.Select:
         """Return a query for the weight of the rows that refer to each parent; NULL for those that refer to none."""
-        found, joined = exp.select().from_(exp.to_table(self._names.kept(key.child), alias="r")), _Joined()
+        found, joined = exp.select().from_(f"{self._names.kept(key.child)} AS r"), _Joined()
         found, parent = self._join(found, key, joined)
         of_row: Expr = weight((most,))
         if bounded is not None:
-            found, of_row = self._bounded(found, key, of_row, bounded * (WEIGHT_SCALE // most), joined)
+            found, of_row = self._bounded(found, BoundedReferences(key, bounded), most, joined)
         return self._sums(found, column("n", parent), of_row)
 
     def _bounded(
-        self, found: exp.Select, key: ForeignKey, of_row: Expr, most: int, joined: _Joined
+        self, found: exp.Select, bounded: BoundedReferences, rows_per_unit: int, joined: _Joined
     ) -> tuple[exp.Select, Expr]:
         """Return the query of rows that refer to others, and what they weigh, see `Relations.bounded_weights`."""
+        key, owned = bounded.key, self._schema.ownership_path(bounded.key.child)
+        of_row = weight((rows_per_unit,)) if owned else number(1)
+        most = bounded.most * (WEIGHT_SCALE // rows_per_unit if owned else 1)
         found, parent = self._join(found, key, joined)
-        found = found.where(exp.Not(this=is_null(column("n", parent))))
-        order = exp.Order(expressions=[self._siblings.keyed_order(key.child)])
+        order = exp.Order(expressions=[self._keyed_hash(key.child)])
         frame = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
         summed = exp.Sum(this=exp.cast(of_row.copy(), exp.DataType.Type.BIGINT))
         so_far = exp.Window(this=summed, partition_by=[column("u", parent)], order=order, spec=frame)
-        left = exp.Sub(this=exp.Add(this=_whole(number(most)), expression=of_row.copy()), expression=_whole(so_far))
-        capped = exp.Least(this=left, expressions=[of_row.copy()])
-        bounded = exp.Greatest(this=number(0), expressions=[capped], ignore_nulls=True)
-        return found, exp.cast(bounded, exp.DataType.Type.INT)
-
-    def _weight(self, spec: ViewSpec) -> Expr:
-        return weight(spec.rows_per_unit) if self._schema.ownership_path(spec.table) else number(1)
-
-    def _of_row(self, table: str, most: int) -> int:
-        """What a row of a unit that counts in full weighs."""
-        return WEIGHT_SCALE // most if self._schema.ownership_path(table) else 1
+        left = _whole(number(most)) + of_row.copy() - _whole(so_far)
+        capped = exp.Least(this=left, expressions=[of_row.copy()], ignore_nulls=True)
+        weighed = exp.Greatest(this=number(0), expressions=[capped], ignore_nulls=True)
+        return found.where(f"{parent}.n IS NOT NULL"), exp.cast(weighed, exp.DataType.Type.INT)
 
     def clipped_references(self, key: ForeignKey, most: int) -> exp.Select:
         """Return the same query where each unit's counts of references are clipped in L2 norm."""
-        found = exp.select().from_(exp.to_table(self._names.kept(key.child), alias="r"))
+        found = exp.select().from_(f"{self._names.kept(key.child)} AS r")
         found, parent = self._join(found, key, _Joined())
-        shown = (column("n", parent), "key"), (weight((most,)), WEIGHT)
-        coded = found.select(*(exp.alias_(each, called) for each, called in shown), *_units())
+        coded = found.select(f"{parent}.n AS key", exp.alias_(weight((most,)), WEIGHT), *_UNITS)
         return self.clipped(coded, {"key": None}, most)
 
     def values(self, table: str, name: str, named: tuple[str, ...], most: int) -> exp.Select:
@@ -221,31 +206,28 @@ class Views:
 
         Which text has which weight is not asked for.
         """
-        found = exp.select().from_(exp.to_table(self._names.kept(table), alias="r"))
+        found = exp.select().from_(f"{self._names.kept(table)} AS r")
         value = self._text(table, name)
         if named:
             value = exp.case().when(self._among(value.copy(), named), exp.Null()).else_(value)
         owned = self._schema.ownership_path(table)
         summed = self._sums(found, value, weight((most,)) if owned else number(1))
-        some = exp.case().when(is_null(column("key")), exp.Null()).else_(number(0))
-        return exp.select(exp.alias_(some, "key"), "total").from_(summed.subquery("summed"))
+        return exp.select("CASE WHEN NOT key IS NULL THEN 0 END AS key", "total").from_(summed.subquery("summed"))
 
     def texts(self, table: str, name: str, named: tuple[str, ...]) -> exp.Select:
         """Return a query for the units with each text of a column that is not ``named``, by how many they have."""
         value = self._text(table, name)
-        pairs = exp.select(column("u", "r"), exp.alias_(value, "key")).distinct()
-        pairs = pairs.from_(exp.to_table(self._names.kept(table), alias="r")).where(exp.Not(this=is_null(value.copy())))
+        pairs = exp.select("r.u", exp.alias_(value, "key")).distinct().from_(f"{self._names.kept(table)} AS r")
+        pairs = pairs.where(exp.Not(this=is_null(value.copy())))
         if named:
             pairs = pairs.where(exp.Not(this=self._among(value.copy(), named)))
-        held = exp.Window(this=count(), partition_by=[column("u")])
-        counted = exp.select("key", exp.alias_(held, "held")).from_(pairs.subquery("pairs"))
-        found = exp.select("key", "held", exp.alias_(count(), "number")).from_(counted.subquery("counted"))
+        counted = exp.select("key", "COUNT(*) OVER (PARTITION BY u) AS held").from_(pairs.subquery("pairs"))
+        found = exp.select("key", "held", "COUNT(*) AS number").from_(counted.subquery("counted"))
         return found.group_by("key", "held")
 
     def _sums(self, rows: exp.Select, key: Expr, of: Expr) -> exp.Select:
         listed = rows.select(exp.alias_(key, "key"), exp.alias_(of, WEIGHT)).subquery("listed")
-        summed = exp.cast(exp.Sum(this=column(WEIGHT)), exp.DataType.Type.BIGINT)
-        return exp.select("key", exp.alias_(summed, "total")).from_(listed).group_by("key")
+        return exp.select("key", f"CAST(SUM({WEIGHT}) AS BIGINT) AS total").from_(listed).group_by("key")
 
     def _feature(
         self,
@@ -257,30 +239,30 @@ class Views:
         joined: _Joined,
     ) -> tuple[exp.Select, Expr]:
         """Return the query with what the column ``called`` so looks at joined to it, and the code as an expression."""
+        here = self._schema.table(table)
         if isinstance(feature, Own | CoMember | OwnDifference | UnitRows | OwnerFanout):
             return found, self._code(self._kept_with(table, feature), discretizer)
         if isinstance(feature, OwnFanout):
             found, size = self._children(found, feature.key, "r")
             return found, self._code(size, discretizer)
         if isinstance(feature, MemberPlace):
-            return found, self._siblings.place(table, feature)
+            return found, place(self._names, self._database, here, feature, self._keyed_hash(table))
         if isinstance(feature, SiblingAgreement):
-            return found, self._siblings.agreement(table, feature)
+            return found, agreement(self._names, self._database, here, feature, self._keyed_hash(table))
         if isinstance(feature, OwnType):
             return self._latent(found, column("n", "r"), self._types(feature))
         if isinstance(feature, OwnerType):
             found, owner = self._join(found, feature.key, joined)
             found, value = self._latent(found, column("n", owner), self._types(feature))
-            return found, exp.case().when(is_null(column("n", owner)), number(discretizer.size)).else_(value)
+            return found, exp.case().when(f"{owner}.n IS NULL", number(discretizer.size)).else_(value)
         found, parent = self._join(found, feature.key, joined)
-        none = is_null(column("n", parent))
         if isinstance(feature, ParentRow | OwnerDifference):
             return found, self._code(self._looked_at(table, feature, parent), discretizer)
         shown: Expr = column(called, parent)
         if isinstance(feature, ParentFanout):
             found, size = self._children(found, feature.of, parent)
             shown = self._code(size, discretizer)
-        return found, exp.case().when(none, number(discretizer.size)).else_(shown)
+        return found, exp.case().when(f"{parent}.n IS NULL", number(discretizer.size)).else_(shown)
 
     def _kept_with(self, table: str, feature: Own | CoMember | OwnDifference | UnitRows | OwnerFanout) -> Expr:
         """Return what is coded of a row and kept with it."""
@@ -297,8 +279,8 @@ class Views:
             own = column(self._names.column(table, feature.column), "r")
             return difference_of(own, column(self._names.column(feature.key.parent, feature.base), parent))
         public = self._schema.table(feature.key.parent).public
-        there = column("n", parent) if public else number(0)
-        return exp.Paren(this=exp.case().when(is_null(column("n", parent)), number(-1)).else_(there))
+        there = f"{parent}.n" if public else "0"
+        return exp.maybe_parse(f"(CASE WHEN {parent}.n IS NULL THEN -1 ELSE {there} END)")
 
     def _join(self, found: exp.Select, key: ForeignKey, joined: _Joined) -> tuple[exp.Select, str]:
         """Return the query with the rows that a key refers to, and their alias; see `Relations.kept_parent_rows`.
@@ -311,35 +293,34 @@ class Views:
         on = matches(self._names, key, "r", alias)
         referred = (*self._names.columns(key.parent, key.parent_columns), *joined.others.get(key, ()))
         stored = ["n", *dict.fromkeys(referred)]
-        if not self._schema.table(key.parent).public:
-            stored.append("u")
-        if key.same_unit and not self._schema.table(key.parent).public:
-            on = both(on, equal(column("u", alias), column("u", "r")))
+        private = not self._schema.table(key.parent).public
+        stored += ["u"] * private
+        if key.same_unit and private:
+            on = exp.and_(on, f"{alias}.u = r.u")
         codes = (exp.alias_(code, name) for name, code in joined.codes.get(key, {}).items())
-        parent = exp.select(*(column(name, "q") for name in stored), *codes)
-        parent = parent.from_(exp.to_table(self._names.kept(key.parent), alias="q"))
+        parent = exp.select(*(f"q.{name}" for name in stored), *codes).from_(f"{self._names.kept(key.parent)} AS q")
         return found.join(parent.subquery(alias), on=on, join_type="left"), alias
 
     def _latent(self, found: exp.Select, row: Expr, types: str) -> tuple[exp.Select, Expr]:
         """Return the query with a table of latent values joined to it, and the value of a row: 0 without children."""
         alias = f"t{len(found.args.get('joins') or [])}"
-        on = equal(column("n", alias), row)
-        found = found.join(exp.to_table(types, alias=alias), on=on, join_type="left")
+        found = found.join(f"{types} AS {alias}", on=column("n", alias).eq(row), join_type="left")
         return found, exp.func("COALESCE", column("latent", alias), number(0))
 
     def _children(self, found: exp.Select, key: ForeignKey, parent: str) -> tuple[exp.Select, Expr]:
         """Return the query with the numbers of children along an owner key, and that of the row called ``parent``."""
         alias = f"k{len(found.args.get('joins') or [])}"
         referring = self._names.columns(key.child, key.columns)
-        grouped = exp.select(*map(column, referring), exp.alias_(count(), "number")).from_(self._names.kept(key.child))
-        grouped = grouped.group_by(*map(column, referring))
-        pairs = zip(referring, self._names.columns(key.parent, key.parent_columns), strict=True)
-        on = both(*(equal(column(its, alias), column(mine, parent)) for its, mine in pairs))
+        grouped = exp.select(*referring, "COUNT(*) AS number").from_(self._names.kept(key.child)).group_by(*referring)
+        on = matches(self._names, key, alias, parent)
         found = found.join(grouped.subquery(alias), on=on, join_type="left")
         return found, exp.func("COALESCE", column("number", alias), number(0))
 
-    def _code(self, value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None) -> Expr:
-        return code_of(self._database, value, discretizer, labels)
+    def _code(self, value: Expr, discretizer: Discretizer) -> Expr:
+        return code_of(self._database, value, discretizer)
+
+    def _keyed_hash(self, table: str) -> Expr:
+        return keyed_hash(self._names, self._database, self._secret, self._schema.table(table), "r")
 
     def _text(self, table: str, name: str) -> Expr:
         """Return a column as text; whole numbers in digits."""
@@ -351,11 +332,6 @@ class Views:
         """Return the condition that a text is one of some."""
         listed = [text(each) for each in named if self._database.zeros or "\0" not in each]
         return exp.In(this=value, expressions=listed) if listed else exp.false()
-
-
-def _units() -> tuple[Expr, Expr]:
-    """Return the unit of a row, and how many rows it has."""
-    return exp.alias_(column("u", "r"), UNIT), exp.alias_(column("s", "r"), ROWS_OF_UNIT)
 
 
 def _grouped(code: Expr, group_of: NDArray[np.int64]) -> Expr:
