@@ -77,13 +77,17 @@ class DuckDBDatabase:
         """See `Database.insert`."""
         self._with(rows, f"CREATE TABLE {name} AS SELECT * FROM privbench_rows")
 
-    def run(self, statement: exp.Expr) -> None:
-        """See `Database.run`."""
-        self._execute(statement.sql(self.dialect))
-
     def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
         """See `Database.create`."""
-        self.run(exp.Create(this=exp.to_table(name), kind=kind, expression=query))
+        self._execute(f"CREATE {kind} {name} AS {query.sql(self.dialect)}")
+
+    def replace(self, name: str, query: exp.Query) -> None:
+        """See `Database.replace`."""
+        self.create(name, query, "OR REPLACE TABLE")
+
+    def drop(self, name: str) -> None:
+        """See `Database.drop`."""
+        self._execute(f"DROP TABLE {name}")
 
     def fetch(self, query: exp.Query) -> pa.Table:
         """See `Database.fetch`."""

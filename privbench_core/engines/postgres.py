@@ -129,20 +129,24 @@ class PostgresDatabase:
             for field in rows.column_names
         ]
         self.create(name, exp.select(*columns).from_(sent))
-        self.run(exp.Drop(tables=[exp.to_table(sent)], kind="TABLE"))
-
-    def run(self, statement: exp.Expr) -> None:
-        """See `Database.run`: files of a table that is only dropped stay on the disk until the transaction ends."""
-        if isinstance(statement, exp.Drop):
-            self._statement(f"TRUNCATE {statement.args['tables'][0].name}")
-        self._statement(statement.sql(self.dialect))
+        self.drop(sent)
 
     def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
         """See `Database.create`."""
-        temporary = exp.Properties(expressions=[exp.TemporaryProperty()])
-        self.run(exp.Create(this=exp.to_table(name), kind=kind, expression=query, properties=temporary))
+        self._statement(f"CREATE TEMPORARY {kind} {name} AS {query.sql(self.dialect)}")
         if kind == "TABLE":
             self._statement(f"ANALYZE {name}")  # else joins are planned for a few rows
+
+    def replace(self, name: str, query: exp.Query) -> None:
+        """See `Database.replace`."""
+        self.create(f"{name}_new", query)
+        self.drop(name)
+        self._statement(f"ALTER TABLE {name}_new RENAME TO {name}")
+
+    def drop(self, name: str) -> None:
+        """See `Database.drop`: files of a table that is only dropped stay on the disk until the transaction ends."""
+        self._statement(f"TRUNCATE {name}")
+        self._statement(f"DROP TABLE {name}")
 
     def fetch(self, query: exp.Query) -> pa.Table:
         """See `Database.fetch`."""

@@ -26,7 +26,7 @@ from privbench_core.backends.spark.session import Cluster
 from privbench_core.engines.sql.engine import numbered
 from privbench_core.engines.sql.passing import LoadedRows, Passing
 from privbench_core.engines.sql.search import ListSearch, Search
-from privbench_core.errors import InternalError, SourceError
+from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 
@@ -113,7 +113,7 @@ class SparkDatabase:
         copied = [exp.alias_(exp.column(_named(column)), f"c{place}") for place, column in enumerate(table.columns)]
         numbers = exp.alias_(exp.Anonymous(this="monotonically_increasing_id"), "n")
         self.create(held, exp.select(numbers, *copied).from_(seen))
-        self.run(exp.Drop(tables=[exp.to_table(seen)], kind="VIEW"))
+        self.drop(seen)
         _LOG.info("engine spark: %s is copied; its values are checked", table.name)
         self._refuse_unfit(table, held)
         stored = [exp.alias_(_form(column, place), f"c{place}") for place, column in enumerate(table.columns)]
@@ -137,32 +137,6 @@ class SparkDatabase:
         with self._cluster.clear_errors():  # PySpark takes no table without rows
             self._keep(name, self._session.createDataFrame(some).limit(rows.num_rows))
 
-    def run(self, statement: exp.Expr) -> None:
-        """See `Database.run`: rows of a view are neither deleted nor changed, but left out of a new copy."""
-        if isinstance(statement, exp.Drop):
-            self._drop(statement.args["tables"][0].name)
-            return
-        if not isinstance(statement, exp.Delete | exp.Update):
-            raise InternalError(f"no such statement with Spark: {statement.key}")
-        name = statement.this.name
-        touched = statement.args["where"].this.args["query"].this  # as `checks` asks: n IN (..)
-        hits = exp.select(exp.column("n"), exp.alias_(exp.Literal.number(1), "hit")).from_(touched.subquery("touched"))
-        same = exp.EQ(this=exp.column("n", "g"), expression=exp.column("n", "r"))
-        rows = exp.select().from_(exp.to_table(name, alias="r")).join(hits.subquery("g"), on=same, join_type="left")
-        missed = exp.Is(this=exp.column("hit", "g"), expression=exp.Null())
-        if isinstance(statement, exp.Delete):
-            self.create(name, rows.select("r.*").where(missed))
-            return
-        with self._cluster.clear_errors():
-            columns = self._session.table(name).columns
-        emptied = {each.this.name for each in statement.expressions}
-        for column in columns:
-            value: exp.Expr = exp.column(column, "r")
-            if column in emptied:
-                value = exp.case().when(missed.copy(), value).else_(exp.Null())
-            rows = rows.select(exp.alias_(value, column))
-        self.create(name, rows)
-
     def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
         """See `Database.create`: a table is a copy, a view is its query."""
         with self._cluster.clear_errors():
@@ -171,6 +145,18 @@ class SparkDatabase:
                 self._keep(name, rows)
             else:
                 rows.createOrReplaceTempView(name)
+
+    def replace(self, name: str, query: exp.Query) -> None:
+        """See `Database.replace`: the copy is made before it has the name."""
+        self.create(name, query)
+
+    def drop(self, name: str) -> None:
+        """See `Database.drop`, of views too."""
+        with self._cluster.clear_errors():
+            self._session.catalog.dropTempView(name)
+        self._copies.pop(name, None)
+        if f"{name}_held" in self._copies:
+            self.drop(f"{name}_held")
 
     def fetch(self, query: exp.Query) -> pa.Table:
         """See `Database.fetch`."""
@@ -202,13 +188,6 @@ class SparkDatabase:
         copy = rows.localCheckpoint(eager=True)
         copy.createOrReplaceTempView(name)
         self._copies[name] = copy
-
-    def _drop(self, name: str) -> None:
-        with self._cluster.clear_errors():
-            self._session.catalog.dropTempView(name)
-        self._copies.pop(name, None)
-        if f"{name}_held" in self._copies:
-            self._drop(f"{name}_held")
 
     def _passing(self, table: Table) -> LoadedRows:
         """What is seen of the rows of the files; the cluster numbers them in another way than they are in."""

@@ -8,9 +8,9 @@ stability, times the weight scale). Each query states how far its answer then mo
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,28 +24,28 @@ from privbench_core.privacy.split_rules import Centres
 from privbench_core.privacy.views import CodedView, Groupings, Scales
 
 
-class Query(Protocol):
+class Query(ABC):
     """A query with a known sensitivity."""
 
     def marginals(self) -> tuple[tuple[str, ...], ...]:
-        """Return the columns of each marginal that `evaluate` looks at: public."""
-        ...
+        """Return the columns of each marginal that `evaluate` looks at: public; none if it looks at rows themselves."""
+        return ()
 
+    @abstractmethod
     def evaluate(self, view: CodedView) -> Counts:
         """Return the exact answer: private."""
-        ...
 
+    @abstractmethod
     def moves(self, view: CodedView) -> tuple[float, float]:
         """Return (L1, L2²): the most that one unit moves the answer."""
-        ...
 
     def scale(self, view: CodedView) -> int:
         """Return the integer that represents a count of 1."""
-        ...
+        return view.weight_scale
 
 
 @dataclass(frozen=True)
-class Marginal:
+class Marginal(Query):
     """Weighted counts over all combinations of ``columns``, or of *released* groups of their codes.
 
     With a unit, cells lose a total of b and gain one of a, b + a = ``s`` (`CodedView.shifts`): L1 is at most s, and L2²
@@ -96,13 +96,9 @@ class Marginal:
         sizes = [int(of.max(initial=-1)) + 1 for of in self.groups] or [view.sizes[name] for name in self.columns]
         return _clipped_moves(math.prod(sizes), *view.clipped_shifts)
 
-    def scale(self, view: CodedView) -> int:
-        """Return the weight scale."""
-        return view.weight_scale
-
 
 @dataclass(frozen=True)
-class Distances:
+class Distances(Query):
     """L1 distances of marginals to *released* reference counts, summed in groups.
 
     ``groups[g]`` lists (columns, reference); the answer's entry ``g`` is Σ over the group of ‖marginal - reference‖₁.
@@ -132,10 +128,6 @@ class Distances:
         s = float(view.stability)
         return s * sum(lengths), s**2 * sum(k * k for k in lengths)
 
-    def scale(self, view: CodedView) -> int:
-        """Return the weight scale."""
-        return view.weight_scale
-
 
 def _distance(view: CodedView, columns: tuple[str, ...], reference: NDArray[np.float64]) -> int:
     """Return ‖marginal - reference‖₁, times the weight scale, exactly."""
@@ -145,7 +137,7 @@ def _distance(view: CodedView, columns: tuple[str, ...], reference: NDArray[np.f
 
 
 @dataclass(frozen=True)
-class SignProducts:
+class SignProducts(Query):
     """Sums over rows of the product of the signs of some columns: how often signs agree, less how often they do not.
 
     Each code of a column has the sign -1 or 1, or 0 for no say. An answer is Σ over the cells of a marginal of the
@@ -181,13 +173,9 @@ class SignProducts:
         s = float(view.stability)
         return s * len(self.subsets), s**2 * len(self.subsets)
 
-    def scale(self, view: CodedView) -> int:
-        """Return the weight scale."""
-        return view.weight_scale
-
 
 @dataclass(frozen=True)
-class CentreSums:
+class CentreSums(Query):
     """Weight of each cluster of released centres, and the sum of its points minus ½ (the query of DPLloyd).
 
     Coordinates are in [0, 1] on a grid of 1/`GRID`; ordered columns give one coordinate x - ½ in [-½, ½], lists of
@@ -197,10 +185,6 @@ class CentreSums:
 
     centres: Centres
     GRID = 256  # chosen by hand: rounding to 1/256 is far below the noise of a sum
-
-    def marginals(self) -> tuple[tuple[str, ...], ...]:
-        """Return none: sums of coordinates are taken row by row."""
-        return ()
 
     def evaluate(self, view: CodedView) -> Counts:
         """Return weights and sums, shape (clusters, 1 + coordinates), times the weight scale and GRID."""
@@ -233,7 +217,7 @@ class CentreSums:
 
 
 @dataclass(frozen=True)
-class ParentCounts:
+class ParentCounts(Query):
     """Weight of the references to each group of rows of a *public* parent, and of those to none (the last cell).
 
     A marginal: each row is in one cell, that of the row it refers to. It moves as far as any.
@@ -245,10 +229,6 @@ class ParentCounts:
 
     group_of: NDArray[np.int64]
     clipped: bool = False
-
-    def marginals(self) -> tuple[tuple[str, ...], ...]:
-        """Return none: references are counted, not codes."""
-        return ()
 
     def evaluate(self, view: CodedView) -> Counts:
         """Return weights, shape (groups + 1,).
@@ -267,13 +247,9 @@ class ParentCounts:
         """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²."""
         return _clipped_moves(len(self.group_of) + 1, *view.clipped_shifts) if self.clipped else _moves(*view.shifts)
 
-    def scale(self, view: CodedView) -> int:
-        """Return the weight scale."""
-        return view.weight_scale
-
 
 @dataclass(frozen=True)
-class RankSums:
+class RankSums(Query):
     """Weight of the references to the most popular parent, to the next, and so on, in blocks of ranks.
 
     The unattributed histogram of Hay et al. 2010, "Boosting the accuracy of differentially private histograms through
@@ -289,10 +265,6 @@ class RankSums:
 
     ends: tuple[int, ...]
 
-    def marginals(self) -> tuple[tuple[str, ...], ...]:
-        """Return none: references are counted, not codes."""
-        return ()
-
     def evaluate(self, view: CodedView) -> Counts:
         """Return weights, shape (blocks,)."""
         totals = view.data.reference_sums().totals
@@ -303,10 +275,6 @@ class RankSums:
         """Return the bound: L1 ≤ b + a; L2² ≤ b² + a²; rows that lose their reference are not in a."""
         lost, gained = view.shifts
         return _moves(lost, gained - view.lost)
-
-    def scale(self, view: CodedView) -> int:
-        """Return the weight scale."""
-        return view.weight_scale
 
 
 def _moves(lost: float, gained: float) -> tuple[float, float]:

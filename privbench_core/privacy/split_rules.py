@@ -8,25 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-
-
-class Rule(Protocol):
-    """A released assignment of rows to ``parts`` parts."""
-
-    @property
-    def parts(self) -> int:
-        """Return the number of parts."""
-        ...
-
-    def assign(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
-        """Return the part of each row, shape (n,), from the row's own codes."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +28,7 @@ class ByValue:
         return max(self.part_of) + 1
 
     def assign(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
-        """Assign by the code of one column, see `Rule.assign`."""
+        """Return the part of each row, shape (n,), from the row's own codes."""
         return np.asarray(self.part_of, dtype=np.int64)[codes[self.column]]
 
 
@@ -66,9 +52,12 @@ class Centres:
         return len(self.points)
 
     def assign(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
-        """Assign to the nearest centre, see `Rule.assign`; of equally near ones, to the lower index."""
+        """Return the nearest centre of each row, shape (n,), the lower index of equally near ones."""
         distances = [
             sum(np.asarray(table)[codes[name]] for (name, _), table in zip(self.columns, tables, strict=True))
             for tables in self.points
         ]
         return np.asarray(np.argmin(np.stack(distances), axis=0), dtype=np.int64)
+
+
+Rule = ByValue | Centres

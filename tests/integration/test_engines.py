@@ -322,7 +322,7 @@ def test_what_is_dropped_takes_no_room_on_the_server(postgres: str) -> None:
         many = exp.select("*").from_("GENERATE_SERIES(1, 200000) AS n(n)")
         database.create("numbers", many)
         full = _temporary_bytes(database)
-        database.run(exp.Drop(tables=[exp.to_table("numbers")], kind="TABLE"))
+        database.drop("numbers")
         database.insert("sent", pa.table({"n": np.arange(200_000)}))
         assert full - before > 5_000_000
         assert _temporary_bytes(database) < before + 1.5 * (full - before), "what was sent is there once"

@@ -113,14 +113,20 @@ class RowChecks:
         return found.where(*complete, f"p.{self._names.column(key.parent, key.parent_columns[0])} IS NULL")
 
     def _delete(self, table: str, rows: exp.Select) -> None:
-        among = exp.In(this=column("n"), query=exp.Subquery(this=rows))
-        self._database.run(exp.Delete(this=exp.to_table(self._names.read(table)), where=exp.Where(this=among)))
+        self._database.replace(self._names.read(table), self._beside(table, rows).select("r.*").where("g.n IS NULL"))
 
     def _empty(self, key: ForeignKey, columns: tuple[str, ...]) -> None:
-        among = exp.In(this=column("n"), query=exp.Subquery(this=self._orphans(key)))
-        cleared = [exp.EQ(this=column(name), expression=exp.Null()) for name in self._names.columns(key.child, columns)]
-        table = exp.to_table(self._names.read(key.child))
-        self._database.run(exp.Update(this=table, expressions=cleared, where=exp.Where(this=among)))
+        here, emptied = self._schema.table(key.child), self._names.columns(key.child, columns)
+        names = ["n", *self._names.columns(key.child, [column.name for column in here.columns])]
+        kept = (
+            f"CASE WHEN g.n IS NULL THEN r.{name} END AS {name}" if name in emptied else f"r.{name}" for name in names
+        )
+        self._database.replace(self._names.read(key.child), self._beside(key.child, self._orphans(key)).select(*kept))
+
+    def _beside(self, table: str, some: exp.Select) -> exp.Select:
+        """All rows ``r`` of a table, and beside some of them their numbers, ``g.n``."""
+        rows = exp.select().from_(f"{self._names.read(table)} AS r")
+        return rows.join(some.subquery("g"), on="g.n = r.n", join_type="left")
 
     def _rows(self, table: Table) -> int:
         return next(self._row(exp.select("COUNT(*) AS rows").from_(self._names.read(table.name))))

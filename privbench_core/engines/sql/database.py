@@ -53,8 +53,12 @@ class Database(Protocol):
         """Make the table ``name`` of these rows."""
         ...
 
-    def run(self, statement: exp.Expr) -> None:
-        """Run a statement that returns nothing."""
+    def replace(self, name: str, query: exp.Query) -> None:
+        """Make a table again of what a query of its rows returns."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Delete a table."""
         ...
 
     def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:

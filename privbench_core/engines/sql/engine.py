@@ -144,7 +144,7 @@ class SqlEngine:
     def end_step(self) -> None:
         """See `Engine.end_step`."""
         while self._made:
-            self._database.run(exp.Drop(tables=[exp.to_table(self._made.pop())], kind="TABLE"))
+            self._database.drop(self._made.pop())
 
     def close(self) -> None:
         """Delete all rows, and disconnect."""

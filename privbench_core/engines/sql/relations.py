@@ -136,7 +136,7 @@ def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, t
             database.create(names.kept(table.name), alive, "VIEW")
             return
         database.create(names.kept(table.name), alive)
-        drop(database, names.read(table.name))
+        database.drop(names.read(table.name))
         return
     owners, surplus = (names.scratch(table.name, what) for what in ("owners", "surplus"))
     bound, siblings = owner.max_children or 1, f"{_alias(table, owner)}.number"
@@ -158,7 +158,7 @@ def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, t
         found = found.join(_numbers_of("k", ["u"]).subquery("v"), on="v.u = k.u", join_type="left")
         database.create(names.kept(table.name), found)
     for name in (names.read(table.name), owners, surplus):
-        drop(database, name)
+        database.drop(name)
 
 
 def _owners(schema: Schema, names: Names, table: Table, owner: ForeignKey) -> exp.Select:
@@ -232,8 +232,3 @@ def _numbers_of(rows: str, columns: Sequence[str]) -> exp.Select:
     """How many rows have the same values in some columns, by these values."""
     grouped = exp.select(*columns, "COUNT(*) AS number").from_(rows)
     return grouped.where(*(f"{name} IS NOT NULL" for name in columns)).group_by(*columns)
-
-
-def drop(database: Database, name: str, kind: str = "TABLE") -> None:
-    """Delete a table or a view."""
-    database.run(exp.Drop(tables=[exp.to_table(name)], kind=kind))
