@@ -13,12 +13,13 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc  # type: ignore[import-untyped]
 import pyarrow as pa
 import sqlalchemy as sa
-import sqlglot
 from sqlalchemy.dialects import postgresql
 from sqlglot import exp
 
 from privbench_core.backends.postgres.read import base_type
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
+from privbench_core.engines.sql.database import refuse_unfit
+from privbench_core.engines.sql.literals import of_column
 from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.search import NestedSearch, Search
 from privbench_core.errors import SourceError
@@ -176,24 +177,13 @@ class PostgresDatabase:
 
     def _refuse_long_decimals(self, table: Table) -> None:
         """Refuse decimals with more digits than declared, as reading them does."""
-        asked = [column for column in table.columns if column.type is ColumnType.DECIMAL]
-        if not asked:
-            return
+        decimals = [column for column in table.columns if column.type is ColumnType.DECIMAL]
+        form = "BOOL_OR(NOT (x = TRUNC(x, {scale}) AND ABS(x) < 1e{whole}))"
         unfit = [
-            exp.alias_(
-                _parsed(f"BOOL_OR(NOT (x = TRUNC(x, {c.scale or 0}) AND ABS(x) < 1e{_whole(c)}))", c.name), f"p{i}"
-            )
-            for i, c in enumerate(asked)
+            (c, _parsed(form.format(scale=c.scale or 0, whole=(c.precision or 38) - (c.scale or 0)), c.name))
+            for c in decimals
         ]
-        rows = _named(table)
-        found = self.fetch(exp.select(*unfit).from_(rows)).to_pylist()[0]
-        problems = [
-            f"{table.name}.{c.name}: not every value is of type {c.logical}; declare another type, or fix the source"
-            for i, c in enumerate(asked)
-            if found[f"p{i}"]
-        ]
-        if problems:
-            raise SourceError("\n".join(problems))
+        refuse_unfit(self, table, _named(table), unfit, "; declare another type, or fix the source")
 
     def _statement(self, statement: str) -> None:
         with self._clear_errors(), self._connection.cursor() as cursor:
@@ -249,16 +239,9 @@ def _form(column: Column, stored: sa.types.TypeEngine[Any]) -> exp.Expr | None:
 
 def _parsed(form: str, name: str) -> exp.Expr:
     """Return a form, with the column of the source for x."""
-    column = exp.column(exp.to_identifier(name, quoted=True))
-    tree = sqlglot.parse_one(form, dialect="postgres")
-    return tree.transform(lambda node: column.copy() if isinstance(node, exp.Column) and node.name == "x" else node)
+    return of_column(form, exp.column(exp.to_identifier(name, quoted=True)), "postgres")
 
 
 def _bytewise(text: exp.Expr) -> exp.Expr:
     """Return a text that compares by its bytes, whatever the collation of its column."""
     return exp.Collate(this=exp.Paren(this=text), expression=exp.to_identifier("C", quoted=True))
-
-
-def _whole(column: Column) -> int:
-    """Return the digits before the point."""
-    return (column.precision or 38) - (column.scale or 0)

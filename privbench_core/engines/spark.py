@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
 
 from privbench_core.backends.base import check_columns
@@ -23,7 +22,9 @@ from privbench_core.backends.spark.client import DataFrame, SparkSession
 from privbench_core.backends.spark.client import types as spark
 from privbench_core.backends.spark.read import CatalogueSource, rows_of
 from privbench_core.backends.spark.session import Cluster
+from privbench_core.engines.sql.database import refuse_unfit
 from privbench_core.engines.sql.engine import numbered
+from privbench_core.engines.sql.literals import of_column
 from privbench_core.engines.sql.passing import LoadedRows, Passing
 from privbench_core.engines.sql.search import ListSearch, Search
 from privbench_core.errors import SourceError
@@ -116,7 +117,8 @@ class SparkDatabase:
         self.drop(seen)
         _LOG.info("engine spark: %s is copied; its values are checked", table.name)
         self._refuse_unfit(table, held)
-        stored = [exp.alias_(_form(column, place), f"c{place}") for place, column in enumerate(table.columns)]
+        forms = [_parsed(_FORMS[column.type][1], column, place) for place, column in enumerate(table.columns)]
+        stored = [exp.alias_(form, f"c{place}") for place, form in enumerate(forms)]
         self.create(name, exp.select("n", *stored).from_(held), "VIEW")
         if not before:
             return LoadedRows()
@@ -202,19 +204,13 @@ class SparkDatabase:
 
     def _refuse_unfit(self, table: Table, held: str) -> None:
         """Refuse values that are not of the declared types, as reading them does."""
-        asked = [(place, column) for place, column in enumerate(table.columns) if _FORMS[column.type][2]]
-        if not asked:
-            return
-        unfit = [exp.alias_(_unfit(column, place), f"p{place}") for place, column in asked]
-        found = self.fetch(exp.select(*unfit).from_(held)).to_pylist()[0]
-        problems = [
-            f"{table.name}.{column.name}: not every value is of type {column.logical}, as engine spark reads it;"
-            " declare another type, fix the source, or run with --engine duckdb"
-            for place, column in asked
-            if found[f"p{place}"]
+        unfit = [
+            (column, _parsed(f"COALESCE(BOOL_OR(x IS NOT NULL AND ({condition})), FALSE)", column, place))
+            for place, column in enumerate(table.columns)
+            if (condition := _FORMS[column.type][2])
         ]
-        if problems:
-            raise SourceError("\n".join(problems))
+        todo = ", as engine spark reads it; declare another type, fix the source, or run with --engine duckdb"
+        refuse_unfit(self, table, exp.to_table(held), unfit, todo)
 
     def _text(self, query: exp.Query) -> str:
         """Return a statement; no text in it needs quoting, whatever the settings of the server are."""
@@ -227,22 +223,10 @@ def _readable(column: Column, stored: spark.DataType) -> bool:
     return type(stored) in kinds and (not isinstance(stored, spark.StringType) or stored == spark.StringType())
 
 
-def _form(column: Column, place: int) -> exp.Expr:
-    """Return the stored value of a column as an expression."""
-    return _parsed(_FORMS[column.type][1], column, place)
-
-
-def _unfit(column: Column, place: int) -> exp.Expr:
-    """Return whether some value of a column does not fit."""
-    return _parsed(f"COALESCE(BOOL_OR(x IS NOT NULL AND ({_FORMS[column.type][2]})), FALSE)", column, place)
-
-
 def _parsed(form: str, column: Column, place: int) -> exp.Expr:
     """Return a form, with the copy of a column for x."""
-    copied = exp.column(f"c{place}")
     text = form.format(precision=column.precision or 38, scale=column.scale or 0) if "{p" in form else form
-    tree = sqlglot.parse_one(text, dialect="spark")
-    return tree.transform(lambda node: copied.copy() if isinstance(node, exp.Column) and node.name == "x" else node)
+    return of_column(text, exp.column(f"c{place}"), "spark")
 
 
 def _named(column: Column) -> exp.Identifier:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
+from privbench_core.engines.sql.literals import Expr
 from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.search import Search
+from privbench_core.errors import SourceError
+from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
 
 
@@ -84,3 +87,28 @@ class Database(Protocol):
     def close(self) -> None:
         """Delete all that was made, and disconnect."""
         ...
+
+
+def refuse_unfit(
+    database: Database, table: Table, rows: exp.Expr, unfit: Sequence[tuple[Column, Expr]], todo: str
+) -> None:
+    """Refuse values that are not of the declared types, as reading them does.
+
+    Args:
+        database: Where the rows are.
+        table: What the spec declares.
+        rows: The table that holds them.
+        unfit: Columns, and whether some value of each does not fit.
+        todo: What to do then.
+    """
+    if not unfit:
+        return
+    asked = [exp.alias_(found, f"p{place}") for place, (_, found) in enumerate(unfit)]
+    row = database.fetch(exp.select(*asked).from_(rows)).to_pylist()[0]
+    problems = [
+        f"{table.name}.{column.name}: not every value is of type {column.logical}{todo}"
+        for place, (column, _) in enumerate(unfit)
+        if row[f"p{place}"]
+    ]
+    if problems:
+        raise SourceError("\n".join(problems))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import sqlglot
 from sqlglot import exp
 
 Expr = exp.Expr
@@ -38,3 +39,9 @@ def not_a_number(value: Expr) -> Expr:
 def is_null(value: Expr) -> Expr:
     """Return the condition that a value is NULL."""
     return exp.Is(this=value.copy(), expression=exp.Null())
+
+
+def of_column(form: str, column: exp.Column, dialect: str) -> Expr:
+    """Return an expression that is written with x for a column."""
+    tree = sqlglot.parse_one(form, dialect=dialect)
+    return tree.transform(lambda node: column.copy() if isinstance(node, exp.Column) and node.name == "x" else node)
