@@ -254,7 +254,7 @@ DELTA = [
         "δ",
         "a lowered δ of the lifetime hides zCDP purchases",
         "privacy/ledger/ledger.py",
-        "if not pure and not covers(delta, total.delta):",
+        "if not spent.pure and not covers(delta, spent.delta):",
         "if False:",
         (f"{_LEDGER}::test_what_was_spent_is_never_understated_under_a_smaller_delta",),
     ),
