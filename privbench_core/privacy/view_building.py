@@ -105,23 +105,18 @@ def build_references(engine: Engine, key: ForeignKey, most: int, bounded: int | 
     other units change in no more places than in a view of the table that looks along the key, by at most 2 each.
     Where references are bounded, see `relations.bounded_moves`.
     """
-    if most < 1:
-        raise InternalError(f"{key.name}: rows of a unit count in full up to at least 1, not {most}")
-    schema = engine.schema
+    schema, data = engine.schema, engine.references(key, most, bounded)
     here = stability(schema, key.child)
+    touched = schema.max_rows_per_unit(key.child)
     if bounded is not None:
         lost, gained = bounded_moves(schema, key, bounded / most, here)
-        touched = int(schema.max_rows_per_unit(key.child) * (lost + gained))
-        data = engine.references(key, most, bounded)
-        return _of_shifts(data, {}, WEIGHT_SCALE, WEIGHT_SCALE, touched, lost, gained)
+        return _of_shifts(data, {}, WEIGHT_SCALE, WEIGHT_SCALE, int(touched * (lost + gained)), lost, gained)
     moved = here + reference_moves(schema, key, most)
-    touched = int(schema.max_rows_per_unit(key.child) * (here + reference_moves(schema, key)))
-    bound = int(np.ceil(moved * WEIGHT_SCALE))
-    lost = lost_references(schema, key, most) * WEIGHT_SCALE
+    touched = int(touched * (here + reference_moves(schema, key)))
+    bound, lost = int(np.ceil(moved * WEIGHT_SCALE)), lost_references(schema, key, most) * WEIGHT_SCALE
     public = schema.table(key.parent).public
     clipped = int(np.ceil(here * WEIGHT_SCALE)) if public and most in _ROWS_PER_UNIT else 0
-    view = CodedView(engine.references(key, most), {}, WEIGHT_SCALE, bound, touched, own=WEIGHT_SCALE, lost=lost)
-    return replace(view, clipped=clipped)
+    return CodedView(data, {}, WEIGHT_SCALE, bound, touched, own=WEIGHT_SCALE, lost=lost, clipped=clipped)
 
 
 def build_values(engine: Engine, table: str, column: str, named: tuple[str, ...], most: int) -> CodedView:

@@ -19,8 +19,8 @@ from sqlalchemy import make_url
 
 from privbench_core.errors import LedgerError
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.ledger.layout import LAYOUT, TABLES, postgres_statements
 from privbench_core.privacy.ledger.ledger import Ledger
+from privbench_core.privacy.ledger.store import LAYOUT, TABLES, postgres_statements
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.location import connection_parameters, parse_url
 from tests.helpers.ledgers import raw

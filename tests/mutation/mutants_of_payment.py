@@ -258,7 +258,7 @@ PAYMENT = [
         "entries-may-be-deleted",
         "payment",
         "the ledger's file lets rows be changed",
-        "privacy/ledger/layout.py",
+        "privacy/ledger/store.py",
         'for verb in ("update", "delete")',
         "for verb in ()",
         (f"{_T_LEDGER}::test_nothing_is_deleted_or_repriced",),

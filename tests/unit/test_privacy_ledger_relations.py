@@ -9,8 +9,8 @@ import pytest
 
 from privbench_core.errors import BudgetError, LedgerError
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.ledger.layout import LAYOUT, postgres_statements, sqlite_statements
 from privbench_core.privacy.ledger.ledger import Ledger
+from privbench_core.privacy.ledger.store import LAYOUT, postgres_statements, sqlite_statements
 from privbench_core.privacy.neighbour_relation import Relation, neighbour_relation
 from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.schema.identity import canonical_json

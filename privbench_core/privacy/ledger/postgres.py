@@ -11,8 +11,7 @@ from typing import Any
 import psycopg
 
 from privbench_core.errors import LedgerError
-from privbench_core.privacy.ledger.layout import postgres_statements
-from privbench_core.privacy.ledger.store import LOCK_TIMEOUT, Row
+from privbench_core.privacy.ledger.store import LOCK_TIMEOUT, Row, postgres_statements
 from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
 
 _RECONNECT_SECONDS = 0.2  # chosen by hand

@@ -9,8 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from privbench_core.errors import LedgerError
-from privbench_core.privacy.ledger.layout import sqlite_statements
-from privbench_core.privacy.ledger.store import LOCK_TIMEOUT, Row
+from privbench_core.privacy.ledger.store import LOCK_TIMEOUT, Row, sqlite_statements
 
 MEMORY = ":memory:"
 _PRIMARY_CODE = 0xFF  # bits of SQLite's primary result code; the others hold the extended one

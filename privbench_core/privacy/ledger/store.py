@@ -1,4 +1,9 @@
-"""The store of a ledger's rows: all differences between SQLite and PostgreSQL are in its two implementations."""
+"""The store of a ledger's rows: its tables, and all that differs between SQLite and PostgreSQL.
+
+Rows are only ever inserted. A reservation is *released* when `result` has a row for it; a hold has ended when
+`hold_end` has one, and `hold_draw` says which reservations were taken out of it. ``ledger_layout`` says which layout a
+ledger has. Each version of privbench reads one; tables of layout 2 are extended in place, all others are refused.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,66 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from privbench_core.errors import LedgerError
-from privbench_core.privacy.ledger.layout import LAYOUT, UPGRADABLE
 
 Row = tuple[Any, ...]
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for another process's transaction or for a server; chosen by hand, far above one transaction."""
+LAYOUT = 3
+"""Raise it with any change of a table."""
+UPGRADABLE = 2
+"""The layout that is extended to this one by adding tables."""
+
+_TABLES = {
+    2: ("ledger_layout", "lifetime", "reservation", "charge", "result", "state_folder"),
+    3: ("neighbour_relation", "hold", "hold_draw", "hold_end"),
+}
+TABLES = (*_TABLES[2], *_TABLES[3])
+
+_SQLITE_ID = "integer primary key"
+_POSTGRES_ID = "bigint generated always as identity primary key"
+_CREATE = {
+    2: (
+        "create table ledger_layout(version integer not null, at text not null)",
+        """create table lifetime(
+    id {id}, database text not null, unit text not null, epsilon double precision not null,
+    delta double precision not null, at text not null)""",
+        """create table reservation(
+    id {id}, database text not null, account text not null, release text not null, step text not null,
+    run text not null, measure text not null check (measure in ('pure', 'zcdp')),
+    amount double precision not null check (amount >= 0), rho double precision not null check (rho >= 0),
+    delta double precision not null check (delta >= 0), at text not null)""",
+        "create index reservation_by_account on reservation(database, account)",
+        "create index reservation_by_release on reservation(release)",
+        """create table charge(
+    id {id}, reservation bigint not null references reservation, label text not null,
+    amount double precision not null, delta double precision not null, at text not null)""",
+        "create index charge_by_reservation on charge(reservation)",
+        """create table result(
+    reservation bigint primary key references reservation, digest text not null, at text not null)""",
+        "create table state_folder(id {id}, database text not null, mark text not null, at text not null)",
+    ),
+    3: (
+        """create table neighbour_relation(
+    id {id}, database text not null, account text not null, name text not null, facts text not null, at text not null,
+    unique (database, account, name))""",
+        """create table hold(
+    id {id}, database text not null, account text not null, purpose text not null, mark text not null,
+    measure text not null check (measure in ('pure', 'zcdp')), amount double precision not null check (amount >= 0),
+    delta double precision not null check (delta >= 0), at text not null)""",
+        "create index hold_by_account on hold(database, account)",
+        """create table hold_draw(
+    id {id}, hold bigint not null references hold, reservation bigint not null references reservation,
+    at text not null)""",
+        "create index hold_draw_by_hold on hold_draw(hold)",
+        "create table hold_end(hold bigint primary key references hold, at text not null)",
+    ),
+}
+_REFUSE = """create function refuse_change() returns trigger language plpgsql as
+    $$ begin raise exception 'append only'; end $$"""
 
 
 class LedgerStore(Protocol):
-    """A connection to the tables of `privacy.ledger.layout`. Every method raises `LedgerError` if the database refuses.
+    """A connection to the tables of a ledger. Every method raises `LedgerError` if the database refuses.
 
     Attributes:
         durable: Whether rows outlive the process.
@@ -88,3 +144,40 @@ def _layout(store: LedgerStore) -> int | None:
         ((version,),) = store.query("select coalesce(max(version), 0) from ledger_layout")
         return int(version)
     return 0 if store.has_tables("reservation") else None
+
+
+def sqlite_statements(found: int | None = None) -> list[str]:
+    """Return the statements that create the tables in SQLite, with a trigger per row against changes.
+
+    Args:
+        found: The layout that is there, whose tables are left as they are; None if there are no tables.
+    """
+    parts = _missing(found)
+    guards = [
+        f"create trigger {table}_{verb} before {verb} on {table} begin select raise(abort, 'append only'); end"
+        for part in parts
+        for table in _TABLES[part]
+        for verb in ("update", "delete")
+    ]
+    return [statement.format(id=_SQLITE_ID) for part in parts for statement in _CREATE[part]] + guards
+
+
+def postgres_statements(found: int | None = None) -> list[str]:
+    """Return the statements that create the tables in PostgreSQL, as ``deploy/postgres/ledger*.sql`` have them.
+
+    Args:
+        found: As in `sqlite_statements`.
+    """
+    parts = _missing(found)
+    guards = [
+        f"""create trigger {table}_stays before update or delete or truncate on {table}
+    for each statement execute function refuse_change()"""
+        for part in parts
+        for table in _TABLES[part]
+    ]
+    refuse = [_REFUSE] if found is None else []
+    return [statement.format(id=_POSTGRES_ID) for part in parts for statement in _CREATE[part]] + refuse + guards
+
+
+def _missing(found: int | None) -> list[int]:
+    return [part for part in _CREATE if found is None or part > found]
