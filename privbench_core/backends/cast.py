@@ -24,85 +24,21 @@ class Columns(Protocol):
         ...
 
 
-def canonical_table(table: Table, rows: Columns) -> pa.Table:
+def canonical_table(table: Table, rows: Columns, columns: Sequence[Column] | None = None) -> pa.Table:
     """Return the declared columns of ``rows`` in their canonical types, in spec order.
 
     Args:
         table: What the spec declares.
         rows: At least the declared columns, each once.
+        columns: Those of the table that are wanted; all by default.
 
     Raises:
         SourceError: Some columns do not fit their types; a line for each, without a value.
     """
-    return _canonical(table, table.columns, rows)
-
-
-def canonical_batches(table: Table, batches: Iterable[pa.Table]) -> pa.Table:
-    """Return `canonical_table` of rows that come in parts, so that the source's form of them is never all in memory.
-
-    Args:
-        table: What the spec declares.
-        batches: At least one, perhaps without rows; all of the same types.
-
-    Raises:
-        SourceError: As `canonical_table`.
-    """
-    last = [column for column in table.columns if column.logical.reads_whole]
-    first = [column for column in table.columns if column not in last]
-    parts: list[pa.Table] = []
-    problems: dict[str, None] = {}
-    for batch in batches:
-        found = _canonical_or_problems(table, first, batch)
-        if isinstance(found, str):
-            problems |= dict.fromkeys(found.splitlines())
-            continue
-        for column in last:
-            found = found.append_column(column.name, batch.column(column.name))
-        parts.append(found)
-    if problems:
-        raise SourceError("\n".join(problems))
-    columns = dict(zip(parts[0].column_names, pa.concat_tables(parts).columns, strict=True))
-    parts.clear()
-    for column in table.columns:
-        # One after the other, so that only one is in memory twice. Taking rows from many chunks joins them each time.
-        joined = pa.table({column.name: columns.pop(column.name)}).combine_chunks()
-        columns[column.name] = (joined if column in first else _canonical(table, [column], joined)).column(0)
-    return pa.table(columns)
-
-
-def canonical_parts(table: Table, batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Return `canonical_batches` part by part.
-
-    Where all rows decide how a column's values are read, there is one part.
-
-    Raises:
-        SourceError: As `canonical_table`, of all rows, when the last part is asked for.
-    """
-    if any(column.logical.reads_whole for column in table.columns):
-        yield canonical_batches(table, batches)
-        return
-    problems: dict[str, None] = {}
-    for batch in batches:
-        found = _canonical_or_problems(table, table.columns, batch)
-        if isinstance(found, str):
-            problems |= dict.fromkeys(found.splitlines())
-        else:
-            yield found
-    if problems:
-        raise SourceError("\n".join(problems))
-
-
-def _canonical_or_problems(table: Table, columns: Sequence[Column], rows: pa.Table) -> pa.Table | str:
-    try:
-        return _canonical(table, columns, rows)
-    except SourceError as error:
-        return str(error)
-
-
-def _canonical(table: Table, columns: Sequence[Column], rows: Columns) -> pa.Table:
+    wanted = table.columns if columns is None else columns
     arrays: list[pa.ChunkedArray] = []
     problems: list[str] = []
-    for column in columns:
+    for column in wanted:
         values = _plain(rows.column(column.name))
         refusal = refused(column, nested=pa.types.is_nested(values.type), time=pa.types.is_time(values.type))
         if refusal:
@@ -117,7 +53,64 @@ def _canonical(table: Table, columns: Sequence[Column], rows: Columns) -> pa.Tab
     if problems:
         raise SourceError("\n".join(problems))
     # Undeclared NULLs are found by `integrity`: here every field admits them.
-    return pa.Table.from_arrays(arrays, schema=pa.schema([(column.name, column.arrow_type) for column in columns]))
+    return pa.Table.from_arrays(arrays, schema=pa.schema([(column.name, column.arrow_type) for column in wanted]))
+
+
+def canonical_batches(table: Table, batches: Iterable[pa.Table]) -> pa.Table:
+    """Return `canonical_table` of rows that come in parts, so that the source's form of them is never all in memory.
+
+    Args:
+        table: What the spec declares.
+        batches: At least one, perhaps without rows; all of the same types.
+
+    Raises:
+        SourceError: As `canonical_table`.
+    """
+    last = [column for column in table.columns if column.logical.reads_whole]
+    first = [column for column in table.columns if column not in last]
+    parts = []
+    for found, batch in _each_canonical(table, first, batches):
+        rows = found
+        for column in last:
+            rows = rows.append_column(column.name, batch.column(column.name))
+        parts.append(rows)
+    columns = dict(zip(parts[0].column_names, pa.concat_tables(parts).columns, strict=True))
+    parts.clear()
+    for column in table.columns:
+        # One after the other, so that only one is in memory twice. Taking rows from many chunks joins them each time.
+        joined = pa.table({column.name: columns.pop(column.name)}).combine_chunks()
+        columns[column.name] = (joined if column in first else canonical_table(table, joined, [column])).column(0)
+    return pa.table(columns)
+
+
+def canonical_parts(table: Table, batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Return `canonical_batches` part by part.
+
+    Where all rows decide how a column's values are read, there is one part.
+
+    Raises:
+        SourceError: As `canonical_table`, of all rows, when the last part is asked for.
+    """
+    if any(column.logical.reads_whole for column in table.columns):
+        yield canonical_batches(table, batches)
+    else:
+        yield from (found for found, _ in _each_canonical(table, table.columns, batches))
+
+
+def _each_canonical(
+    table: Table, columns: Sequence[Column], batches: Iterable[pa.Table]
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield some columns of each part, and the part; at the end raise SourceError if values of any part misfit."""
+    problems: dict[str, None] = {}
+    for batch in batches:
+        try:
+            found = canonical_table(table, batch, columns)
+        except SourceError as error:
+            problems |= dict.fromkeys(str(error).splitlines())
+        else:
+            yield found, batch
+    if problems:
+        raise SourceError("\n".join(problems))
 
 
 def refused(column: Column, *, nested: bool, time: bool) -> str | None:

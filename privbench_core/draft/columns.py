@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from privbench_core.backends.catalogue import FoundColumn, FoundTable
-from privbench_core.backends.folder.catalogue import CSV
+from privbench_core.backends.catalogue import CSV, FoundColumn, FoundTable
 from privbench_core.draft.by_name import domain_by_name, has_cents, is_money, type_by_name
 from privbench_core.draft.identifying import guess_identifying
 from privbench_core.draft.proposals import propose_domain

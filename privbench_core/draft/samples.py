@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privbench_core.backends.folder.catalogue import arrow_column, is_csv, stored_tables
 from privbench_core.backends.folder.csv_lines import separator
+from privbench_core.backends.folder.read import arrow_column, is_csv, stored_tables
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Domain, Range, Values
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.backends.duckdb import load
-from privbench_core.backends.duckdb.ddl import duckdb_schema
+from privbench_core.backends.duckdb.load import duckdb_schema
 from privbench_core.backends.postgres.ddl import (
     AFTER_THE_ROWS,
     create_keys_sql,

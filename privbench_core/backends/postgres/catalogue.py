@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of
-from privbench_core.backends.native_types import found_column
+from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of, found_column
+from privbench_core.backends.expressions import readable
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.backends.postgres.queries import CATALOGUE
-from privbench_core.backends.postgres.readable import readable
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Generated
 from privbench_core.schema.columns import IdentitySequence as Numbering
