@@ -68,6 +68,11 @@ class FoundKey:
     constraint: str | None = None
     actions: str | None = None
 
+    @property
+    def cascades(self) -> bool:
+        """Whether the source removes rows together with the row that they refer to along the key."""
+        return "ON DELETE CASCADE" in (self.actions or "")
+
 
 @dataclass(frozen=True)
 class FoundTable:
@@ -102,6 +107,25 @@ class FoundTable:
         """Return the column of that name, which must be there."""
         return next(column for column in self.columns if column.name == name)
 
+    @property
+    def usable(self) -> dict[str, FoundColumn]:
+        """The columns of a type that fits, by name."""
+        return {column.name: column for column in self.columns if column.type is not None}
+
+    @property
+    def key_columns(self) -> frozenset[str]:
+        """The columns of the primary key and of the foreign keys."""
+        return frozenset(self.primary_key).union(*(key.columns for key in self.foreign_keys))
+
+    def is_optional(self, key: FoundKey) -> bool:
+        """Return whether a foreign key of the table may be NULL."""
+        nullable = {column.name for column in self.columns if column.nullable} - set(self.primary_key)
+        return not nullable.isdisjoint(key.columns)
+
+    def is_single(self, key: FoundKey) -> bool:
+        """Return whether at most one row of the table refers to each row by a foreign key."""
+        return any(set(group) <= set(key.columns) for group in (self.primary_key, *self.unique) if group)
+
 
 @dataclass(frozen=True)
 class Catalogue:
@@ -120,6 +144,11 @@ class Catalogue:
     enums: tuple[EnumType, ...] = ()
     notes: tuple[str, ...] = ()
     proposed: bool = False
+
+    @property
+    def readable(self) -> tuple[FoundTable, ...]:
+        """The tables whose rows the login may read."""
+        return tuple(table for table in self.tables if not table.unreadable)
 
     def table(self, name: str) -> FoundTable:
         """Return the table of that name, which must be there."""

@@ -16,12 +16,18 @@ from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.registry import read_catalogue
 from privbench_core.draft.columns import one_line
 from privbench_core.draft.keys import propose_keys, with_required
-from privbench_core.draft.left_out import without_tables
-from privbench_core.draft.owners import Role, Roles, propose_roles
 from privbench_core.draft.publishing import Candidate, candidates
 from privbench_core.draft.samples import Samples, read_samples
 from privbench_core.draft.tables import draft_table, usable_keys
-from privbench_core.draft.unit import guess_unit, repeated_persons
+from privbench_core.draft.units import (
+    KeyPlace,
+    Role,
+    Roles,
+    guess_unit,
+    propose_roles,
+    repeated_persons,
+    without_tables,
+)
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.location import PASSWORD, absolute, expand, is_spark_url, is_url, without_password
@@ -37,10 +43,6 @@ _INTRODUCTION = """\
 # All lines without CHOOSE have a default that works. "domain: learn" is paid for from the budget; a declared domain,
 # {{min: .., max: ..}} or {{values: [..]}}, costs nothing and is exact. docs/spec.md explains every key.
 """
-
-
-KeyPlace = tuple[str, tuple[str, ...], str]
-"""A key by its table, columns and parent."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ class Survey:
     @property
     def only(self) -> str | None:
         """Return the only table that can be read, None if there are several."""
-        readable = [table.name for table in self.catalogue.tables if not table.unreadable]
-        return readable[0] if len(readable) == 1 else None
+        readable = self.catalogue.readable
+        return readable[0].name if len(readable) == 1 else None
 
     def without(self, names: Sequence[str]) -> Survey:
         """Return the survey of the source without some tables."""
@@ -109,8 +111,7 @@ class Survey:
         roles = propose_roles(self.catalogue, unit)
         usable = {
             (table.name, key.columns, key.parent)
-            for table in self.catalogue.tables
-            if not table.unreadable
+            for table in self.catalogue.readable
             for key in usable_keys(table, self.catalogue)[0]
         }
         return {place: role for place, role in roles.items() if role.undecided and place in usable}
@@ -190,7 +191,7 @@ def reflect(
 
 def _check_decisions(found: Survey, decided: Decisions) -> None:
     """Raise SpecError where a decision names no table, or decisions contradict each other."""
-    readable = [table.name for table in found.catalogue.tables if not table.unreadable]
+    readable = [table.name for table in found.catalogue.readable]
     for named in (decided.unit, *decided.public, *decided.left_out):
         if named is not None and named not in readable:
             raise SpecError(f"{named}: the source has no such table; {did_you_mean(named, readable)}")

@@ -8,12 +8,10 @@ from typing import Any
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
 from privbench_core.draft.columns import draft_column, left_out, one_line
-from privbench_core.draft.owners import Role, Roles, is_optional
 from privbench_core.draft.related import creation_of, follows, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
+from privbench_core.draft.units import Role, Roles
 from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
-from privbench_core.schema.columns import Generated
-from privbench_core.schema.constraints import Check
 from privbench_core.schema.implied_keys import without_implied
 from privbench_core.spec.dump import dump_generated, dump_index, one_or_list
 from privbench_core.spec.fields import UNDECIDED
@@ -37,11 +35,16 @@ def draft_table(
         samples: Types and domains in public example rows, by column; empty without any.
         public: Whether its rows can only be published as they are, so that its columns need no domain.
     """
-    kept = {column.name for column in table.columns if column.type is not None}
+    kept = set(table.usable)
     keys, implied, notes = usable_keys(table, catalogue)
-    generated, more = _generated(table, kept)
+    generated = [column for column, made_of in table.generated if kept.issuperset(made_of)]
+    notes += [
+        f"the computed column {column.name}, because of {', '.join(missing)}"
+        for column, made_of in table.generated
+        if (missing := sorted(set(made_of) - kept))
+    ]
     yield f"  {flow_yaml(table.name)}:"
-    for note in (*table.notes, *notes, *more):
+    for note in (*table.notes, *notes):
         yield one_line(f"    # left out: {note}")
     if table.comment is not None:
         yield f"    comment: {flow_yaml(table.comment)}"
@@ -75,15 +78,18 @@ def draft_table(
     for column in table.columns:
         if column.type is None:
             yield left_out(column)
-        else:
-            nullable = column.nullable and column.name not in guess
-            sample = samples.get(column.name)
-            made = not public and (column.name not in in_keys or column.name in meaningful)
-            base = bases.get(column.name) if made else None
-            above = (
-                of_owner if creation is not None and column.name not in in_keys and follows(column, creation) else ""
-            )
-            yield draft_column(table, column, is_made=made, nullable=nullable, sample=sample, base=base, of_owner=above)
+            continue
+        is_key = column.name in in_keys
+        made = not public and (not is_key or column.name in meaningful)
+        yield draft_column(
+            table,
+            column,
+            is_made=made,
+            nullable=column.nullable and column.name not in guess,
+            sample=samples.get(column.name),
+            base=bases.get(column.name) if made else None,
+            of_owner=of_owner if creation is not None and not is_key and follows(column, creation) else "",
+        )
 
 
 def _creation(
@@ -92,7 +98,7 @@ def _creation(
     """Return when the owners of a table's rows began: the name of the column for ``relative_to``, and the column."""
     for key in keys:
         role = (roles or {}).get((table.name, key.columns, key.parent), Role())
-        if role.owner and not is_optional(table, key):
+        if role.owner and not table.is_optional(key):
             creation = next(creation_of(other) for other in catalogue.tables if other.name == key.parent)
             return f"{key.parent}.{creation.name}" if creation else "", creation
     return "", None
@@ -105,7 +111,7 @@ def _meaningful(
     of_keys = {name for key in keys for name in key.columns}
     for other in catalogue.tables:
         of_keys |= {name for key in other.foreign_keys if key.parent == table.name for name in key.parent_columns}
-    times = {column.name for column in table.columns if column.type is not None and column.type.logical.calendar}
+    times = {name for name, column in table.usable.items() if column.type and column.type.logical.calendar}
     return frozenset(times.intersection(primary) - of_keys) if len(primary) > 1 else frozenset()
 
 
@@ -121,18 +127,14 @@ def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iter
 
 def _likely_key(table: FoundTable) -> tuple[str, ...]:
     usual = {"id", f"{table.name}_id".casefold(), f"{table.name}id".casefold()}
-    found = [column.name for column in table.columns if column.name.casefold() in usual and column.type is not None]
-    return tuple(found) if len(found) == 1 else ()
+    found = tuple(name for name in table.usable if name.casefold() in usual)
+    return found if len(found) == 1 else ()
 
 
 def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey], list[FoundKey], list[str]]:
     """Return the keys that a spec can declare, those that they imply, and notes about the others."""
-    kept = {column.name for column in table.columns if column.type is not None}
-    usable = {
-        other.name: {column.name for column in other.columns if column.type is not None}
-        for other in catalogue.tables
-        if not other.unreadable
-    }
+    kept = set(table.usable)
+    usable = {other.name: set(other.usable) for other in catalogue.readable}
     keys: list[FoundKey] = []
     notes: list[str] = []
     for key in table.foreign_keys:
@@ -144,9 +146,7 @@ def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey]
             notes.append(f"{where}, because one of its columns is left out")
         else:
             keys.append(key)
-    required = {
-        other.name: [key for key in other.foreign_keys if not is_optional(other, key)] for other in catalogue.tables
-    }
+    required = {t.name: [key for key in t.foreign_keys if not t.is_optional(key)] for t in catalogue.tables}
     keys, implied = without_implied(keys, lambda name: required.get(name, ()))
     single: dict[frozenset[str], FoundKey] = {}
     for key in keys:
@@ -155,18 +155,6 @@ def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey]
             where = f"the foreign key on ({', '.join(key.columns)}) to {key.parent}"
             notes.append(f"{where}, because these columns have one to {first.parent} already")
     return list(single.values()), implied, notes
-
-
-def _generated(table: FoundTable, kept: set[str]) -> tuple[list[Generated], list[str]]:
-    """Return the computed columns, and notes on those computed from a column that is left out."""
-    generated, notes = [], []
-    for column, made_of in table.generated:
-        if kept.issuperset(made_of):
-            generated.append(column)
-        else:
-            missing = ", ".join(sorted(set(made_of) - kept))
-            notes.append(f"the computed column {column.name}, because of {missing}")
-    return generated, notes
 
 
 def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbered: bool) -> Iterator[str]:
@@ -186,14 +174,14 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
         own = "rows of its own table" if key.parent == table.name else f"rows per row of {key.parent}"
         own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
         hint = "" if key.parent == table.name else "; or same_unit: true if it never leaves the unit"
-        if hint and not is_optional(table, key):
+        if hint and not table.is_optional(key):
             hint += f"; on_unit_removed: set null beside it costs less noise, if rows outlive theirs in {key.parent}"
         rests = "It is not enforced, the promise rests on it"
-        if is_optional(table, key) and not _cascades(key) and not numbered:
+        if table.is_optional(key) and not key.cascades and not numbered:
             rests = "A generous one costs little; synthesizer relational alone rests its promise on it"
         todo = f"decide: the most {own}, about {role.bound}? {rests}{hint}"
         yield one_line(f"      # {todo}")
-    cascades = is_optional(table, key) and _cascades(key) and not role.owner
+    cascades = table.is_optional(key) and key.cascades and not role.owner
     if cascades and (role.undecided or role.same_unit) and key.parent != table.name and not numbered:
         todo = "on_unit_removed: set null costs less noise, unless rows must not outlive theirs in"
         yield one_line(f"      # {todo} {key.parent} (ON DELETE CASCADE)")
@@ -202,7 +190,7 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
         bounded = "max_children_per_unit" if role.per_unit else "max_children"
         fields = {bounded: UNDECIDED if role.undecided else role.bound}
     fields |= {name: True for name in ("owner", "same_unit") if getattr(role, name)}
-    if numbered and not role.owner and is_optional(table, key) and not _cascades(key):
+    if numbered and not role.owner and table.is_optional(key) and not key.cascades:
         yield one_line(f"      # rows without a key of their own are removed together with their row of {key.parent}")
         fields["on_unit_removed"] = "cascade"
     remark = " # enforced: rows beyond it are ignored" if role.owner and role.bound is not None else ""
@@ -212,15 +200,10 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
     yield f"      - {_key_fields(table, key, fields)}{remark}"
 
 
-def _cascades(key: FoundKey) -> bool:
-    """Return whether the source removes rows together with the row that they refer to along the key."""
-    return "ON DELETE CASCADE" in (key.actions or "")
-
-
 def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None = None) -> str:
     there = {"table": key.parent, "columns": list(key.parent_columns)}
     fields: dict[str, Any] = {"columns": one_or_list(key.columns), "references": there, **(more or {})}
-    fields |= {"optional": True} if is_optional(table, key) else {}
+    fields |= {"optional": True} if table.is_optional(key) else {}
     texts = {"constraint": key.constraint, "actions": key.actions}
     return flow_yaml(fields | {name: text for name, text in texts.items() if text is not None})
 
@@ -228,8 +211,8 @@ def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None
 def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
     lines = []
     for check in table.checks:
-        missing = _columns(check) - kept
-        if missing:
+        tree = parse_check(check.expression)
+        if missing := (frozenset() if tree is None else columns_of(tree)) - kept:
             lines.append(f"      # left out: {flow_yaml(check.name)}, because of {', '.join(sorted(missing))}")
             continue
         remark = (
@@ -256,8 +239,3 @@ def _indexes(table: FoundTable, kept: set[str], *, has_keys: bool) -> Iterator[s
     elif table.declares_indexes and has_keys:
         yield "    indexes: []"
     yield from lines
-
-
-def _columns(check: Check) -> frozenset[str]:
-    tree = parse_check(check.expression)
-    return frozenset() if tree is None else columns_of(tree)
