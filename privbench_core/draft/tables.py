@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
+from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.draft.columns import draft_column, left_out, one_line
 from privbench_core.draft.related import creation_of, follows, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
@@ -62,67 +62,75 @@ def draft_table(
             role = None if roles is None else roles.get(place, Role())
             yield from _foreign_key(table, key, role, numbered=not guess and place in (roles or {}))
         yield from (f"      - {_key_fields(table, key)} # follows from another key on these columns" for key in implied)
-    yield from _unique(table, primary, kept)
-    yield from _checks(table, kept)
+    unique = [group for group in table.unique if kept.issuperset(group)]
+    if unique:
+        yield f"    unique: {flow_yaml([list(group) for group in unique])}"
+    if names := {name: one_or_list(group) for group, name in table.key_names if group in {primary, *unique}}:
+        yield f"    key_names: {flow_yaml(names)}"
+    yield from _section("checks", list(_checks(table, kept)))
     if not public:
         yield from related_lines(replace(table, primary_key=guess))
-    yield from _indexes(table, kept | {column.name for column in generated}, has_keys=bool(keys))
+    # By default there is one per foreign key, which the source may lack.
+    lacking = "[]" if table.declares_indexes and keys else ""
+    yield from _section("indexes", list(_indexes(table, kept.union(column.name for column in generated))), lacking)
     if generated:
         yield "    generated:"
         yield from (f"      {flow_yaml(column.name)}: {flow_yaml(dump_generated(column))}" for column in generated)
     yield "    columns:"
-    in_keys = set(guess).union(*(key.columns for key in keys))
-    meaningful = _meaningful(table, guess, keys, catalogue)
+    usable = replace(table, primary_key=guess, foreign_keys=tuple(keys))
+    yield from _columns(table, usable, catalogue, roles, samples, public=public)
+
+
+def _columns(
+    table: FoundTable,
+    usable: FoundTable,
+    catalogue: Catalogue,
+    roles: Roles | None,
+    samples: Mapping[str, SampleColumn],
+    *,
+    public: bool,
+) -> Iterator[str]:
+    """Yield the lines of a table's columns; ``usable`` is the table with those keys alone that its spec declares."""
+    in_keys, meaningful = usable.key_columns, _meaningful(usable, catalogue)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
-    of_owner, creation = _creation(table, keys, catalogue, roles)
+    above = _owner(table, usable.foreign_keys, catalogue, roles)
+    creation = creation_of(above) if above else None
     for column in table.columns:
         if column.type is None:
             yield left_out(column)
             continue
         is_key = column.name in in_keys
         made = not public and (not is_key or column.name in meaningful)
+        of_owner = f"{above.name}.{creation.name}" if above and creation and follows(column, creation) else ""
         yield draft_column(
             table,
             column,
             is_made=made,
-            nullable=column.nullable and column.name not in guess,
+            nullable=column.nullable and column.name not in usable.primary_key,
             sample=samples.get(column.name),
             base=bases.get(column.name) if made else None,
-            of_owner=of_owner if creation is not None and not is_key and follows(column, creation) else "",
+            of_owner="" if is_key else of_owner,
         )
 
 
-def _creation(
-    table: FoundTable, keys: list[FoundKey], catalogue: Catalogue, roles: Roles | None
-) -> tuple[str, FoundColumn | None]:
-    """Return when the owners of a table's rows began: the name of the column for ``relative_to``, and the column."""
+def _owner(table: FoundTable, keys: Sequence[FoundKey], catalogue: Catalogue, roles: Roles | None) -> FoundTable | None:
+    """Return the table of the owners of a table's rows, None if they may have none."""
     for key in keys:
         role = (roles or {}).get((table.name, key.columns, key.parent), Role())
         if role.owner and not table.is_optional(key):
-            creation = next(creation_of(other) for other in catalogue.tables if other.name == key.parent)
-            return f"{key.parent}.{creation.name}" if creation else "", creation
-    return "", None
+            return catalogue.table(key.parent)
+    return None
 
 
-def _meaningful(
-    table: FoundTable, primary: tuple[str, ...], keys: list[FoundKey], catalogue: Catalogue
-) -> frozenset[str]:
+def _meaningful(table: FoundTable, catalogue: Catalogue) -> frozenset[str]:
     """Return the columns of a primary key that are no numbers of rows: the times in a key of several columns."""
-    of_keys = {name for key in keys for name in key.columns}
-    for other in catalogue.tables:
-        of_keys |= {name for key in other.foreign_keys if key.parent == table.name for name in key.parent_columns}
+    if len(table.primary_key) == 1:
+        return frozenset()
+    of_keys = {name for key in table.foreign_keys for name in key.columns}
+    here = [key for other in catalogue.tables for key in other.foreign_keys if key.parent == table.name]
+    of_keys |= {name for key in here for name in key.parent_columns}
     times = {name for name, column in table.usable.items() if column.type and column.type.logical.calendar}
-    return frozenset(times.intersection(primary) - of_keys) if len(primary) > 1 else frozenset()
-
-
-def _unique(table: FoundTable, primary: tuple[str, ...], kept: set[str]) -> Iterator[str]:
-    """Yield the unique sets, and the names of keys."""
-    unique = [group for group in table.unique if kept.issuperset(group)]
-    if unique:
-        yield f"    unique: {flow_yaml([list(group) for group in unique])}"
-    names = {name: one_or_list(group) for group, name in table.key_names if group in {primary, *unique}}
-    if names:
-        yield f"    key_names: {flow_yaml(names)}"
+    return frozenset(times.intersection(table.primary_key) - of_keys)
 
 
 def _likely_key(table: FoundTable) -> tuple[str, ...]:
@@ -209,33 +217,29 @@ def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None
 
 
 def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
-    lines = []
     for check in table.checks:
-        tree = parse_check(check.expression)
+        name, tree = flow_yaml(check.name), parse_check(check.expression)
         if missing := (frozenset() if tree is None else columns_of(tree)) - kept:
-            lines.append(f"      # left out: {flow_yaml(check.name)}, because of {', '.join(sorted(missing))}")
-            continue
-        remark = (
-            " # kept in the DDL, not enforced while sampling" if enforceable_check(check.expression) is None else ""
-        )
-        lines.append(f"      - {{name: {flow_yaml(check.name)}, expression: {flow_yaml(check.expression)}}}{remark}")
-    if any(line.startswith("      - ") for line in lines):
-        yield "    checks:"
-    yield from lines
-
-
-def _indexes(table: FoundTable, kept: set[str], *, has_keys: bool) -> Iterator[str]:
-    """Yield the indexes; an empty list if the default, one per foreign key, would add some that the source lacks."""
-    lines = []
-    for index in table.indexes:
-        missing = set(index.columns) - kept
-        if missing:
-            name = flow_yaml(index.name)
-            lines.append(one_line(f"      # left out: {name}, because of {', '.join(sorted(missing))}"))
+            yield f"      # left out: {name}, because of {', '.join(sorted(missing))}"
         else:
-            lines.append(f"      - {flow_yaml(dump_index(index))}")
+            enforced = enforceable_check(check.expression) is not None
+            remark = "" if enforced else " # kept in the DDL, not enforced while sampling"
+            yield f"      - {{name: {name}, expression: {flow_yaml(check.expression)}}}{remark}"
+
+
+def _indexes(table: FoundTable, kept: set[str]) -> Iterator[str]:
+    for index in table.indexes:
+        if missing := set(index.columns) - kept:
+            name = flow_yaml(index.name)
+            yield one_line(f"      # left out: {name}, because of {', '.join(sorted(missing))}")
+        else:
+            yield f"      - {flow_yaml(dump_index(index))}"
+
+
+def _section(name: str, lines: list[str], empty: str = "") -> Iterator[str]:
+    """Yield the lines of a list, under its name if one of them is more than a comment; else ``empty``, if given."""
     if any(line.startswith("      - ") for line in lines):
-        yield "    indexes:"
-    elif table.declares_indexes and has_keys:
-        yield "    indexes: []"
+        yield f"    {name}:"
+    elif empty:
+        yield f"    {name}: {empty}"
     yield from lines
