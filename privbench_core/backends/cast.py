@@ -6,8 +6,7 @@ may leave this module: they are replaced by one that names the column and the tw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -16,20 +15,14 @@ from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
 
 
-class Columns(Protocol):
-    """Columns by name: a table, or a file that reads each on request."""
-
-    def column(self, name: str, /) -> pa.ChunkedArray:
-        """Return the values of a column."""
-        ...
-
-
-def canonical_table(table: Table, rows: Columns, columns: Sequence[Column] | None = None) -> pa.Table:
-    """Return the declared columns of ``rows`` in their canonical types, in spec order.
+def canonical_table(
+    table: Table, read: Callable[[str], pa.ChunkedArray], columns: Sequence[Column] | None = None
+) -> pa.Table:
+    """Return the declared columns of a table in their canonical types, in spec order.
 
     Args:
         table: What the spec declares.
-        rows: At least the declared columns, each once.
+        read: Returns the values of a column by its name.
         columns: Those of the table that are wanted; all by default.
 
     Raises:
@@ -39,7 +32,7 @@ def canonical_table(table: Table, rows: Columns, columns: Sequence[Column] | Non
     arrays: list[pa.ChunkedArray] = []
     problems: list[str] = []
     for column in wanted:
-        values = _plain(rows.column(column.name))
+        values = _plain(read(column.name))
         refusal = refused(column, nested=pa.types.is_nested(values.type), time=pa.types.is_time(values.type))
         if refusal:
             problems.append(f"{table.name}.{column.name}: {refusal}")
@@ -79,7 +72,8 @@ def canonical_batches(table: Table, batches: Iterable[pa.Table]) -> pa.Table:
     for column in table.columns:
         # One after the other, so that only one is in memory twice. Taking rows from many chunks joins them each time.
         joined = pa.table({column.name: columns.pop(column.name)}).combine_chunks()
-        columns[column.name] = (joined if column in first else canonical_table(table, joined, [column])).column(0)
+        joined = joined if column in first else canonical_table(table, joined.column, [column])
+        columns[column.name] = joined.column(0)
     return pa.table(columns)
 
 
@@ -104,7 +98,7 @@ def _each_canonical(
     problems: dict[str, None] = {}
     for batch in batches:
         try:
-            found = canonical_table(table, batch, columns)
+            found = canonical_table(table, batch.column, columns)
         except SourceError as error:
             problems |= dict.fromkeys(str(error).splitlines())
         else:

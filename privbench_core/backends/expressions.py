@@ -8,7 +8,8 @@ people, and must not change with every round trip.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 import sqlglot
 from sqlglot import exp
@@ -16,10 +17,10 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.expressions import Expr
 
-from privbench_core.backends.catalogue import FoundColumn, exact_name
+from privbench_core.backends.catalogue import FoundColumn, FoundTable, exact_name
 from privbench_core.schema.checks import parse_check
 from privbench_core.schema.columns import ColumnType
-from privbench_core.schema.constraints import Check
+from privbench_core.schema.constraints import Check, Index
 
 _DIALECTS = {"mssql": "tsql", "mariadb": "mysql"}  # what sqlglot calls them, where SQLAlchemy has another name
 _PASSED_ON = frozenset({"Anonymous", "Glob", "Introducer", "Typeof"})  # functions that it does not know, among others
@@ -30,8 +31,41 @@ _CAST_LIST = re.compile(rf"\(ARRAY\[((?:{_TEXT}::character varying(?:, )?)+)\]\)
 _CAST_TWICE = re.compile(rf"\(({_TEXT})::character varying\)::text")
 
 
+def declared_table(
+    table: FoundTable,
+    indexes: Iterable[tuple[str, bool, tuple[str, ...] | None]],
+    conditions: Iterable[tuple[str, str]],
+    dialect: str,
+) -> FoundTable:
+    """Return a table with its indexes and with its CHECK constraints in PostgreSQL's words.
+
+    Args:
+        table: What else the source declares of it.
+        indexes: Name, whether it is unique, and columns of each; None for one on an expression.
+        conditions: Name and condition of each CHECK constraint.
+        dialect: Of the conditions, as SQLAlchemy calls it.
+    """
+    unique, plain, notes = list(table.unique), [], []
+    for name, is_unique, columns in indexes:
+        if columns is None:
+            notes.append(f"the index {name}, which is on an expression")
+        elif is_unique:
+            unique.append(columns)
+        else:
+            plain.append(Index(name, columns))
+    checks, strange = checks_in_postgres(conditions, dialect, table.columns)
+    return replace(
+        table,
+        unique=tuple(dict.fromkeys(unique)),
+        checks=checks,
+        indexes=tuple(plain),
+        declares_indexes=True,
+        notes=(*table.notes, *notes, *strange),
+    )
+
+
 def checks_in_postgres(
-    found: Sequence[tuple[str, str]], dialect: str, columns: Sequence[FoundColumn]
+    found: Iterable[tuple[str, str]], dialect: str, columns: Sequence[FoundColumn]
 ) -> tuple[tuple[Check, ...], tuple[str, ...]]:
     """Return CHECK constraints, and notes on those that PostgreSQL has no words for: with them no table can be made.
 

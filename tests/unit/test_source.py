@@ -67,7 +67,7 @@ def spec(source: Path | str, schema: Schema = SCHEMA) -> Spec:
 
 
 def one_column(column: Column, values: pa.Array) -> pa.Table:
-    return canonical_table(Table("t", (column,), (column.name,)), pa.table({column.name: values}))
+    return canonical_table(Table("t", (column,), (column.name,)), pa.table({column.name: values}).column)
 
 
 def parquet_folder(folder: Path) -> Path:

@@ -31,13 +31,12 @@ from privbench_core.backends.catalogue import (
     found_column,
     with_exact_names,
 )
-from privbench_core.backends.expressions import checks_in_postgres, in_postgres
+from privbench_core.backends.expressions import declared_table, in_postgres
 from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.columns import ColumnType
-from privbench_core.schema.constraints import Index
 from privbench_core.schema.tables import Table
 
 _ROWS = 1 << 20  # read at a time
@@ -144,32 +143,20 @@ def _column(
 
 def _table(name: str, columns: tuple[FoundColumn, ...], found: dict[str, list[Any]]) -> FoundTable:
     constraints: dict[str, list[Any]] = defaultdict(list)
-    for table, kind, *details in found["constraints"]:
-        if table == name:
+    for of, kind, *details in found["constraints"]:
+        if of == name:
             constraints[kind].append(details)
-    plain, notes = [], []
-    unique = [tuple(row[0]) for row in constraints["UNIQUE"]]
-    for index, is_unique, expressions in (row[1:] for row in found["indexes"] if row[0] == name):
-        listed = _indexed(expressions, {column.name for column in columns})
-        if listed is None:
-            notes.append(f"the index {index}, which is on an expression")
-        elif is_unique:
-            unique.append(listed)
-        else:
-            plain.append(Index(index, listed))
-    checks, strange = checks_in_postgres([(row[3], row[4]) for row in constraints["CHECK"]], "duckdb", columns)
-    return FoundTable(
+    names = {column.name for column in columns}
+    indexes = [(row[1], row[2], _indexed(row[3], names)) for row in found["indexes"] if row[0] == name]
+    table = FoundTable(
         name,
         columns,
         next((tuple(row[0]) for row in constraints["PRIMARY KEY"]), ()),
         tuple(FoundKey(tuple(row[0]), row[1], tuple(row[2])) for row in constraints["FOREIGN KEY"]),
-        tuple(dict.fromkeys(unique)),
-        checks,
-        tuple(plain),
-        dict(found["tables"]).get(name),
-        declares_indexes=True,
-        notes=(*notes, *strange),
+        tuple(tuple(row[0]) for row in constraints["UNIQUE"]),
+        comment=dict(found["tables"]).get(name),
     )
+    return declared_table(table, indexes, [(row[3], row[4]) for row in constraints["CHECK"]], "duckdb")
 
 
 def _indexed(expressions: str, known: Collection[str]) -> tuple[str, ...] | None:

@@ -215,19 +215,9 @@ def _stored_rows(table: Table, path: Path) -> Iterator[pa.Table]:
     return _csv_batches(table, path) if is_csv(path) else _parquet_batches(table, path)
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """The columns of a Parquet file, each read when it is asked for."""
-
-    file: pq.ParquetFile
-
-    def column(self, name: str, /) -> pa.ChunkedArray:
-        return self.file.read([name]).column(name)
-
-
 def _read_parquet(table: Table, path: Path) -> pa.Table:
     with _parquet(table, path) as file:
-        return canonical_table(table, _Stored(file))
+        return canonical_table(table, lambda name: file.read([name]).column(name))
 
 
 def _parquet_batches(table: Table, path: Path) -> Iterator[pa.Table]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,18 +31,16 @@ from privbench_core.backends.base import (
 from privbench_core.backends.cast import canonical_table
 from privbench_core.backends.catalogue import (
     Catalogue,
-    FoundColumn,
     FoundKey,
     FoundTable,
     found_column,
     with_exact_names,
 )
-from privbench_core.backends.expressions import checks_in_postgres
+from privbench_core.backends.expressions import declared_table
 from privbench_core.backends.postgres import read as postgres
 from privbench_core.backends.postgres.catalogue import postgres_catalogue
 from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
-from privbench_core.schema.constraints import Check, Index
 from privbench_core.schema.tables import Table
 from privbench_core.spec.location import describe, open_engine, parse_url
 
@@ -184,7 +182,8 @@ def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[
 def _chunk(table: Table, rows: Sequence[Sequence[object]]) -> pa.Table:
     columns: list[tuple[object, ...]] = list(zip(*rows, strict=True)) or [()] * len(table.columns)
     named = zip(table.columns, columns, strict=True)
-    return canonical_table(table, pa.table({column.name: _array(values) for column, values in named}))
+    arrays = {column.name: _array(values) for column, values in named}
+    return canonical_table(table, pa.table(arrays).column)
 
 
 def _array(values: tuple[object, ...]) -> pa.Array:
@@ -207,32 +206,18 @@ def _table(inspector: sa.Inspector, name: str) -> FoundTable:
         FoundKey(tuple(key["constrained_columns"]), key["referred_table"], tuple(key["referred_columns"]))
         for key in inspector.get_foreign_keys(name)
     )
-    unique = [tuple(found["column_names"]) for found in inspector.get_unique_constraints(name)]
-    plain, notes = [], []
     # In SQLite's statements SQLAlchemy misses a UNIQUE after `varchar(50)`; SQLite makes an index for it.
     automatic: dict[str, Any] = {"include_auto_indexes": True} if inspector.dialect.name == "sqlite" else {}
+    indexes = []
     for index in inspector.get_indexes(name, **automatic):
-        names = tuple(column for column in index["column_names"] if column is not None)
-        if len(names) < len(index["column_names"]):
-            notes.append(f"the index {index['name']}, which is on an expression")
-        elif index["unique"]:
-            unique.append(names)
-        else:
-            plain.append(Index(str(index["name"]), names))
+        listed = tuple(column for column in index["column_names"] if column is not None)
+        is_whole = len(listed) == len(index["column_names"])
+        indexes.append((str(index["name"]), bool(index["unique"]), listed if is_whole else None))
+    unique = tuple(tuple(found["column_names"]) for found in inspector.get_unique_constraints(name))
     primary = tuple(inspector.get_pk_constraint(name)["constrained_columns"])
-    distinct = tuple(group for group in dict.fromkeys(unique) if group != primary)
-    checks, strange = _checks(inspector, name, columns)
-    return FoundTable(
-        name, columns, primary, keys, distinct, checks, tuple(plain), declares_indexes=True, notes=(*notes, *strange)
-    )
-
-
-def _checks(
-    inspector: sa.Inspector, table: str, columns: tuple[FoundColumn, ...]
-) -> tuple[tuple[Check, ...], tuple[str, ...]]:
-    try:
-        found = inspector.get_check_constraints(table)
-    except NotImplementedError:  # not every dialect reports them
-        return (), ()
-    named = [(check["name"] or f"{table}_check{number}", check["sqltext"]) for number, check in enumerate(found, 1)]
-    return checks_in_postgres(named, inspector.dialect.name, columns)
+    checks: list[tuple[str, str]] = []
+    with suppress(NotImplementedError):  # not every dialect reports them
+        found = enumerate(inspector.get_check_constraints(name), 1)
+        checks = [(check["name"] or f"{name}_check{number}", check["sqltext"]) for number, check in found]
+    table = declared_table(FoundTable(name, columns, primary, keys, unique), indexes, checks, inspector.dialect.name)
+    return replace(table, unique=tuple(group for group in table.unique if group != primary))
