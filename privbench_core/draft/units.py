@@ -164,8 +164,8 @@ def propose_roles(catalogue: Catalogue, unit: str) -> Roles:
     owners: dict[str, FoundKey] = {}
     waiting = [name for name in tables if name != unit]
     while waiting:
-        ready = next((name for name in waiting if _settled(tables[name], paths, inside)), None)
-        ready = ready or next(name for name in waiting if _leading(tables[name], set(paths)))
+        settled = (name for name in waiting if all(key.parent in paths for key in _leading(tables[name], inside)))
+        ready = next(settled, None) or next(name for name in waiting if _leading(tables[name], set(paths)))
         leading = _leading(tables[ready], set(paths))
         owner = max(leading, key=lambda key: (not tables[ready].is_optional(key), len(paths[key.parent])))
         owners[ready], paths[ready] = owner, (*paths[owner.parent], ready)
@@ -216,7 +216,3 @@ def _shares_owner(key: FoundKey, owner: FoundKey, owners: dict[str, FoundKey]) -
 
 def _leading(table: FoundTable, known: set[str]) -> list[FoundKey]:
     return [key for key in table.foreign_keys if key.parent in known and key.parent != table.name]
-
-
-def _settled(table: FoundTable, paths: dict[str, tuple[str, ...]], inside: set[str]) -> bool:
-    return all(key.parent in paths for key in _leading(table, inside))

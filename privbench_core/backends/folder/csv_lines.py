@@ -30,8 +30,9 @@ def refuse_broken_quotes(table: str, path: Path) -> None:
 
     Files without a quote are not parsed: only their bytes are looked at.
     """
-    if not _has_quotes(path):
-        return
+    with path.open("rb") as file:
+        if not any(b'"' in block for block in iter(lambda: file.read(_BYTES), b"")):
+            return
     found = _first_problem(path, fields=False)
     if found is not None:
         what = "a quote is not closed, or stands inside of a quoted value"
@@ -43,11 +44,6 @@ def irregular(table: str, path: Path) -> SourceError:
     what = "some line has not as many fields as the header"
     detail = _first_problem(path, fields=True)
     return SourceError(f"{table}: {path.name} is not regular CSV, {what}; write it again", private_detail=detail)
-
-
-def _has_quotes(path: Path) -> bool:
-    with path.open("rb") as file:
-        return any(b'"' in block for block in iter(lambda: file.read(_BYTES), b""))
 
 
 def _first_problem(path: Path, *, fields: bool) -> str | None:

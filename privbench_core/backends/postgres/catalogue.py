@@ -113,7 +113,7 @@ _QUERIES = {
     "indexes": f"{_TABLES} SELECT c.relname, i.relname AS name, x.indisunique AS is_unique, x.indisvalid AS valid,"
     f" {_NAMES.format(keys='(x.indkey::int2[])[0:x.indnkeyatts - 1]', table='c')} AS columns,"
     f" {_READ.format(who=_INDEX, but='')} AS made_of, {_FOREIGN.format(who=_INDEX)} AS needs,"
-    " to_jsonb(x) ->> 'indnullsnotdistinct' AS nulls_clash, x.indexprs IS NOT NULL AS expressions,"
+    " x.indexprs IS NOT NULL AS expressions,"
     " pg_get_expr(x.indpred, x.indrelid) AS predicate, substr(pg_get_indexdef(i.oid),"
     " length(concat('CREATE ', CASE WHEN x.indisunique THEN 'UNIQUE ' END, 'INDEX ', quote_ident(i.relname), ' ON ',"
     " CASE WHEN i.relkind = 'I' THEN 'ONLY ' END, quote_ident(current_schema()), '.', quote_ident(c.relname),"
