@@ -6,8 +6,7 @@ may leave this module: they are replaced by one that names the column and the tw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -16,25 +15,38 @@ from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
 
 
-class Columns(Protocol):
-    """Columns by name: a table, or a file that reads each on request."""
-
-    def column(self, name: str, /) -> pa.ChunkedArray:
-        """Return the values of a column."""
-        ...
-
-
-def canonical_table(table: Table, rows: Columns) -> pa.Table:
-    """Return the declared columns of ``rows`` in their canonical types, in spec order.
+def canonical_table(
+    table: Table, read: Callable[[str], pa.ChunkedArray], columns: Sequence[Column] | None = None
+) -> pa.Table:
+    """Return the declared columns of a table in their canonical types, in spec order.
 
     Args:
         table: What the spec declares.
-        rows: At least the declared columns, each once.
+        read: Returns the values of a column by its name.
+        columns: Those of the table that are wanted; all by default.
 
     Raises:
         SourceError: Some columns do not fit their types; a line for each, without a value.
     """
-    return _canonical(table, table.columns, rows)
+    wanted = table.columns if columns is None else columns
+    arrays: list[pa.ChunkedArray] = []
+    problems: list[str] = []
+    for column in wanted:
+        values = _plain(read(column.name))
+        refusal = refused(column, nested=pa.types.is_nested(values.type), time=pa.types.is_time(values.type))
+        if refusal:
+            problems.append(f"{table.name}.{column.name}: {refusal}")
+            continue
+        try:
+            if column.logical.textual:
+                values.validate(full=True)  # a Parquet file may hold bytes as text that are no UTF-8
+            arrays.append(column.logical.read(values, column.arrow_type))
+        except (pa.ArrowException, ValueError, OverflowError):  # what Python reads for Arrow fails in its own ways
+            problems.append(_misfit(table, column, values.type))
+    if problems:
+        raise SourceError("\n".join(problems))
+    # Undeclared NULLs are found by `integrity`: here every field admits them.
+    return pa.Table.from_arrays(arrays, schema=pa.schema([(column.name, column.arrow_type) for column in wanted]))
 
 
 def canonical_batches(table: Table, batches: Iterable[pa.Table]) -> pa.Table:
@@ -49,24 +61,19 @@ def canonical_batches(table: Table, batches: Iterable[pa.Table]) -> pa.Table:
     """
     last = [column for column in table.columns if column.logical.reads_whole]
     first = [column for column in table.columns if column not in last]
-    parts: list[pa.Table] = []
-    problems: dict[str, None] = {}
-    for batch in batches:
-        found = _canonical_or_problems(table, first, batch)
-        if isinstance(found, str):
-            problems |= dict.fromkeys(found.splitlines())
-            continue
+    parts = []
+    for found, batch in _each_canonical(table, first, batches):
+        rows = found
         for column in last:
-            found = found.append_column(column.name, batch.column(column.name))
-        parts.append(found)
-    if problems:
-        raise SourceError("\n".join(problems))
+            rows = rows.append_column(column.name, batch.column(column.name))
+        parts.append(rows)
     columns = dict(zip(parts[0].column_names, pa.concat_tables(parts).columns, strict=True))
     parts.clear()
     for column in table.columns:
         # One after the other, so that only one is in memory twice. Taking rows from many chunks joins them each time.
         joined = pa.table({column.name: columns.pop(column.name)}).combine_chunks()
-        columns[column.name] = (joined if column in first else _canonical(table, [column], joined)).column(0)
+        joined = joined if column in first else canonical_table(table, joined.column, [column])
+        columns[column.name] = joined.column(0)
     return pa.table(columns)
 
 
@@ -80,44 +87,24 @@ def canonical_parts(table: Table, batches: Iterable[pa.Table]) -> Iterator[pa.Ta
     """
     if any(column.logical.reads_whole for column in table.columns):
         yield canonical_batches(table, batches)
-        return
+    else:
+        yield from (found for found, _ in _each_canonical(table, table.columns, batches))
+
+
+def _each_canonical(
+    table: Table, columns: Sequence[Column], batches: Iterable[pa.Table]
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield some columns of each part, and the part; at the end raise SourceError if values of any part misfit."""
     problems: dict[str, None] = {}
     for batch in batches:
-        found = _canonical_or_problems(table, table.columns, batch)
-        if isinstance(found, str):
-            problems |= dict.fromkeys(found.splitlines())
-        else:
-            yield found
-    if problems:
-        raise SourceError("\n".join(problems))
-
-
-def _canonical_or_problems(table: Table, columns: Sequence[Column], rows: pa.Table) -> pa.Table | str:
-    try:
-        return _canonical(table, columns, rows)
-    except SourceError as error:
-        return str(error)
-
-
-def _canonical(table: Table, columns: Sequence[Column], rows: Columns) -> pa.Table:
-    arrays: list[pa.ChunkedArray] = []
-    problems: list[str] = []
-    for column in columns:
-        values = _plain(rows.column(column.name))
-        refusal = refused(column, nested=pa.types.is_nested(values.type), time=pa.types.is_time(values.type))
-        if refusal:
-            problems.append(f"{table.name}.{column.name}: {refusal}")
-            continue
         try:
-            if column.logical.textual:
-                values.validate(full=True)  # a Parquet file may hold bytes as text that are no UTF-8
-            arrays.append(column.logical.read(values, column.arrow_type))
-        except (pa.ArrowException, ValueError, OverflowError):  # what Python reads for Arrow fails in its own ways
-            problems.append(_misfit(table, column, values.type))
+            found = canonical_table(table, batch.column, columns)
+        except SourceError as error:
+            problems |= dict.fromkeys(str(error).splitlines())
+        else:
+            yield found, batch
     if problems:
         raise SourceError("\n".join(problems))
-    # Undeclared NULLs are found by `integrity`: here every field admits them.
-    return pa.Table.from_arrays(arrays, schema=pa.schema([(column.name, column.arrow_type) for column in columns]))
 
 
 def refused(column: Column, *, nested: bool, time: bool) -> str | None:

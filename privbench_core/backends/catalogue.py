@@ -6,11 +6,23 @@ no keys), a DuckDB file, PostgreSQL, and any other database SQLAlchemy can refle
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index
+from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql_type
+
+CSV = "CSV"
+"""The native type of every column of a CSV file, which gives none."""
+SEVERAL_VALUES = "holds several values in one; make it a table of its own in the source, or do without"
+"""The note on a column of an array or a nested type."""
+
+_NO_NUMBER = re.compile(r".*(RANGE|VECTOR)$", re.IGNORECASE)  # int4range, datemultirange, int2vector
+_NESTED = re.compile(r".*\[\d*\]$|(ARRAY|STRUCT|MAP|UNION|LIST|ROW|VARIANT)\b", re.IGNORECASE)
+_CLOCK = re.compile(r"TIME(\(\d\))?( WITHOUT TIME ZONE)?$", re.IGNORECASE)
+_MAX_PRECISION = 38
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,11 @@ class FoundKey:
     constraint: str | None = None
     actions: str | None = None
 
+    @property
+    def cascades(self) -> bool:
+        """Whether the source removes rows together with the row that they refer to along the key."""
+        return "ON DELETE CASCADE" in (self.actions or "")
+
 
 @dataclass(frozen=True)
 class FoundTable:
@@ -90,6 +107,25 @@ class FoundTable:
         """Return the column of that name, which must be there."""
         return next(column for column in self.columns if column.name == name)
 
+    @property
+    def usable(self) -> dict[str, FoundColumn]:
+        """The columns of a type that fits, by name."""
+        return {column.name: column for column in self.columns if column.type is not None}
+
+    @property
+    def key_columns(self) -> frozenset[str]:
+        """The columns of the primary key and of the foreign keys."""
+        return frozenset(self.primary_key).union(*(key.columns for key in self.foreign_keys))
+
+    def is_optional(self, key: FoundKey) -> bool:
+        """Return whether a foreign key of the table may be NULL."""
+        nullable = {column.name for column in self.columns if column.nullable} - set(self.primary_key)
+        return not nullable.isdisjoint(key.columns)
+
+    def is_single(self, key: FoundKey) -> bool:
+        """Return whether at most one row of the table refers to each row by a foreign key."""
+        return any(set(group) <= set(key.columns) for group in (self.primary_key, *self.unique) if group)
+
 
 @dataclass(frozen=True)
 class Catalogue:
@@ -109,6 +145,11 @@ class Catalogue:
     notes: tuple[str, ...] = ()
     proposed: bool = False
 
+    @property
+    def readable(self) -> tuple[FoundTable, ...]:
+        """The tables whose rows the login may read."""
+        return tuple(table for table in self.tables if not table.unreadable)
+
     def table(self, name: str) -> FoundTable:
         """Return the table of that name, which must be there."""
         return next(table for table in self.tables if table.name == name)
@@ -119,3 +160,75 @@ def enums_of(tables: Iterable[FoundTable]) -> tuple[EnumType, ...]:
     columns = [column for table in tables for column in table.columns]
     found = {column.sql_type: column.values for column in columns if column.sql_type and column.values}
     return tuple(EnumType(name, values) for name, values in sorted(found.items()))
+
+
+def found_column(name: str, native: str, *, nullable: bool) -> FoundColumn:
+    """Return a column of the source by its declared type.
+
+    >>> column = found_column("price", "NUMERIC(8, 2)", nullable=True)
+    >>> str(column.type), column.precision, column.scale, column.sql_type
+    ('decimal', 8, 2, None)
+    >>> found_column("tags", "text[]", nullable=True).type is None
+    True
+    """
+    stored = parse_sql_type(native)
+    if stored is not None:
+        return _known(FoundColumn(name, stored.read_as, native, nullable), stored)
+    if _NESTED.match(native):
+        return FoundColumn(name, None, native, nullable, note=SEVERAL_VALUES)
+    if _CLOCK.match(native):
+        return FoundColumn(name, ColumnType.INTERVAL, native, nullable, clock=True)
+    starts = ((kind, kind.logical.native) for kind in ColumnType)
+    logical = next((kind for kind, start in starts if start and re.match(start, native.upper())), None)
+    if logical is None or _NO_NUMBER.match(native):
+        return FoundColumn(
+            name, ColumnType.TEXT, native, nullable, note=f"{native} has no type here and is read as text"
+        )
+    return FoundColumn(name, logical, native, nullable)
+
+
+def _known(column: FoundColumn, stored: SqlType) -> FoundColumn:
+    if stored.name == "numeric" and stored.arguments:
+        precision, scale = (*stored.arguments, 0)[:2]
+        if precision > _MAX_PRECISION:
+            return replace(column, note=f"more digits than {_MAX_PRECISION} are not kept")
+        column = replace(column, precision=precision, scale=scale)
+    usual = default_sql_type(stored.read_as.logical.sized(column.precision, column.scale, 64))
+    unusual = stored != usual or (stored.name == "numeric" and not stored.arguments)
+    return replace(column, sql_type=str(stored)) if unusual else column
+
+
+def exact_name(name: str, known: Iterable[str]) -> str:
+    """Return the one of the known names that differs in case at most; the name itself if there is none or several.
+
+    >>> exact_name("userid", ["UserId", "id"]), exact_name("a", ["A", "a"]), exact_name("b", ["A", "a"])
+    ('UserId', 'a', 'b')
+    """
+    alike = [other for other in known if other.casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else name
+
+
+def with_exact_names(tables: Sequence[FoundTable]) -> tuple[FoundTable, ...]:
+    """Return the tables with keys whose names are those of the tables and columns that they mean.
+
+    To most databases ``users`` and ``[Users]`` are the table ``Users``. To PostgreSQL, and to a spec, they are not: a
+    key to ``users`` would lead nowhere, and rows that belong to units would look like rows of nobody. A key that names
+    no columns of its parent, as in ``REFERENCES users``, means the primary key.
+    """
+    columns = {table.name: [column.name for column in table.columns] for table in tables}
+    primary = {table.name: table.primary_key for table in tables}
+
+    def of(table: FoundTable) -> FoundTable:
+        def here(names: Sequence[str]) -> tuple[str, ...]:
+            return tuple(exact_name(name, columns[table.name]) for name in names)
+
+        keys = []
+        for key in table.foreign_keys:
+            parent = exact_name(key.parent, columns)
+            named = key.parent_columns or primary.get(parent, ())
+            there = tuple(exact_name(name, columns.get(parent, ())) for name in named)
+            keys.append(replace(key, columns=here(key.columns), parent=parent, parent_columns=there))
+        unique = tuple(here(names) for names in table.unique)
+        return replace(table, primary_key=here(table.primary_key), foreign_keys=tuple(keys), unique=unique)
+
+    return tuple(map(of, tables))

@@ -34,27 +34,20 @@ def fingerprint_rows(table: Table, rows: pa.Table) -> str:
         32 hexadecimal characters that change iff a value, a column's name or type or the set of rows changes.
     """
     order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in table.primary_key])
-    blocks = (rows.take(order.slice(start, BLOCK)) for start in range(0, rows.num_rows, BLOCK))
-    return fingerprint_blocks(table, rows.schema, rows.num_rows, blocks)
+    digest = RowDigest(table, rows.schema, rows.num_rows)
+    for start in range(0, rows.num_rows, BLOCK):
+        digest.add(rows.take(order.slice(start, BLOCK)))
+    return digest.finished()
 
 
-def fingerprint_blocks(table: Table, schema: pa.Schema, number: int, parts: Iterable[pa.Table]) -> str:
-    """Return the digest of `fingerprint_rows`, of rows that come in parts, in the order of their primary keys.
+class RowDigest:
+    """The digest of `fingerprint_rows`, of rows that come in parts, in the order of their primary keys.
 
     Args:
         table: What the spec declares.
         schema: Names and types of the columns.
         number: How many rows there are.
-        parts: Canonical rows.
     """
-    digest = RowDigest(table, schema, number)
-    for part in parts:
-        digest.add(part)
-    return digest.finished()
-
-
-class RowDigest:
-    """The digest of `fingerprint_blocks` while its rows pass by; arguments as there."""
 
     def __init__(self, table: Table, schema: pa.Schema, number: int) -> None:
         self._digest = hashlib.blake2b(digest_size=_DIGEST)
@@ -64,7 +57,7 @@ class RowDigest:
         self._waiting: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Take the next rows; they are hashed in blocks of `BLOCK`."""
+        """Take the next canonical rows; they are hashed in blocks of `BLOCK`."""
         self._waiting.append(rows)
         if sum(each.num_rows for each in self._waiting) < BLOCK:
             return
@@ -97,11 +90,9 @@ def fingerprint_files(paths: Iterable[Path]) -> str:
     digest = hashlib.blake2b(digest_size=_DIGEST)
     for path in paths:
         with path.open("rb") as file:
-            size = 0
             while block := file.read(_READ):
-                size += len(block)
                 digest.update(block)
-        digest.update(f"\0{path.name}\0{size}\0".encode())
+            digest.update(f"\0{path.name}\0{file.tell()}\0".encode())
     return digest.hexdigest()
 
 

@@ -83,8 +83,7 @@ def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[
     clean: dict[str, pa.Table] = {}
     for table in schema.tables:
         clean[table.name] = _nan_to_null(tables[table.name])
-        _check_nulls(table, clean[table.name], findings)
-        _check_unique(table, clean[table.name], findings)
+        _check_columns(table, clean[table.name], findings)
     kept = dict(clean)
     for table in schema.tables:
         stays = np.ones(clean[table.name].num_rows, dtype=bool)
@@ -93,7 +92,7 @@ def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[
             if lost.size and orphans.get(key.name, "refuse") != "drop":
                 findings.add_orphans(key, lost.size, len(stays))
             stays[lost] = False
-        kept[table.name] = _only(clean[table.name], stays)
+        kept[table.name] = clean[table.name] if stays.all() else clean[table.name].filter(pa.array(stays))
     findings.refuse()
     _cascade(schema, kept, {name for name, rows in kept.items() if rows.num_rows < clean[name].num_rows})
     return kept
@@ -116,12 +115,8 @@ def _cascade(schema: Schema, kept: dict[str, pa.Table], thinned: set[str]) -> No
                 if emptied:
                     kept[table.name] = _emptied(kept[table.name], emptied, stays)
                 else:
-                    kept[table.name] = _only(kept[table.name], stays)
+                    kept[table.name] = kept[table.name].filter(pa.array(stays))
                     thinned.add(table.name)
-
-
-def _only(rows: pa.Table, stays: NDArray[np.bool_]) -> pa.Table:
-    return rows if stays.all() else rows.filter(pa.array(stays))
 
 
 def _emptied(rows: pa.Table, columns: tuple[str, ...], stays: NDArray[np.bool_]) -> pa.Table:
@@ -143,14 +138,11 @@ def _nan_to_null(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _check_nulls(table: Table, rows: pa.Table, findings: Findings) -> None:
+def _check_columns(table: Table, rows: pa.Table, findings: Findings) -> None:
     for column in table.columns:
         nulls = rows.column(column.name).null_count
         if nulls and column.name in table.required_columns:
             findings.add_nulls(table, column, nulls, rows.num_rows)
-
-
-def _check_unique(table: Table, rows: pa.Table, findings: Findings) -> None:
     groups = dict.fromkeys(table.unique, "declared unique") | {table.primary_key: "primary key"}
     for columns, what in groups.items():
         complete = rows.select(list(columns)).drop_null()  # as in SQL, NULL is unlike any NULL
@@ -205,15 +197,9 @@ def _orphans(key: ForeignKey, child: pa.Table, parent: pa.Table) -> NDArray[np.i
         values = child.column(columns[0])
         found = pc.is_in(values, value_set=known.column(0).combine_chunks(), skip_nulls=True)
         return np.flatnonzero(~found.to_numpy() & values.is_valid().to_numpy())
-    lost = [
-        _unmatched(child.select(columns).slice(start, _BLOCK), start, known)
-        for start in range(0, child.num_rows, _BLOCK)
-    ]
-    return np.concatenate([np.zeros(0, dtype=np.int64), *lost])
-
-
-def _unmatched(child: pa.Table, start: int, known: pa.Table) -> NDArray[np.int64]:
-    """The rows of ``child``, numbered from ``start``, that are complete and not in ``known``, which has its columns."""
-    keyed = child.append_column(_ROW, pa.array(np.arange(start, start + child.num_rows))).drop_null()
-    lost = keyed.join(known, keys=child.column_names, join_type="left anti")
-    return np.sort(lost.column(_ROW).to_numpy()).astype(np.int64)
+    numbered = child.select(columns).append_column(_ROW, pa.array(np.arange(child.num_rows)))
+    lost = [np.zeros(0, dtype=np.int64)]
+    for start in range(0, child.num_rows, _BLOCK):
+        complete = numbered.slice(start, _BLOCK).drop_null()
+        lost.append(np.sort(complete.join(known, keys=columns, join_type="left anti").column(_ROW).to_numpy()))
+    return np.concatenate(lost)

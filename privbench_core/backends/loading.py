@@ -5,35 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from privbench_core.errors import PublishError
-from privbench_core.schema.tables import Schema
+
+Files = Mapping[str, Sequence[Path]]
+"""The Parquet files of a bundle by table, each table after those it refers to."""
 
 _SHOWN = 5  # names in a message
-
-
-class Loadable(Protocol):
-    """What a back-end loads: a bundle, as far as it needs to know one."""
-
-    @property
-    def manifest(self) -> Mapping[str, Any]:
-        """The content of MANIFEST.json."""
-        ...
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of the tables."""
-        ...
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """Names of the tables, each after those it refers to."""
-        ...
-
-    def files(self, table: str) -> Sequence[Path]:
-        """Return the Parquet files with the rows of a table."""
-        ...
 
 
 @dataclass(frozen=True)

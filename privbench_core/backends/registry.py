@@ -9,10 +9,11 @@ from privbench_core.backends.base import Source
 from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.spark import pyspark_needed
 from privbench_core.errors import SourceError
-from privbench_core.spec.location import check_spark_url, expand, home, is_spark_url, is_url, parse_url
+from privbench_core.spec.location import check_spark_url, expand, home, is_spark_url, is_url
 from privbench_core.spec.model import Spec
 
 _SQLITE = b"SQLite format 3\0"
+_NAMED = 3  # tables in a message
 
 
 def read_catalogue(source: str) -> Catalogue:
@@ -22,48 +23,20 @@ def read_catalogue(source: str) -> Catalogue:
         SourceError: Nothing there, no database of a kind that is read, or no table in it that may be read.
     """
     place = expand(source)
-    if is_spark_url(place):
-        check_spark_url(place)
-        with pyspark_needed("source"):
-            from privbench_core.backends.spark.catalogue import spark_catalogue
-
-        catalogue = spark_catalogue(place)
-    elif is_url(place):
-        url = parse_url(place)
-        if url.get_backend_name() == "postgresql":
-            from privbench_core.backends.postgres.catalogue import postgres_catalogue as read
-        else:
-            from privbench_core.backends.sqlalchemy.catalogue import sqlalchemy_catalogue as read
-        catalogue = read(url)
-    elif Path(place).is_dir():
-        from privbench_core.backends.folder.catalogue import folder_catalogue
-
-        catalogue = folder_catalogue(Path(place))
-    elif Path(place).is_file():
-        from privbench_core.backends.duckdb.catalogue import duckdb_catalogue
-
-        _check_file(Path(place))
-        catalogue = duckdb_catalogue(Path(place))
-    else:
+    opened = _open(place, Path(place))
+    if opened is None:
         raise SourceError(f"source: neither a folder nor a file nor a URL: {place}; check the path")
+    catalogue = opened.catalogue()
     if not catalogue.tables:
         raise SourceError(f"source: no table in {catalogue.name}; check the path, the schema and your rights")
     unreadable = [table.name for table in catalogue.tables if table.unreadable]
     if len(unreadable) == len(catalogue.tables):
+        others = " and others" if len(unreadable) > _NAMED else ""
         raise SourceError(
             f"source: {catalogue.name} has tables, but the login may read none of them; grant it SELECT on"
-            f" {', '.join(unreadable[:3])}{' and others' if len(unreadable) > 3 else ''}"  # noqa: PLR2004
+            f" {', '.join(unreadable[:_NAMED])}{others}"
         )
     return catalogue
-
-
-def _check_file(path: Path) -> None:
-    """Refuse a file of another database by the name that it goes by here; DuckDB says of others what is wrong."""
-    with suppress(OSError), path.open("rb") as file:
-        if file.read(len(_SQLITE)) == _SQLITE:
-            raise SourceError(
-                f"source: {path.name} is a SQLite file, not a DuckDB one; write sqlite:///{path.resolve()}"
-            )
 
 
 def open_source(spec: Spec, secret: bytes) -> Source:
@@ -91,7 +64,20 @@ def open_stored(spec: Spec) -> Source:
         SourceError: A variable is not set, or there is nothing at the path.
     """
     place = expand(spec.source)
-    # Only the kind of source in use is imported: a folder needs neither DuckDB nor SQLAlchemy.
+    path = spec.path.parent / home(place)
+    opened = _open(place, path)
+    if opened is None:
+        raise SourceError(f"source: there is neither a folder nor a file at {path}; check the path in {spec.path.name}")
+    return opened
+
+
+def _open(place: str, path: Path) -> Source | None:
+    """Return the source at a URL or a path, None if there is nothing; only what this kind of source needs is imported.
+
+    Args:
+        place: As the owner writes it, with variables expanded.
+        path: The file or folder that it names if it is no URL.
+    """
     if is_spark_url(place):
         check_spark_url(place)
         with pyspark_needed("source"):
@@ -102,14 +88,17 @@ def open_stored(spec: Spec) -> Source:
         from privbench_core.backends.sqlalchemy.read import DatabaseSource
 
         return DatabaseSource(place)
-    path = spec.path.parent / home(place)
     if path.is_dir():
         from privbench_core.backends.folder.read import FolderSource
 
         return FolderSource(path)
-    if path.is_file():
-        from privbench_core.backends.duckdb.read import DuckDBSource
+    if not path.is_file():
+        return None
+    from privbench_core.backends.duckdb.read import DuckDBSource
 
-        _check_file(path)
-        return DuckDBSource(path)
-    raise SourceError(f"source: there is neither a folder nor a file at {path}; check the path in {spec.path.name}")
+    with suppress(OSError), path.open("rb") as file:  # DuckDB says of other files what is wrong
+        if file.read(len(_SQLITE)) == _SQLITE:
+            raise SourceError(
+                f"source: {path.name} is a SQLite file, not a DuckDB one; write sqlite:///{path.resolve()}"
+            )
+    return DuckDBSource(path)

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.backends.base import Source
-from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.catalogue import Catalogue
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
 
 
 @dataclass(frozen=True)
-class NumberedSource:
+class NumberedSource(Source):
     """A source whose tables without a key get a column of row numbers; all other tables are as in the source.
 
     Attributes:
@@ -38,16 +38,18 @@ class NumberedSource:
     source: Source
     secret: bytes = field(repr=False)
 
-    def tables(self) -> list[str]:
-        """See `Source.tables`."""
-        return self.source.tables()
+    def catalogue(self) -> Catalogue:
+        """See `Source.catalogue`."""
+        return self.source.catalogue()
+
+    def stored_rows(self, table: Table) -> Iterator[pa.Table]:
+        """See `Source.stored_rows`."""
+        return self.source.stored_rows(_stored(table))
 
     def read(self, table: Table) -> pa.Table:
         """See `Source.read`."""
-        if table.row_id is None:
-            return self.source.read(table)
         rows = self.source.read(_stored(table))
-        return rows.append_column(table.row_id, number_rows(rows, self.secret))
+        return rows if table.row_id is None else rows.append_column(table.row_id, number_rows(rows, self.secret))
 
     def batches(self, table: Table) -> Iterator[pa.Table]:
         """See `Source.batches`: rows are numbered together."""
@@ -56,10 +58,6 @@ class NumberedSource:
     def known_rows(self, table: Table) -> int | None:
         """See `Source.known_rows`."""
         return self.source.known_rows(table)
-
-    def fingerprint(self, table: Table) -> str:
-        """See `Source.fingerprint`."""
-        return self.source.fingerprint(table) if table.row_id is None else fingerprint_rows(table, self.read(table))
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
         """See `Source.version`."""

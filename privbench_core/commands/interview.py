@@ -16,8 +16,8 @@ from privbench_core.commands.init import refuse_existing, write_spec
 from privbench_core.commands.plan import Asked, show_plans
 from privbench_core.commands.run import Options, run_and_tell
 from privbench_core.commands.terminal import say
-from privbench_core.draft.draft import Decisions, KeyPlace, Survey, survey
-from privbench_core.draft.owners import Role
+from privbench_core.draft.draft import Decisions, Survey, survey
+from privbench_core.draft.units import KeyPlace, Role
 from privbench_core.schema.types.numeric import as_number
 from privbench_core.spec.fields import UNDECIDED
 

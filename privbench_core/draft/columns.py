@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from privbench_core.backends.catalogue import FoundColumn, FoundTable
-from privbench_core.backends.folder.catalogue import CSV
-from privbench_core.draft.by_name import domain_by_name, has_cents, is_money, type_by_name
-from privbench_core.draft.identifying import guess_identifying
-from privbench_core.draft.proposals import propose_domain
+from privbench_core.backends.catalogue import CSV, FoundColumn, FoundTable
+from privbench_core.draft.names import domain_by_name, guess_identifying, has_cents, is_money, type_by_name
 from privbench_core.draft.related import is_sound
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import is_contained
@@ -96,9 +93,8 @@ def _plain(column: FoundColumn, sample: SampleColumn | None) -> _Chosen:
     kind = column.type or ColumnType.TEXT
     if column.native == CSV and sample and sample.type and sample.type.logical.keyable:
         kind = sample.type
-    if kind is not ColumnType.CATEGORY or column.values:
-        return _Chosen(kind, {})
-    return _Chosen(ColumnType.TEXT, {})
+    is_text = kind is ColumnType.CATEGORY and not column.values
+    return _Chosen(ColumnType.TEXT if is_text else kind, {})
 
 
 def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | None) -> _Chosen:
@@ -107,12 +103,15 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
         return _Chosen(kind, {} if column.sql_type else {"domain": {"values": list(column.values)}})
     guessed: tuple[str, ...] = ()
     if column.native == CSV:
-        by_name = None if sample and sample.type else type_by_name(column.name, [c.name for c in table.columns])
-        kind = sample.type if sample and sample.type else by_name or kind
-        said = "this one is guessed from the name" if by_name else "or integer, float, date, timestamp?"
-        guessed = () if sample and sample.type else (f"a CSV file gives no type; {said}",)
-        if by_name is ColumnType.FLOAT and has_cents(column.name):
-            return _Chosen(ColumnType.DECIMAL, {"precision": 12, "scale": 2, "domain": "learn"}, guessed)
+        if sample and sample.type:
+            kind = sample.type
+        else:
+            by_name = type_by_name(column.name, [c.name for c in table.columns])
+            kind = by_name or kind
+            said = "this one is guessed from the name" if by_name else "or integer, float, date, timestamp?"
+            guessed = (f"a CSV file gives no type; {said}",)
+            if by_name is ColumnType.FLOAT and has_cents(column.name):
+                return _Chosen(ColumnType.DECIMAL, {"precision": 12, "scale": 2, "domain": "learn"}, guessed)
     elif kind is ColumnType.CATEGORY and type_by_name(column.name) in {ColumnType.DATE, ColumnType.TIMESTAMP}:
         guessed = ("dates stored as text? type: timestamp, or date, domain: learn reads them as such",)
     opaque = _opaque(table, column, kind)
@@ -161,18 +160,21 @@ def _domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sample: Sa
     """Return a type with the domain that checks, examples or the name give, else one to learn."""
     if column.clock:
         return _Chosen(kind, {"domain": {"min": "PT0S", "max": "PT24H"}}, ("a time of day, stored as an interval",))
-    proposal = propose_domain(column.name, kind, table.checks)
-    if proposal.domain is not None:
-        return _Chosen(kind, {"domain": dump_domain(proposal.domain)}, (f"from {', '.join(proposal.checks)}",))
+    hint = []
+    if table.checks:
+        from privbench_core.draft.proposals import propose_domain
+
+        proposal = propose_domain(column.name, kind, table.checks)
+        if proposal.domain is not None:
+            return _Chosen(kind, {"domain": dump_domain(proposal.domain)}, (f"from {', '.join(proposal.checks)}",))
+        known = {"at least": proposal.low, "at most": proposal.high}
+        hint = [f"{proposal.checks[0]}: {side} {end}" for side, end in known.items() if end is not None][:1]
     if sample and sample.domain:
         note = "from the public example data; widen it to all values that may occur"
         return _Chosen(kind, {"domain": dump_domain(sample.domain)}, (note,))
-    known = [f"at least {proposal.low}"] if proposal.low is not None else []
-    known += [f"at most {proposal.high}"] if proposal.high is not None else []
-    usual = None if known else domain_by_name(column.name, kind)
+    usual = None if hint else domain_by_name(column.name, kind)
     if usual is not None and not (isinstance(usual, Learn) and (column.name,) in table.unique):
         return _Chosen(kind, {"domain": dump_domain(usual)})
-    hint = [f"{proposal.checks[0]}: {known[0]}"] if known else []
     if kind is ColumnType.FLOAT and is_money(column.name):
         stored = default_sql_type(kind.logical) if column.sql_type is None else column.sql_type
         hint.append(f"money? type: decimal, precision: 12, scale: 2, sql_type: {stored} has cents, not any digits")

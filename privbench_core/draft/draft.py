@@ -16,12 +16,17 @@ from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.registry import read_catalogue
 from privbench_core.draft.columns import one_line
 from privbench_core.draft.keys import propose_keys, with_required
-from privbench_core.draft.left_out import without_tables
-from privbench_core.draft.owners import Role, Roles, propose_roles
 from privbench_core.draft.publishing import Candidate, candidates
 from privbench_core.draft.samples import Samples, read_samples
 from privbench_core.draft.tables import draft_table, usable_keys
-from privbench_core.draft.unit import guess_unit, repeated_persons
+from privbench_core.draft.units import (
+    KeyPlace,
+    Role,
+    guess_unit,
+    propose_roles,
+    repeated_persons,
+    without_tables,
+)
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.location import PASSWORD, absolute, expand, is_spark_url, is_url, without_password
@@ -37,10 +42,6 @@ _INTRODUCTION = """\
 # All lines without CHOOSE have a default that works. "domain: learn" is paid for from the budget; a declared domain,
 # {{min: .., max: ..}} or {{values: [..]}}, costs nothing and is exact. docs/spec.md explains every key.
 """
-
-
-KeyPlace = tuple[str, tuple[str, ...], str]
-"""A key by its table, columns and parent."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ class Survey:
     @property
     def only(self) -> str | None:
         """Return the only table that can be read, None if there are several."""
-        readable = [table.name for table in self.catalogue.tables if not table.unreadable]
-        return readable[0] if len(readable) == 1 else None
+        readable = self.catalogue.readable
+        return readable[0].name if len(readable) == 1 else None
 
     def without(self, names: Sequence[str]) -> Survey:
         """Return the survey of the source without some tables."""
@@ -109,8 +110,7 @@ class Survey:
         roles = propose_roles(self.catalogue, unit)
         usable = {
             (table.name, key.columns, key.parent)
-            for table in self.catalogue.tables
-            if not table.unreadable
+            for table in self.catalogue.readable
             for key in usable_keys(table, self.catalogue)[0]
         }
         return {place: role for place, role in roles.items() if role.undecided and place in usable}
@@ -154,43 +154,31 @@ def reflect(
     catalogue = found.catalogue
     unit = decided.unit or found.unit
     assumed = unit or found.only
-    written = _written(source)
-    secret = (
-        f" # the {'token' if is_spark_url(source) else 'password'} is left out: set {PASSWORD} in the environment"
-        if written != source and PASSWORD in written
-        else ""
-    )
-    lines = [
-        f"database: {flow_yaml(name or catalogue.name)}",
-        f"source: {flow_yaml(written)}{secret}",
-        "",
-        "privacy:",
-        *_privacy(found, unit, decided),
-        "",
-    ]
+    lines = [f"database: {flow_yaml(name or catalogue.name)}", f"source: {_written(source)}", ""]
+    lines += ["privacy:", *_privacy(found, unit, decided), ""]
     if catalogue.enums:
         lines += ["enums:", *(f"  {flow_yaml(e.name)}: {flow_yaml(list(e.values))}" for e in catalogue.enums), ""]
     lines.append("tables:")
-    roles = _with_bounds(propose_roles(catalogue, assumed), decided.bounds) if assumed else None
-    catalogue = with_required(catalogue, {place for place, role in (roles or {}).items() if role.owner})
+    roles = propose_roles(catalogue, assumed) if assumed else None
+    if roles is not None:  # with the owner's promises in place of what was undecided
+        promised = decided.bounds.items()
+        roles = {**roles, **{p: replace(roles[p], undecided=False, bound=bound) for p, bound in promised}}
+        catalogue = with_required(catalogue, {place for place, role in roles.items() if role.owner})
     outside = {candidate.table for candidate in found.candidates(unit)} if unit else set[str]()
     for table in catalogue.tables:
         if table.unreadable:
             lines += [f"  # left out: {flow_yaml(table.name)} may not be read by this login; grant SELECT on it", ""]
         else:
-            lines += [
-                *draft_table(table, catalogue, roles, samples.get(table.name, {}), public=table.name in outside),
-                "",
-            ]
+            sampled = samples.get(table.name, {})
+            lines += [*draft_table(table, catalogue, roles, sampled, public=table.name in outside), ""]
     lines += [one_line(f"  # left out: {note}") for note in catalogue.notes]
-    lines = lines if lines[-1] else lines[:-1]
     looked = "was read but those of the public example data" if sample_dir else "was read"
     return _with_list(_INTRODUCTION.format(looked=looked).splitlines(), lines)
 
 
 def _check_decisions(found: Survey, decided: Decisions) -> None:
     """Raise SpecError where a decision names no table, or decisions contradict each other."""
-    readable = [table.name for table in found.catalogue.tables if not table.unreadable]
+    readable = [table.name for table in found.catalogue.readable]
     for named in (decided.unit, *decided.public, *decided.left_out):
         if named is not None and named not in readable:
             raise SpecError(f"{named}: the source has no such table; {did_you_mean(named, readable)}")
@@ -201,17 +189,15 @@ def _check_decisions(found: Survey, decided: Decisions) -> None:
             raise SpecError(f"{name}: its rows are the privacy units, so it cannot be left out; name another --unit")
 
 
-def _with_bounds(roles: Roles, bounds: Mapping[KeyPlace, int]) -> Roles:
-    """Return the roles with the owner's promises in place of what was undecided."""
-    promised = {place: replace(roles[place], undecided=False, bound=bound) for place, bound in bounds.items()}
-    return {**roles, **promised}
-
-
 def _written(source: str) -> str:
     """Return the source as the spec writes it: paths absolute, a password replaced by an environment variable."""
-    if is_url(expand(source)):
-        return absolute(without_password(source))
-    return source if "${" in source else str(Path(source).resolve())
+    if not is_url(expand(source)):
+        return flow_yaml(source if "${" in source else str(Path(source).resolve()))
+    written = absolute(without_password(source))
+    if written == source or PASSWORD not in written:
+        return flow_yaml(written)
+    what = "token" if is_spark_url(source) else "password"
+    return f"{flow_yaml(written)} # the {what} is left out: set {PASSWORD} in the environment"
 
 
 def _privacy(found: Survey, unit: str | None, decided: Decisions) -> Iterator[str]:
@@ -259,33 +245,22 @@ def _public(outside: Sequence[Candidate], unit: str, decided: Sequence[str]) -> 
 def _with_list(head: list[str], lines: list[str]) -> str:
     """Return the draft with its open decisions and their line numbers at the top."""
     open_lines = [n for n, line in enumerate(lines) if UNDECIDED in line.partition(" # ")[0]]
-    if not open_lines:
-        return (
-            "\n".join([*head, "# Nothing is left to fill in. Check the unit and the public tables.", *lines]).rstrip()
-            + "\n"
-        )
     before = len(head) + len(open_lines) + 2
-    owners = {n: _place(lines, n) for n in open_lines}
-    listed = [f"#   line {before + n}: {owners[n]}" for n in open_lines]
-    return "\n".join([*head, f"# To fill in, {len(open_lines)}:", *listed, *lines]) + "\n"
+    listed = [f"# To fill in, {len(open_lines)}:", *(f"#   line {before + n}: {_place(lines, n)}" for n in open_lines)]
+    if not open_lines:
+        listed = ["# Nothing is left to fill in. Check the unit and the public tables."]
+    return "\n".join([*head, *listed, *lines]).rstrip() + "\n"
 
 
 def _place(lines: Sequence[str], number: int) -> str:
     """Return what a line declares: its key, or the table and columns of a foreign key."""
     line = lines[number].strip()
     if line.startswith(f"- {UNDECIDED}"):
-        names = [
-            below.partition("# - ")[2].partition(" # ")[0] for below in takewhile(_is_waiting, lines[number + 1 :])
-        ]
-        return f"privacy.public: {', '.join(names)}"
+        waiting = takewhile(lambda below: below.startswith("    # - "), lines[number + 1 :])
+        return f"privacy.public: {', '.join(below.split(' # ')[1].removeprefix('- ') for below in waiting)}"
     if not line.startswith("- "):
         return f"privacy.{line.partition(':')[0]}"
     table = next(above for above in reversed(lines[:number]) if above.startswith("  ") and above[2] not in " #")
     columns = line.removeprefix("- {columns: ").partition(", references")[0]
     bound = "max_children_per_unit" if "max_children_per_unit" in line else "max_children"
     return f"{bound} of {table.strip().removesuffix(':')}.{columns}"
-
-
-def _is_waiting(line: str) -> bool:
-    """Return whether a line of a draft names a table that may be public, and is not."""
-    return line.startswith("    # - ")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
-from privbench_core.draft.words import singular, words_of
+from privbench_core.draft.names import singular, words_of
+from privbench_core.draft.units import KeyPlace
 
 _ID = re.compile(r".*(id|key|_no|_nr|_num|number|uid)$", re.IGNORECASE)
 _ID_ALONE = frozenset({"id", "key", "uid"})
@@ -31,13 +32,16 @@ def propose_keys(catalogue: Catalogue) -> Catalogue:
     if any(table.foreign_keys for table in catalogue.tables):
         return catalogue
     stems = _stems([table.name for table in catalogue.tables])
+    proposed = _with_proposals([replace(table, name=stems[table.name]) for table in catalogue.tables])
     names = {stem: name for name, stem in stems.items()}
-    plain = [replace(table, name=stems[table.name]) for table in catalogue.tables]
-    tables = tuple(_under(names, table) for table in _with_proposals(plain))
-    return replace(catalogue, tables=tables, proposed=any(table.foreign_keys for table in tables))
+    tables = []
+    for table in proposed:
+        keys = tuple(replace(key, parent=names[key.parent]) for key in table.foreign_keys)
+        tables.append(replace(table, name=names[table.name], foreign_keys=keys))
+    return replace(catalogue, tables=tuple(tables), proposed=any(table.foreign_keys for table in tables))
 
 
-def with_required(catalogue: Catalogue, owners: Collection[tuple[str, tuple[str, ...], str]]) -> Catalogue:
+def with_required(catalogue: Catalogue, owners: Collection[KeyPlace]) -> Catalogue:
     """Return the catalogue with those proposed keys required that are called like what they refer to.
 
     Files do not say what may be NULL, and a row without an owner would be a unit of its own. Tables that have columns
@@ -49,23 +53,25 @@ def with_required(catalogue: Catalogue, owners: Collection[tuple[str, tuple[str,
     """
     if not catalogue.proposed:
         return catalogue
-
-    def of(table: FoundTable) -> FoundTable:
-        if _declares_required(table):
-            return table
+    tables = []
+    for table in catalogue.tables:
         keys = [key for key in table.foreign_keys if (table.name, key.columns, key.parent) in owners]
         likely = (each for key in keys for each in _reference(table, catalogue.table(key.parent)))
-        required = {name for key, is_plain in likely if is_plain and key in keys for name in key.columns}
-        columns = tuple(replace(c, nullable=c.nullable and c.name not in required) for c in table.columns)
-        return replace(table, columns=columns)
-
-    return replace(catalogue, tables=tuple(map(of, catalogue.tables)))
+        tables.append(_requiring(table, [key for key, is_plain in likely if is_plain and key in keys]))
+    return replace(catalogue, tables=tuple(tables))
 
 
-def _declares_required(table: FoundTable) -> bool:
-    """Return whether a source says what may be NULL: some column may not, beside those of keys that were proposed."""
+def _requiring(table: FoundTable, keys: Iterable[FoundKey]) -> FoundTable:
+    """Return a table with these keys required, unless its source says what may be NULL.
+
+    It does where some column may not be, beside those of keys that were proposed.
+    """
     of_keys = {name for key in table.foreign_keys for name in key.columns}
-    return any(not column.nullable for column in table.columns if column.name not in of_keys)
+    if any(not column.nullable for column in table.columns if column.name not in of_keys):
+        return table
+    required = {name for key in keys for name in key.columns}
+    columns = tuple(replace(c, nullable=c.nullable and c.name not in required) for c in table.columns)
+    return replace(table, columns=columns)
 
 
 def undeclared_references(table: FoundTable, parents: Iterable[FoundTable]) -> Iterator[tuple[str, str]]:
@@ -93,28 +99,23 @@ def _stems(names: Sequence[str]) -> dict[str, str]:
     return stems if len({stem.casefold() for stem in stems.values()}) == len(names) else {name: name for name in names}
 
 
-def _under(names: Mapping[str, str], table: FoundTable) -> FoundTable:
-    """Return a table under its own name, its keys as well."""
-    keys = tuple(replace(key, parent=names[key.parent]) for key in table.foreign_keys)
-    return replace(table, name=names[table.name], foreign_keys=keys)
-
-
 def _with_proposals(tables: Sequence[FoundTable]) -> Iterator[FoundTable]:
-    counted = Counter(name for table in tables for name in {c.name.casefold() for c in table.columns})
-    shared = {table.name: _identifying(table, counted) for table in tables}
     columns = {table.name: frozenset(c.name.casefold() for c in table.columns) for table in tables}
+    counted = Counter(name for names in columns.values() for name in names)
+    shared = {table.name: _identifying(table, counted) for table in tables}
     elsewhere = {name: frozenset[str]().union(*(columns[t] for t in columns if t != name)) for name in columns}
     called = {name for table in tables for name in _called(table)}
     own = {table.name: table.primary_key or _own_key(table, elsewhere[table.name], called) for table in tables}
     keyed = [replace(table, primary_key=_primary(table, shared, own, elsewhere[table.name])) for table in tables]
-    return (_with_keys(table, list(_references(table, keyed))) for table in keyed)
+    for table in keyed:
+        references = list(_references(table, keyed))
+        likely = [references[0][0]] if references and references[0][1] else []
+        yield replace(_requiring(table, likely), foreign_keys=tuple(key for key, _ in references))
 
 
 def _identifying(table: FoundTable, counted: Counter[str]) -> tuple[str, ...]:
-    names = (column.name for column in table.columns if column.type is not None)
-    return tuple(
-        name for name in names if _ID.match(name) and counted[name.casefold()] > 1 and name.casefold() not in _ID_ALONE
-    )
+    lower = ((name, name.casefold()) for name in table.usable)
+    return tuple(name for name, low in lower if _ID.match(name) and counted[low] > 1 and low not in _ID_ALONE)
 
 
 def _own_key(table: FoundTable, elsewhere: frozenset[str], called: set[str]) -> tuple[str, ...]:
@@ -123,7 +124,7 @@ def _own_key(table: FoundTable, elsewhere: frozenset[str], called: set[str]) -> 
     Else the first one, if columns elsewhere are called after the table, or it is after the beginning of its name.
     """
     usual = {"id", *_names_of(table, "id"), *_names_of(table, "key")}
-    kept = [column.name for column in table.columns if column.type is not None]
+    kept = list(table.usable)
     found = [name for name in kept if name.casefold() in usual]
     if not found and kept and _ID.match(kept[0]) and not elsewhere.isdisjoint(usual - _ID_ALONE):
         return (kept[0],)
@@ -171,13 +172,9 @@ def _primary(
     if mine in others or not any(mine < other for other in others):
         return ()
     alone = frozenset().union(*(other for other in others if len(other) == 1))
-    named = any(_called_after(table, name) for name in mine - alone)
+    # A column and its table begin alike: ``personid`` and ``perpub``.
+    named = any(name[:_ALIKE] == table.name.casefold()[:_ALIKE] for name in mine - alone)
     return shared[table.name] if len(mine) == 1 or named else ()
-
-
-def _called_after(table: FoundTable, column: str) -> bool:
-    """Return whether a column and its table begin alike: ``personid`` and ``perpub``."""
-    return column[:_ALIKE] == table.name.casefold()[:_ALIKE]
 
 
 def _references(table: FoundTable, keyed: list[FoundTable]) -> Iterator[tuple[FoundKey, bool]]:
@@ -193,16 +190,8 @@ def _references(table: FoundTable, keyed: list[FoundTable]) -> Iterator[tuple[Fo
             yield key, plain
 
 
-def _with_keys(table: FoundTable, keys: list[tuple[FoundKey, bool]]) -> FoundTable:
-    """Return the table with its keys; the first is required if it is plain, where no column says what may be NULL."""
-    likely = keys and keys[0][1] and not _declares_required(table)
-    required = set(keys[0][0].columns) if likely else set[str]()
-    columns = tuple(replace(c, nullable=c.nullable and c.name not in required) for c in table.columns)
-    return replace(table, columns=columns, foreign_keys=tuple(key for key, _ in keys))
-
-
 def _reference(table: FoundTable, parent: FoundTable) -> Iterator[tuple[FoundKey, bool]]:
-    here = {column.name.casefold(): column for column in table.columns if column.type is not None}
+    here = {name.casefold(): column for name, column in table.usable.items()}
     primary = [parent.column(name) for name in parent.primary_key]
     if not primary:
         return

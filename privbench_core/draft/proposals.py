@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.expressions import Expr
 
 from privbench_core.schema.checks import columns_of, parse_check
 from privbench_core.schema.columns import ColumnType, Range, Scalar, Values
 from privbench_core.schema.constraints import Check
 from privbench_core.schema.types.base import OrderedType
 
-if TYPE_CHECKING:
-    from sqlglot.expressions import Expr
+_MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Proposal:
         return None if self.low is None or self.high is None else Range(self.low, self.high)
 
 
+_NOTHING = Proposal()
+
+
 def propose_domain(column: str, kind: ColumnType, checks: Iterable[Check]) -> Proposal:
     """Return the domain of a column that the checks of its table imply; conditions on several columns are ignored.
 
@@ -48,103 +52,73 @@ def propose_domain(column: str, kind: ColumnType, checks: Iterable[Check]) -> Pr
     >>> propose_domain("kind", ColumnType.CATEGORY, checks).domain
     Values(values=('a', 'b', 'c'))
     """
-    lows: list[Scalar] = []
-    highs: list[Scalar] = []
-    values: tuple[Scalar, ...] = ()
-    names: list[str] = []
+    found: list[tuple[str, Proposal]] = []
     for check in checks:
         tree = parse_check(check.expression)
-        for part in _conjuncts(tree) if tree is not None else ():
-            if columns_of(part) != {column}:
-                continue
-            below, above, listed = _implied(part, kind)
-            lows += [] if below is None else [below]
-            highs += [] if above is None else [above]
-            values = values or listed
-            if (below, above, listed) != (None, None, ()):
-                names.append(check.name)
-    checked = tuple(dict.fromkeys(names))
+        parts = [] if tree is None else [part for part in _parts(tree, exp.And) if columns_of(part) == {column}]
+        found += [(check.name, implied) for part in parts if (implied := _implied(part, kind)) != _NOTHING]
+    checked = tuple(dict.fromkeys(name for name, _ in found))
+    values = next((implied.values for _, implied in found if implied.values), ())
     if not isinstance(kind.logical, OrderedType):
         return Proposal(values=values, checks=checked)
+    lows = [implied.low for _, implied in found if implied.low is not None]
+    highs = [implied.high for _, implied in found if implied.high is not None]
     by = kind.logical.sort_key
     return Proposal(max(lows, key=by, default=None), min(highs, key=by, default=None), values, checked)
 
 
-def _conjuncts(tree: Expr) -> Iterator[Expr]:
-    from sqlglot import exp
-
+def _parts(tree: Expr, joined_by: type[exp.Connector]) -> Iterator[Expr]:
+    """Yield what AND, or OR, joins."""
     bare = tree.unnest()
-    if isinstance(bare, exp.And):
-        yield from _conjuncts(bare.left)
-        yield from _conjuncts(bare.right)
+    if isinstance(bare, joined_by):
+        yield from _parts(bare.left, joined_by)
+        yield from _parts(bare.right, joined_by)
     else:
         yield bare
 
 
-def _implied(part: Expr, kind: ColumnType) -> tuple[Scalar | None, Scalar | None, tuple[Scalar, ...]]:
-    """Return the lowest value, highest value and list of values of a condition, which may allow NULL besides."""
-    from sqlglot import exp
-
-    cases = [case for case in _disjuncts(part) if not (isinstance(case, exp.Is) and isinstance(case.right, exp.Null))]
+def _implied(part: Expr, kind: ColumnType) -> Proposal:
+    """Return what follows from a condition, which may allow NULL besides."""
+    parts = _parts(part, exp.Or)
+    cases = [case for case in parts if not (isinstance(case, exp.Is) and isinstance(case.right, exp.Null))]
     if len(cases) == 1:
-        return _bounds(cases[0], kind)
-    listed = [_bounds(case, kind)[2] for case in cases]
-    return None, None, tuple(dict.fromkeys(value for values in listed for value in values)) if all(listed) else ()
+        return _compared(cases[0], kind)
+    listed = [_compared(case, kind).values for case in cases]
+    return Proposal(values=tuple(dict.fromkeys(v for values in listed for v in values))) if all(listed) else _NOTHING
 
 
-def _disjuncts(tree: Expr) -> Iterator[Expr]:
-    from sqlglot import exp
-
-    bare = tree.unnest()
-    if isinstance(bare, exp.Or):
-        yield from _disjuncts(bare.left)
-        yield from _disjuncts(bare.right)
-    else:
-        yield bare
-
-
-def _bounds(part: Expr, kind: ColumnType) -> tuple[Scalar | None, Scalar | None, tuple[Scalar, ...]]:
-    """Return the lowest value, highest value and list of values that one comparison of a bare column gives."""
-    from sqlglot import exp
-
+def _compared(part: Expr, kind: ColumnType) -> Proposal:
+    """Return what follows from one comparison of a bare column."""
     left = part.this.unnest() if isinstance(part, exp.Binary | exp.Between | exp.In) else None
-    if isinstance(part, exp.In) and isinstance(left, exp.Column):
-        return None, None, _listed(part.expressions, kind) if kind.logical.listable else ()
-    if isinstance(part, exp.EQ) and isinstance(left, exp.Column):
-        return None, None, _listed([part.expression], kind) if kind.logical.listable else ()
-    if not kind.ordered:
-        return None, None, ()
-    if isinstance(part, exp.Between) and isinstance(left, exp.Column):
-        return _scalar(part.args["low"], kind), _scalar(part.args["high"], kind), ()
-    mirrored = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+    if isinstance(part, exp.In | exp.EQ) and isinstance(left, exp.Column):
+        items = part.expressions if isinstance(part, exp.In) else [part.expression]
+        return _listed(items, kind) if kind.logical.listable else _NOTHING
+    if isinstance(part, exp.Between) and isinstance(left, exp.Column) and kind.ordered:
+        return Proposal(_scalar(part.args["low"], kind), _scalar(part.args["high"], kind))
     operator = type(part)
-    if operator not in mirrored:
-        return None, None, ()
+    if operator not in _MIRRORED or not kind.ordered:
+        return _NOTHING
     right = part.expression.unnest()
     if isinstance(right, exp.Column):
-        left, right, operator = right, left, mirrored[operator]
+        left, right, operator = right, left, _MIRRORED[operator]
     value = _scalar(right, kind) if isinstance(left, exp.Column) and right is not None else None
     if value is None:
-        return None, None, ()
+        return _NOTHING
     if kind is ColumnType.INTEGER and operator in {exp.GT, exp.LT}:  # the only type with a next value
         value = int(value) + (1 if operator is exp.GT else -1)
-    return (value, None, ()) if operator in {exp.GT, exp.GTE} else (None, value, ())
+    return Proposal(low=value) if operator in {exp.GT, exp.GTE} else Proposal(high=value)
 
 
-def _listed(items: Iterable[Expr], kind: ColumnType) -> tuple[Scalar, ...]:
+def _listed(items: Iterable[Expr], kind: ColumnType) -> Proposal:
     found = [_scalar(item, kind) for item in items]
     values = [value for value in found if value is not None]
-    return tuple(dict.fromkeys(values)) if values and len(values) == len(found) else ()
+    return Proposal(values=tuple(dict.fromkeys(values))) if len(values) == len(found) else _NOTHING
 
 
 def _scalar(node: Expr, kind: ColumnType) -> Scalar | None:
     """Return the value of a literal, with or without a cast."""
-    from sqlglot import exp
-
     bare = node.unnest()
     while isinstance(bare, exp.Cast):
         bare = bare.this.unnest()
-    if isinstance(bare, exp.Neg):
-        inner = bare.this.unnest()
-        return kind.logical.parse(f"-{inner.this}") if isinstance(inner, exp.Literal) else None
-    return kind.logical.parse(bare.this) if isinstance(bare, exp.Literal) else None
+    sign, literal = ("-", bare.this.unnest()) if isinstance(bare, exp.Neg) else ("", bare)
+    return kind.logical.parse(f"{sign}{literal.this}") if isinstance(literal, exp.Literal) else None

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 from privbench_core.backends.catalogue import FoundColumn, FoundTable
-from privbench_core.draft.words import words_of
+from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.draft.names import words_of
 from privbench_core.schema.columns import ColumnType
 from privbench_core.spec.yaml_io import flow_yaml
 
@@ -30,19 +31,8 @@ _TIMES = frozenset({ColumnType.DATE, ColumnType.TIMESTAMP, ColumnType.TIMESTAMPT
 _NUMBERS = frozenset({ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT})
 # Times that are not those of an event: long before the rows of a table, or said of some other thing.
 _LIVES = (
-    "birth",
-    "born",
-    "debut",
-    "min",
-    "low",
-    "first",
-    "from",
-    "valid from",
-    "ship",
-    "commit",
-    "departure",
-    "arrival",
-)
+    "birth", "born", "debut", "min", "low", "first", "from", "valid from", "ship", "commit", "departure", "arrival",
+)  # fmt: skip
 _BEGINS = tuple(dict.fromkeys(early for early, _ in _ORDERED if early not in _LIVES))
 _ENDS = tuple(dict.fromkeys(late for _, late in _ORDERED if late not in (*_BEGINS, *_LIVES)))
 _DEPENDENT = (("city", "state"), ("city", "province"), ("state", "country"), ("province", "country"), ("zip", "city"))
@@ -56,9 +46,11 @@ def propose_checks(table: FoundTable) -> Iterator[tuple[str, str]]:
     [('debut_before_finalGame', 'debut <= "finalGame"')]
     """
     declared = " ".join(check.expression for check in table.checks)
-    for first, last in _pairs(table):
-        if not (first.name in declared and last.name in declared):
-            yield f"{first.name}_before_{last.name}", f"{_quoted(first.name)} <= {_quoted(last.name)}"
+    for pair in _pairs(table):
+        first, last = (column.name for column in pair)
+        if not (first in declared and last in declared):
+            here, there = (n if re.fullmatch(r"[a-z_][a-z0-9_]*", n) else quote_identifier(n) for n in (first, last))
+            yield f"{first}_before_{last}", f"{here} <= {there}"
 
 
 def propose_bases(table: FoundTable) -> dict[str, FoundColumn]:
@@ -68,11 +60,10 @@ def propose_bases(table: FoundTable) -> dict[str, FoundColumn]:
     >>> {name: base.name for name, base in propose_bases(FoundTable("o", (column("order"), column("ship")))).items()}
     {'ship': 'order'}
     """
-    keys = set(table.primary_key).union(*(key.columns for key in table.foreign_keys))
     candidates: dict[str, list[FoundColumn]] = {}
     for first, last in _pairs(table):
         exact = first.type is not None and first.type.difference is not None and first.scale == last.scale
-        if exact and keys.isdisjoint((first.name, last.name)) and last.nullable >= first.nullable:
+        if exact and table.key_columns.isdisjoint((first.name, last.name)) and last.nullable >= first.nullable:
             candidates.setdefault(last.name, []).append(first)
     found: dict[str, FoundColumn] = {}
     for name, bases in candidates.items():
@@ -121,8 +112,7 @@ def propose_order(table: FoundTable) -> str | None:
 
 def _times(table: FoundTable) -> list[FoundColumn]:
     """The dates and times of a table that are no keys."""
-    keys = set(table.primary_key).union(*(key.columns for key in table.foreign_keys))
-    return [column for column in table.columns if column.type in _TIMES and column.name not in keys]
+    return [column for column in table.columns if column.type in _TIMES and column.name not in table.key_columns]
 
 
 def _begins(table: FoundTable) -> list[FoundColumn]:
@@ -150,8 +140,7 @@ def propose_dependencies(table: FoundTable) -> Iterator[tuple[str, str]]:
     >>> list(propose_dependencies(FoundTable("shop", (column("ship_city"), column("ship_state")))))
     [('ship_city', 'ship_state')]
     """
-    keys = set(table.primary_key).union(*(key.columns for key in table.foreign_keys))
-    plain = [column.name for column in table.columns if column.type is ColumnType.CATEGORY and column.name not in keys]
+    plain = [c.name for c in table.columns if c.type is ColumnType.CATEGORY and c.name not in table.key_columns]
     for city, state in _DEPENDENT:
         yield from (
             (first, last)
@@ -165,13 +154,12 @@ def related_lines(table: FoundTable) -> Iterator[str]:
     order = propose_order(table)
     if order is not None:
         yield f"    row_order: {flow_yaml(order)} # guessed from the names: rows were added in this order"
-    checks, dependencies = list(propose_checks(table)), list(propose_dependencies(table))
-    if checks:
-        listed = ", ".join(flow_yaml({"name": name, "expression": text}) for name, text in checks)
-        yield f"    # checks: [{listed}] # probable by their names: keep what always holds"
-    if dependencies:
-        listed = ", ".join(flow_yaml({"determinant": first, "dependent": last}) for first, last in dependencies)
-        yield f"    # dependencies: [{listed}] # probable by their names: keep what always holds"
+    checks = [{"name": name, "expression": text} for name, text in propose_checks(table)]
+    dependencies = [{"determinant": first, "dependent": last} for first, last in propose_dependencies(table)]
+    for kind, proposed in (("checks", checks), ("dependencies", dependencies)):
+        if proposed:
+            listed = ", ".join(map(flow_yaml, proposed))
+            yield f"    # {kind}: [{listed}] # probable by their names: keep what always holds"
 
 
 def _pairs(table: FoundTable) -> Iterator[tuple[FoundColumn, FoundColumn]]:
@@ -200,7 +188,3 @@ def _in_order(first: FoundColumn, last: FoundColumn) -> bool:
 def _says(name: str, words: Iterable[str]) -> bool:
     """Return whether a word of a name begins with one of some words."""
     return any(re.search(rf"\b{word}", words_of(name)) for word in words)
-
-
-def _quoted(name: str) -> str:
-    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'

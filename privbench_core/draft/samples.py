@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from privbench_core.backends.folder.catalogue import arrow_column, is_csv, stored_tables
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
 from privbench_core.backends.folder.csv_lines import separator
+from privbench_core.backends.folder.read import arrow_column, is_csv, stored_tables
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Domain, Range, Values
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _MAX_VALUES = 50  # longer lists are left for the owner to write, or to be learned; chosen by hand
 
@@ -45,8 +46,6 @@ def read_samples(folder: Path) -> Samples:
 
 
 def _columns(files: Sequence[Path]) -> dict[str, SampleColumn]:
-    import pyarrow as pa
-
     parts = [_read(path) for path in files]
     try:
         rows = pa.concat_tables(parts, promote_options="permissive") if len(parts) > 1 else parts[0]
@@ -56,10 +55,6 @@ def _columns(files: Sequence[Path]) -> dict[str, SampleColumn]:
 
 
 def _read(path: Path) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet as pq
-
     try:
         if is_csv(path):
             return pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=separator(path)))
@@ -71,9 +66,6 @@ def _read(path: Path) -> pa.Table:
 
 
 def _column(field: pa.Field, values: pa.ChunkedArray) -> SampleColumn:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = arrow_column(field).type
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
@@ -86,10 +78,6 @@ def _column(field: pa.Field, values: pa.ChunkedArray) -> SampleColumn:
     if kind not in {ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT, ColumnType.DATE, ColumnType.TIMESTAMP}:
         return SampleColumn(kind, None)
     ends = pc.min_max(values).as_py()
-    low, high = (_canonical(kind, ends[end]) for end in ("min", "max"))
+    plain = (ends[end] if isinstance(ends[end], int | float) else str(ends[end]) for end in ("min", "max"))
+    low, high = map(kind.logical.parse, plain)
     return SampleColumn(kind, None if low is None or high is None else Range(low, high))
-
-
-def _canonical(kind: ColumnType, value: object) -> str | int | float | None:
-    plain = value if isinstance(value, int | float) else str(value)
-    return kind.logical.parse(plain)

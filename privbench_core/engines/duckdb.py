@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.backends.base import Source
-from privbench_core.backends.duckdb.interruptible import waited, waited_ahead
+from privbench_core.backends.duckdb.connections import waited, waited_ahead
 from privbench_core.engines.left_over import lock_of
 from privbench_core.engines.sql.engine import numbered
 from privbench_core.engines.sql.passing import LoadedRows, Passing

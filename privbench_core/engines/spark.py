@@ -18,10 +18,9 @@ from sqlglot import exp
 
 from privbench_core.backends.base import check_columns
 from privbench_core.backends.folder.read import FolderSource
-from privbench_core.backends.spark.client import DataFrame, SparkSession
-from privbench_core.backends.spark.client import types as spark
 from privbench_core.backends.spark.read import CatalogueSource, rows_of
-from privbench_core.backends.spark.session import Cluster
+from privbench_core.backends.spark.session import Cluster, DataFrame, SparkSession
+from privbench_core.backends.spark.session import types as spark
 from privbench_core.engines.sql.database import refuse_unfit
 from privbench_core.engines.sql.engine import numbered
 from privbench_core.engines.sql.literals import of_column

@@ -14,9 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 
-from privbench_core.backends.base import Source
+from privbench_core.backends.base import Source, versioned
 from privbench_core.backends.registry import open_source
-from privbench_core.backends.version import versioned
 from privbench_core.errors import ReleaseError, SourceError
 from privbench_core.pipeline import record
 from privbench_core.pipeline.places import replace_file

@@ -30,14 +30,15 @@ def load_bundle(bundle: Path, target_url: str, *, replace: bool = False) -> Load
             unchanged. No message contains a password.
     """
     opened = read_bundle(bundle)
+    files = {table: opened.files(table) for table in opened.tables}
     if target_url.startswith(_DUCKDB_SCHEME) or ("://" not in target_url and target_url.endswith(".duckdb")):
         from privbench_core.backends.duckdb.load import load_duckdb
 
-        return load_duckdb(opened, Path(target_url.removeprefix(_DUCKDB_SCHEME)), replace=replace)
+        return load_duckdb(opened.schema, files, Path(target_url.removeprefix(_DUCKDB_SCHEME)), replace=replace)
     if re.match(r"postgres(ql)?(\+\w+)?://", target_url):
         from privbench_core.backends.postgres.load import load_postgres
 
-        return load_postgres(opened, target_url, replace=replace)
+        return load_postgres(opened.schema, files, target_url, replace=replace)
     raise PublishError(
         "target: neither PostgreSQL nor DuckDB; give postgresql://user@host/database, or a path that ends in .duckdb"
     )

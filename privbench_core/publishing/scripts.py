@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from privbench_core.backends.postgres.copy_text import copy_text
 from privbench_core.backends.postgres.ddl import (
     create_keys_sql,
     create_tables_sql,
@@ -21,6 +20,7 @@ from privbench_core.backends.postgres.ddl import (
     quote_identifier,
     quote_text,
 )
+from privbench_core.backends.postgres.load import copy_text
 from privbench_core.schema.tables import Schema
 
 PSQL, DUCKDB = "load.sql", "load.duckdb.sql"
@@ -68,8 +68,7 @@ def duckdb_script(schema: Schema, tables: Mapping[str, Mapping[str, Any]]) -> st
         schema: The database.
         tables: The manifest's entries by table name.
     """
-    from privbench_core.backends.duckdb.ddl import duckdb_schema
-    from privbench_core.backends.duckdb.load import insert_rows
+    from privbench_core.backends.duckdb.load import duckdb_schema, insert_rows
 
     translated = duckdb_schema(schema)
     left_out = "".join(f"-- Left out, because DuckDB cannot hold it: {part}\n" for part in translated.left_out)

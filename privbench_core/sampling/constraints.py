@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.backends.duckdb.scratch import scratch
+from privbench_core.backends.duckdb.connections import scratch
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.checks import columns_of, enforceable_check
 from privbench_core.schema.constraints import Check, Dependency

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from privbench_core.draft.proposals import propose_domain
 from privbench_core.guards import MAX_MOVED
 from privbench_core.privacy.reach import bound_in_words
 from privbench_core.privacy.relations import keys_into_other_units
@@ -94,6 +93,8 @@ def impossible_checks(table: Table) -> Iterator[str]:
 
 
 def _reasons(table: Table, check: Check) -> Iterator[str]:
+    from privbench_core.draft.proposals import propose_domain
+
     for column in table.attributes:
         ends = _ends(column)
         if ends is None:

@@ -126,7 +126,7 @@ def test_what_files_released_no_engine_pays_for_again_in_a_catalogue(
 
 def test_rows_are_those_of_files(catalogue: CatalogueSource, files: Path) -> None:
     there = FolderSource(files).read(EVENT)
-    assert catalogue.tables() == ["event"]
+    assert [table.name for table in catalogue.catalogue().tables] == ["event"]
     assert catalogue.known_rows(EVENT) is None
     assert catalogue.stored([EVENT]) == {}
     assert pa.concat_tables(catalogue.batches(EVENT)).sort_by("id").equals(there.sort_by("id"))
@@ -319,7 +319,7 @@ def test_all_types_that_are_not_read_are_in_one_message(catalogue: CatalogueSour
 def test_a_schema_that_is_not_there_is_named_and_the_rest_of_the_url_is_not(cluster: str) -> None:
     place, mark, parameters = cluster.partition(";")
     with pytest.raises(SourceError, match=r"^source: the cluster has no schema nothing, or the login may") as refused:
-        CatalogueSource(f"{place.removesuffix('/')}/nothing{mark}{parameters}").tables()
+        CatalogueSource(f"{place.removesuffix('/')}/nothing{mark}{parameters}").read(EVENT)
     assert "sc://host:port/catalogue.schema" in str(refused.value)
 
 
@@ -333,7 +333,7 @@ def test_a_schema_that_is_not_there_is_named_and_the_rest_of_the_url_is_not(clus
 def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch, url: str, said: str) -> None:
     monkeypatch.setattr("privbench_core.backends.spark.session._RETRIES", 1)
     with pytest.raises(SourceError) as refused:
-        CatalogueSource(url).tables()
+        CatalogueSource(url).read(EVENT)
     assert str(refused.value).startswith(said)
     assert "hunter2" not in str(refused.value)
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from privbench_core.backends.native_types import found_column
+from privbench_core.backends.catalogue import found_column
 from privbench_core.columns.registry import codec_for
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.types.base import OrderedType, is_kind

@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.backends.duckdb import load
-from privbench_core.backends.duckdb.ddl import duckdb_schema
+from privbench_core.backends.duckdb.load import duckdb_schema
 from privbench_core.backends.postgres.ddl import (
     AFTER_THE_ROWS,
     create_keys_sql,
-    create_primary_keys_sql,
     create_schema_sql,
     create_tables_sql,
 )
@@ -97,8 +96,9 @@ def test_keys_and_indexes() -> None:
 
 def test_duckdb_takes_tables_and_primary_keys() -> None:
     with duckdb.connect() as connection:
-        connection.execute(create_tables_sql(SCHEMA))
-        connection.execute(create_primary_keys_sql(SCHEMA))
+        for statement in duckdb_schema(SCHEMA).tables.values():
+            connection.execute(statement)
+        connection.execute("""INSERT INTO "order" VALUES (1, 0.5, true, '2024-01-01', NULL, 'paid')""")
         connection.execute("""INSERT INTO "line ""item\""" VALUES (1, 1, 2.50, NULL)""")
         with pytest.raises(duckdb.ConstraintException):
             connection.execute("""INSERT INTO "line ""item\""" VALUES (1, 1, 3.50, NULL)""")

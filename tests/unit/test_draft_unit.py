@@ -8,7 +8,7 @@ import pytest
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
 from privbench_core.draft.draft import Survey, reflect
-from privbench_core.draft.unit import guess_unit, repeated_persons
+from privbench_core.draft.units import guess_unit, repeated_persons
 from privbench_core.errors import SpecError
 from privbench_core.schema.columns import ColumnType
 from privbench_core.spec.load import load_spec

@@ -14,8 +14,8 @@ import yaml
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
 from privbench_core.draft.draft import Decisions, reflect, survey
-from privbench_core.draft.identifying import guess_identifying
-from privbench_core.draft.unit import guess_unit
+from privbench_core.draft.names import guess_identifying
+from privbench_core.draft.units import guess_unit
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.schema.columns import ColumnType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Index

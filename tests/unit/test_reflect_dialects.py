@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
-from privbench_core.backends.other_dialects import checks_in_postgres, with_exact_names
+from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, with_exact_names
+from privbench_core.backends.expressions import checks_in_postgres
 from privbench_core.backends.registry import read_catalogue
 from privbench_core.draft.draft import Decisions, Survey, reflect, survey
 from privbench_core.errors import SourceError

@@ -18,7 +18,7 @@ import pytest
 from privbench_core.backends import integrity
 from privbench_core.backends.cast import canonical_table
 from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.folder.catalogue import folder_catalogue
+from privbench_core.backends.folder.read import FolderSource
 from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.postgres.ddl import create_tables_sql
 from privbench_core.backends.registry import open_stored
@@ -67,7 +67,7 @@ def spec(source: Path | str, schema: Schema = SCHEMA) -> Spec:
 
 
 def one_column(column: Column, values: pa.Array) -> pa.Table:
-    return canonical_table(Table("t", (column,), (column.name,)), pa.table({column.name: values}))
+    return canonical_table(Table("t", (column,), (column.name,)), pa.table({column.name: values}).column)
 
 
 def parquet_folder(folder: Path) -> Path:
@@ -118,7 +118,7 @@ def sqlite_url(folder: Path) -> str:
 @pytest.mark.parametrize("kind", [parquet_folder, parts_folder, spark_folder, csv_folder, duckdb_file, sqlite_url])
 def test_every_kind_of_source_gives_the_same_rows_and_fingerprint(tmp_path: Path, kind) -> None:
     source = open_stored(spec(kind(tmp_path)))
-    assert source.tables() == ["event"]
+    assert [table.name for table in source.catalogue().tables] == ["event"]
     rows = source.read(EVENT)
     assert rows.schema.types == EVENT.arrow_schema.types
     assert rows.to_pylist() == ROWS.to_pylist()
@@ -172,7 +172,7 @@ def test_files_with_other_separators_and_with_the_null_of_databases_are_read_ali
     source = open_stored(spec(place))
     assert source.read(EVENT).to_pylist() == ROWS.to_pylist()
     assert source.fingerprint(EVENT) == fingerprint_rows(EVENT, ROWS)
-    assert {column.name for column in folder_catalogue(place).table("event").columns} == set(ROWS.column_names)
+    assert {column.name for column in FolderSource(place).catalogue().table("event").columns} == set(ROWS.column_names)
 
 
 def test_a_first_line_with_a_number_in_it_is_not_quoted(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_a_spec_is_drafted_from_part_files(tmp_path: Path) -> None:
     one.mkdir()
     parts.mkdir()
     pq.write_table(ROWS, one / "event.parquet")
-    assert folder_catalogue(parts_folder(parts)).tables == folder_catalogue(one).tables
+    assert FolderSource(parts_folder(parts)).catalogue().tables == FolderSource(one).catalogue().tables
 
 
 def test_files_of_a_folder_that_are_several_tables_are_not_taken_for_one(tmp_path: Path) -> None:
@@ -305,8 +305,8 @@ def test_files_of_a_folder_that_are_several_tables_are_not_taken_for_one(tmp_pat
     for name in ("order", "person"):
         pq.write_table(pa.table({"id": [1], name: ["a"]}), tmp_path / "data" / f"{name}.parquet")
     with pytest.raises(SourceError, match=r"^data: person\.parquet has no order, unlike order\.parquet: a folder"):
-        folder_catalogue(tmp_path)
-    assert [table.name for table in folder_catalogue(tmp_path / "data").tables] == ["order", "person"]
+        FolderSource(tmp_path).catalogue()
+    assert [table.name for table in FolderSource(tmp_path / "data").catalogue().tables] == ["order", "person"]
 
 
 def test_sources_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +314,7 @@ def test_sources_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.Monke
         open_stored(spec(tmp_path / "none"))
     (tmp_path / "text.duckdb").write_text("not a database")
     with pytest.raises(SourceError, match=r"text\.duckdb cannot be opened as a DuckDB file"):
-        open_stored(spec(tmp_path / "text.duckdb")).tables()
+        open_stored(spec(tmp_path / "text.duckdb")).read(EVENT)
     monkeypatch.delenv("PRIVBENCH_TEST_PASSWORD", raising=False)
     url = "postgresql://u:${PRIVBENCH_TEST_PASSWORD}@localhost:1/d"
     with pytest.raises(SourceError, match="the environment has no PRIVBENCH_TEST_PASSWORD"):
@@ -322,12 +322,12 @@ def test_sources_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PRIVBENCH_TEST_PASSWORD", "hunter2@/")
     source = open_stored(spec(url))
     with pytest.raises(SourceError, match="cannot connect to postgresql database d at localhost:1") as caught:
-        source.tables()
+        source.read(EVENT)
     assert "hunter2" not in str(caught.value) + repr(source)
     with pytest.raises(SourceError, match="no driver for nosuch"):
-        DatabaseSource("nosuch://u@h/d").tables()
+        DatabaseSource("nosuch://u@h/d").read(EVENT)
     with pytest.raises(SourceError, match="not a database URL"):
-        DatabaseSource("postgresql://u:hunter2@h:port/d").tables()
+        DatabaseSource("postgresql://u:hunter2@h:port/d").read(EVENT)
 
 
 def test_a_failing_view_does_not_tell_values(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ ROWS = pa.table(
 
 def moved(values: pa.Array, kind: ColumnType) -> pa.ChunkedArray:
     column = Column("c", kind, nullable=True)
-    return canonical_table(Table("t", (column,), ("c",)), pa.table({"c": values}))["c"]
+    return canonical_table(Table("t", (column,), ("c",)), pa.table({"c": values}).column)["c"]
 
 
 def parquet(folder: Path) -> FolderSource:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.backends.postgres.readable import readable
+from privbench_core.backends.expressions import readable
 from privbench_core.schema.checks import is_contained, parse_check, unenforced_checks
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Dependency, Index

@@ -1,33 +1,156 @@
-"""A bundle into a DuckDB file."""
+"""A bundle in DuckDB: its schema as SQL, as far as DuckDB goes, and its rows.
+
+DuckDB adds foreign keys only while a table is created, so keys stand in CREATE TABLE here. What it cannot hold is
+listed by trying it out in a database in memory, and not by a list of what some version cannot do.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import duckdb
 
-from privbench_core.backends.duckdb.ddl import DuckDBSchema, duckdb_schema
-from privbench_core.backends.duckdb.interruptible import waited
-from privbench_core.backends.loading import Loadable, Loaded, refuse_tables
-from privbench_core.backends.postgres.ddl import quote_identifier, quote_text
+from privbench_core.backends.duckdb.connections import scratch, waited
+from privbench_core.backends.loading import Files, Loaded, refuse_tables
+from privbench_core.backends.postgres.ddl import (
+    comment_statements,
+    enum_statements,
+    name_list,
+    quote_identifier,
+    quote_text,
+    sql_type,
+)
 from privbench_core.errors import PublishError
+from privbench_core.schema.columns import Column
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.types.sql import parse_sql_type
 
 _MEMORY = "512MB"  # for rows that are tried, where that will do; what does not fit goes to a temporary file
 
 
-def load_duckdb(bundle: Loadable, path: Path, *, replace: bool) -> Loaded:
+@dataclass(frozen=True)
+class DuckDBSchema:
+    """What to run in DuckDB.
+
+    Attributes:
+        enums: CREATE TYPE statements.
+        tables: One CREATE TABLE per table name, each after those that it refers to.
+        after: Indexes and comments, for after the rows are loaded.
+        left_out: What DuckDB cannot hold, in words.
+    """
+
+    enums: tuple[str, ...]
+    tables: dict[str, str]
+    after: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def duckdb_schema(schema: Schema) -> DuckDBSchema:
+    """Translate a schema, leaving out what DuckDB refuses."""
+    enums = tuple(enum_statements(schema))
+    left_out: list[str] = []
+    tables: dict[str, str] = {}
+    with scratch() as connection:
+        for statement in enums:
+            connection.execute(statement)
+        for table in schema.sampling_order:
+            keys = []
+            for key in table.foreign_keys:
+                if reason := _obstacle(schema, key, tables):
+                    left_out.append(f"{key.name}: the foreign key, because {reason}")
+                else:
+                    keys.append(key)
+            tables[table.name] = _table(table, keys, connection, left_out)
+            connection.execute(tables[table.name])
+    after = []
+    for table in schema.tables:
+        left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
+        for index in table.indexes or ():
+            if index.using is None:
+                name = quote_identifier(index.name)
+                after.append(f"CREATE INDEX {name} ON {quote_identifier(table.name)} ({name_list(index.columns)});")
+            else:
+                left_out.append(f"{table.name}: the index {index.name}, which DuckDB has no such kind of")
+    bare = [dataclasses.replace(table, generated=()) for table in schema.tables]
+    after += [statement for table in bare for statement in comment_statements(table)]
+    return DuckDBSchema(enums, tables, tuple(after), tuple(left_out))
+
+
+def _obstacle(schema: Schema, key: ForeignKey, there: Collection[str]) -> str | None:
+    """Return why DuckDB cannot hold a foreign key of a table made after those that are ``there``, None if it can."""
+    if key.parent not in there:
+        return f"rows of {key.parent} are loaded at the same time or later"
+    child, parent = schema.table(key.child), schema.table(key.parent)
+    pairs = zip(key.columns, key.parent_columns, strict=True)
+    differ = [f"{key.parent}.{b}" for a, b in pairs if _kind(child.column(a)) != _kind(parent.column(b))]
+    return f"DuckDB wants the types of {', '.join(differ)}" if differ else None
+
+
+def _kind(column: Column) -> str:
+    """Return what must agree along a foreign key; all bounds on the length of text are the same to DuckDB."""
+    stored = parse_sql_type(_type(column))
+    return _type(column) if stored is None or stored.length is None else "text"
+
+
+def _table(table: Table, keys: Sequence[ForeignKey], connection: duckdb.DuckDBPyConnection, left_out: list[str]) -> str:
+    plain = [f"{quote_identifier(column.name)} {_type(column)}" for column in table.columns]
+    inside = []
+    for column, bare in zip(table.columns, plain, strict=True):
+        where, line = f"{table.name}.{column.name}", bare if column.nullable else f"{bare} NOT NULL"
+        if column.identity:
+            left_out.append(f"{where}: the numbering of new rows")
+        if column.default is not None and _accepts(connection, [f"{bare} DEFAULT ({column.default})"]):
+            line += f" DEFAULT ({column.default})"
+        elif column.default is not None:
+            left_out.append(f"{where}: the default, which DuckDB does not understand")
+        inside.append(line)
+    if table.primary_key:
+        inside.append(f"PRIMARY KEY ({name_list(table.primary_key)})")
+    inside += [f"UNIQUE ({name_list(columns)})" for columns in table.unique]
+    for check in table.checks:
+        if _accepts(connection, [*plain, f"CHECK ({check.expression})"]):
+            inside.append(f"CHECK ({check.expression})")
+        else:
+            left_out.append(f"{table.name}: the check {check.name}, which DuckDB does not understand")
+    for key in keys:
+        there = f"{quote_identifier(key.parent)} ({name_list(key.parent_columns)})"
+        inside.append(f"FOREIGN KEY ({name_list(key.columns)}) REFERENCES {there}")
+    lines = ",\n".join(f"    {line}" for line in inside)
+    return f"CREATE TABLE {quote_identifier(table.name)} (\n{lines}\n);"
+
+
+def _type(column: Column) -> str:
+    stored = column.stored_type
+    if stored is None:
+        return sql_type(column)
+    if stored.name == "numeric" and column.precision:  # PostgreSQL needs no bound; the declared digits are enough
+        return f"numeric({column.precision},{column.scale})"
+    return stored.facts.duckdb or str(stored)
+
+
+def _accepts(connection: duckdb.DuckDBPyConnection, inside: Sequence[str]) -> bool:
+    """Return whether DuckDB makes a table of these lines."""
+    try:
+        connection.execute(f"CREATE TEMP TABLE tried ({', '.join(inside)})")
+        connection.execute("DROP TABLE tried")
+    except duckdb.Error:
+        return False
+    return True
+
+
+def load_duckdb(schema: Schema, files: Files, path: Path, *, replace: bool) -> Loaded:
     """Load into the file at ``path``, which is made if it is not there; see `load_bundle`."""
     file = path.expanduser().resolve()
     is_new = not file.exists()
     try:
         try:
             with duckdb.connect(str(file)) as connection:
-                return _load(bundle, connection, file, replace=replace)
+                return _load(schema, files, connection, file, replace=replace)
         except BaseException:
             if is_new:
                 file.unlink(missing_ok=True)
@@ -37,6 +160,33 @@ def load_duckdb(bundle: Loadable, path: Path, *, replace: bool) -> Loaded:
         raise PublishError(
             f"{file}: DuckDB refused the bundle, and nothing was changed: {_first_line(error)}"
         ) from error
+
+
+def _load(schema: Schema, files: Files, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> Loaded:
+    translated = duckdb_schema(schema)
+    found = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = current_schema()").fetchall()
+    # Names differ by more than case in DuckDB, or not at all.
+    there = {name.lower(): name for (name,) in found}
+    existing = [there[table] for table in map(str.lower, translated.tables) if table in there]
+    if not replace:
+        refuse_tables(list(there.values()), existing, str(file))
+    connection.begin()
+    for name in reversed(existing):
+        connection.execute(f"DROP TABLE {quote_identifier(name)}")
+    for enum in schema.enums if replace else ():
+        connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
+    for statement in translated.enums:
+        connection.execute(statement)
+    rows = {}
+    for table, statement in translated.tables.items():
+        connection.execute(statement)
+        listed = ", ".join(quote_text(str(file)) for file in files[table])
+        rows[table] = _execute(connection, insert_rows(schema.table(table), f"[{listed}]"))
+    for statement in translated.after:
+        _execute(connection, statement)
+    connection.commit()
+    connection.execute("ANALYZE")
+    return Loaded(rows, translated.left_out)
 
 
 @dataclass(frozen=True)
@@ -93,50 +243,21 @@ class RowTrial:
 
 
 def insert_rows(table: Table, files: str) -> str:
-    """Return the statement that inserts the rows of Parquet files; ``files`` is SQL: a text, or a list of them."""
-    rows = f"SELECT {_selected(table)} FROM read_parquet({files})"
-    return f"INSERT INTO {quote_identifier(table.name)} BY NAME {rows}"
+    """Return the statement that inserts the rows of Parquet files; ``files`` is SQL: a text, or a list of them.
 
-
-def _load(bundle: Loadable, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> Loaded:
-    schema = bundle.schema
-    translated = duckdb_schema(schema)
-    found = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = current_schema()").fetchall()
-    # Names differ by more than case in DuckDB, or not at all.
-    there = {name.lower(): name for (name,) in found}
-    existing = [there[table] for table in map(str.lower, translated.tables) if table in there]
-    if not replace:
-        refuse_tables(list(there.values()), existing, str(file))
-    connection.begin()
-    for name in reversed(existing):
-        connection.execute(f"DROP TABLE {quote_identifier(name)}")
-    for enum in schema.enums if replace else ():
-        connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
-    for statement in translated.enums:
-        connection.execute(statement)
-    for table, statement in translated.tables.items():
-        connection.execute(statement)
-        files = ", ".join(quote_text(str(file)) for file in bundle.files(table))
-        _execute(connection, insert_rows(schema.table(table), f"[{files}]"))
-    for statement in translated.after:
-        _execute(connection, statement)
-    connection.commit()
-    connection.execute("ANALYZE")
-    rows = {table: int(bundle.manifest["tables"][table]["rows"]) for table in translated.tables}
-    return Loaded(rows, translated.left_out)
-
-
-def _selected(table: Table) -> str:
-    """Return all columns, those that Parquet holds in another type converted."""
+    Columns that Parquet holds in another type are converted.
+    """
     named = [(quote_identifier(column.name), column.logical.duckdb_form) for column in table.columns]
     forms = [f"{form.format(name)} AS {name}" for name, form in named if form != "{}"]
-    return f"* REPLACE ({', '.join(forms)})" if forms else "*"
+    selected = f"* REPLACE ({', '.join(forms)})" if forms else "*"
+    return f"INSERT INTO {quote_identifier(table.name)} BY NAME SELECT {selected} FROM read_parquet({files})"
 
 
 def _first_line(error: duckdb.Error) -> str:
     return str(error).splitlines()[0]
 
 
-def _execute(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
-    """Run a statement that may take long."""
-    waited(connection, lambda: connection.execute(statement))
+def _execute(connection: duckdb.DuckDBPyConnection, statement: str) -> int:
+    """Run a statement that may take long; return how many rows it inserts."""
+    done = waited(connection, lambda: connection.execute(statement).fetchone())
+    return int(done[0]) if done else 0

@@ -2,51 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from privbench_core.backends.base import check_columns, check_table, check_watermark
-from privbench_core.backends.cast import canonical_batches, canonical_parts
-from privbench_core.backends.fingerprint import fingerprint_files, fingerprint_rows
+from privbench_core.backends.base import (
+    Source,
+    check_columns,
+    check_table,
+    check_watermark,
+    failed_query,
+    version_of,
+    watermark_sql,
+)
+from privbench_core.backends.catalogue import (
+    Catalogue,
+    FoundColumn,
+    FoundKey,
+    FoundTable,
+    enums_of,
+    found_column,
+    with_exact_names,
+)
+from privbench_core.backends.expressions import declared_table, in_postgres
+from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.backends.postgres.ddl import quote_identifier
-from privbench_core.backends.version import failed_query, version_of, watermark_sql
 from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
+from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
 
 _ROWS = 1 << 20  # read at a time
+_CATALOGUE = {
+    "columns": "SELECT table_name, column_name, data_type, is_nullable, column_default, comment FROM duckdb_columns()"
+    " WHERE NOT internal AND schema_name = 'main' ORDER BY table_name, column_index",
+    "constraints": "SELECT table_name, constraint_type, constraint_column_names, referenced_table,"
+    " referenced_column_names, constraint_name, expression FROM duckdb_constraints() WHERE schema_name = 'main'",
+    "indexes": "SELECT table_name, index_name, is_unique, expressions FROM duckdb_indexes()"
+    " WHERE schema_name = 'main' ORDER BY index_name",
+    "tables": "SELECT table_name, comment FROM duckdb_tables() WHERE NOT internal AND schema_name = 'main'",
+    "enums": "SELECT labels, type_name FROM duckdb_types() WHERE logical_type = 'ENUM' AND NOT internal",
+}
+_NEXTVAL = re.compile(r"\s*nextval\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class DuckDBSource:
+class DuckDBSource(Source):
     """Tables and views in the ``main`` schema of a DuckDB file, opened read-only."""
 
     path: Path
 
-    def tables(self) -> list[str]:
-        """Return the names of tables and views."""
+    def catalogue(self) -> Catalogue:
+        """See `Source.catalogue`."""
         with self._open() as connection:
-            return sorted(_columns(connection))
+            found = {name: connection.execute(query).fetchall() for name, query in _CATALOGUE.items()}
+        enums = {tuple(labels): name for labels, name in reversed(found["enums"])}
+        columns: dict[str, list[FoundColumn]] = defaultdict(list)
+        for table, *column in found["columns"]:
+            columns[table].append(_column(enums, *column))
+        tables = [_table(name, tuple(listed), found) for name, listed in sorted(columns.items())]
+        return Catalogue(self.path.stem, with_exact_names(tables), enums_of(tables))
 
-    def read(self, table: Table) -> pa.Table:
-        """See `Source.read`."""
-        return canonical_batches(table, self._stored_rows(table))
-
-    def batches(self, table: Table) -> Iterator[pa.Table]:
-        """See `Source.batches`."""
-        return canonical_parts(table, self._stored_rows(table))
-
-    def _stored_rows(self, table: Table) -> Iterator[pa.Table]:
-        """Return the declared columns as they are stored, in parts."""
+    def stored_rows(self, table: Table) -> Iterator[pa.Table]:
+        """See `Source.stored_rows`."""
         with self._open() as connection:
-            columns = _columns(connection)
-            check_table(table.name, columns)
-            check_columns(table, columns[table.name])
+            check_columns(table, _names(connection, table.name))
             names = ", ".join(quote_identifier(column.name) for column in table.columns)
             found = connection.sql(f"SELECT {names} FROM main.{quote_identifier(table.name)}")
             reader = found.to_arrow_reader(_ROWS)
@@ -54,34 +81,23 @@ class DuckDBSource:
             for batch in reader:
                 yield pa.Table.from_batches([batch])
 
-    def known_rows(self, table: Table) -> int | None:
-        """See `Source.known_rows`: while rows are counted, others may change them."""
-        return None
-
-    def fingerprint(self, table: Table) -> str:
-        """See `Source.fingerprint`."""
-        return fingerprint_rows(table, self.read(table))
-
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
         """See `Source.version`."""
         with self._open() as connection:
-            columns = _columns(connection)
-            check_table(table.name, columns)
+            names = _names(connection, table.name)
             if isinstance(change, Watermark):
-                check_watermark(table.name, change.column, columns[table.name])
+                check_watermark(table.name, change.column, names)
                 statement = watermark_sql(f"main.{quote_identifier(table.name)}", quote_identifier(change.column))
                 return version_of(table.name, connection.sql(statement).fetchall())
             try:
-                cursor = connection.execute(change.sql)
-                return version_of(table.name, cursor.fetchmany(2))
+                return version_of(table.name, connection.execute(change.sql).fetchmany(2))
             except duckdb.Error as error:  # its text may quote values
                 raise failed_query(table.name, error) from None
 
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:
         """See `Source.stored`: all tables share the file, and what was written and is not in it yet."""
-        query = "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name = 'main'"
         with self._open() as connection:
-            held = {name for (name,) in connection.sql(query).fetchall()}
+            held = {name for name, _ in connection.sql(_CATALOGUE["tables"]).fetchall()}
         log = self.path.with_name(f"{self.path.name}.wal")
         with suppress(OSError):  # reading a table reports it
             digest = fingerprint_files(path for path in (self.path, log) if path.exists())
@@ -102,9 +118,49 @@ class DuckDBSource:
             raise SourceError(f"source: reading {self.path.name} failed ({kind}); check its views") from None
 
 
-def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
-    query = (
-        "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns()"
-        " WHERE NOT internal AND schema_name = 'main' GROUP BY table_name"
+def _names(connection: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """Return the columns of a table or view, which must be there."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, column, *_ in connection.sql(_CATALOGUE["columns"]).fetchall():
+        found[name].append(column)
+    check_table(table, sorted(found))
+    return found[table]
+
+
+def _column(
+    enums: dict[tuple[str, ...], str], name: str, native: str, nullable: bool, default: str | None, comment: str | None
+) -> FoundColumn:
+    if native.startswith("ENUM("):  # the file says which values, not which type, so the type is the one that has them
+        values = tuple(label.replace("''", "'") for label in re.findall(r"'((?:[^']|'')*)'", native))
+        column = FoundColumn(name, ColumnType.CATEGORY, native, nullable, sql_type=enums.get(values), values=values)
+    else:
+        # What DuckDB calls FLOAT has 4 bytes.
+        column = found_column(name, "REAL" if native == "FLOAT" else native, nullable=nullable)
+    counted = default is not None and _NEXTVAL.match(default) is not None
+    translated = None if counted or default is None else in_postgres(default, "duckdb", ())
+    return replace(column, default=translated, identity=counted and not nullable, comment=comment)
+
+
+def _table(name: str, columns: tuple[FoundColumn, ...], found: dict[str, list[Any]]) -> FoundTable:
+    constraints: dict[str, list[Any]] = defaultdict(list)
+    for of, kind, *details in found["constraints"]:
+        if of == name:
+            constraints[kind].append(details)
+    names = {column.name for column in columns}
+    indexes = [(row[1], row[2], _indexed(row[3], names)) for row in found["indexes"] if row[0] == name]
+    table = FoundTable(
+        name,
+        columns,
+        next((tuple(row[0]) for row in constraints["PRIMARY KEY"]), ()),
+        tuple(FoundKey(tuple(row[0]), row[1], tuple(row[2])) for row in constraints["FOREIGN KEY"]),
+        tuple(tuple(row[0]) for row in constraints["UNIQUE"]),
+        comment=dict(found["tables"]).get(name),
     )
-    return dict(connection.sql(query).fetchall())
+    return declared_table(table, indexes, [(row[3], row[4]) for row in constraints["CHECK"]], "duckdb")
+
+
+def _indexed(expressions: str, known: Collection[str]) -> tuple[str, ...] | None:
+    """Return the columns of an index, ``[a, "b c"]`` in DuckDB's words; None if it is on anything else."""
+    parts = re.findall(r"\"((?:[^\"]|\"\")+)\"|([^,\"]+)", expressions.strip()[1:-1])
+    names = tuple(name for quoted, bare in parts if (name := (quoted.replace('""', '"') or bare).strip()))
+    return names if names and set(known).issuperset(names) else None

@@ -30,8 +30,9 @@ def refuse_broken_quotes(table: str, path: Path) -> None:
 
     Files without a quote are not parsed: only their bytes are looked at.
     """
-    if not _has_quotes(path):
-        return
+    with path.open("rb") as file:
+        if not any(b'"' in block for block in iter(lambda: file.read(_BYTES), b"")):
+            return
     found = _first_problem(path, fields=False)
     if found is not None:
         what = "a quote is not closed, or stands inside of a quoted value"
@@ -43,14 +44,6 @@ def irregular(table: str, path: Path) -> SourceError:
     what = "some line has not as many fields as the header"
     detail = _first_problem(path, fields=True)
     return SourceError(f"{table}: {path.name} is not regular CSV, {what}; write it again", private_detail=detail)
-
-
-def _has_quotes(path: Path) -> bool:
-    with path.open("rb") as file:
-        while block := file.read(_BYTES):
-            if b'"' in block:
-                return True
-    return False
 
 
 def _first_problem(path: Path, *, fields: bool) -> str | None:
@@ -85,17 +78,11 @@ def _first_problem(path: Path, *, fields: bool) -> str | None:
 
 def _column(path: Path, started: int, header: list[str]) -> str:
     """Return the column of the first value of a row whose quote is still open at the end of the line, or goes on."""
-    between = separator(path)
+    between = re.escape(separator(path))
+    regular = re.compile(rf'(?:"(?:[^"]|"")*"|[^"{between}][^{between}]*|){between}')  # a value, and what ends it
     with path.open(encoding="utf-8-sig", newline="") as lines:
         text = next((line for number, line in enumerate(lines, start=1) if number == started), "")
-    for end in range(1, len(text) + 1):
-        try:
-            next(csv.reader([text[:end]], delimiter=between, strict=True), [])
-        except csv.Error as error:
-            if "expected after" in str(error):
-                return _named(header, len(next(csv.reader([text[:end]], delimiter=between), [])) - 1)
-    return _named(header, len(next(csv.reader([text], delimiter=between), [])) - 1)
-
-
-def _named(header: list[str], position: int) -> str:
-    return header[position] if 0 <= position < len(header) else str(position + 1)
+    position = end = 0
+    while found := regular.match(text, end):
+        position, end = position + 1, found.end()
+    return header[position] if position < len(header) else str(position + 1)

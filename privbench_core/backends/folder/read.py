@@ -1,7 +1,12 @@
-"""A folder with one Parquet or CSV file per table, or a folder of Parquet files."""
+"""A folder of Parquet and CSV files.
+
+A table is a file, or a folder of Parquet files with the same columns (``orders/part-*.parquet``, as engines write it).
+What is called ``.name`` or ``_name`` is not data, as for those engines.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,21 +18,23 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from privbench_core.backends.base import check_columns, check_table
-from privbench_core.backends.cast import canonical_batches, canonical_parts, canonical_table
-from privbench_core.backends.fingerprint import fingerprint_files, fingerprint_rows
-from privbench_core.backends.folder.catalogue import csv_header, is_csv, may_be_names, stored_tables
+from privbench_core.backends.base import Source, check_columns, check_table
+from privbench_core.backends.cast import canonical_parts, canonical_table
+from privbench_core.backends.catalogue import CSV, SEVERAL_VALUES, Catalogue, FoundColumn, FoundTable
+from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.backends.folder.csv_lines import irregular, refuse_broken_quotes, separator
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.change import VersionQuery, Watermark
+from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
+from privbench_core.schema.types.base import is_kind
 
 _ROWS = 1 << 18  # of a Parquet file at a time: more take memory, and no less time
 _BYTES = 1 << 24  # of a CSV file at a time: more than any row has
 
 
 @dataclass(frozen=True)
-class FolderSource:
+class FolderSource(Source):
     r"""Files named ``<table>.parquet``, ``.csv`` or ``.tsv``, or folders of Parquet files named ``<table>``.
 
     CSV files have a header and UTF-8, and commas, semicolons, tabs or bars between fields. An empty field is NULL, and
@@ -36,22 +43,23 @@ class FolderSource:
 
     folder: Path
 
-    def tables(self) -> list[str]:
-        """Stems of the files, and names of the folders."""
-        return sorted({name for name, _ in self._stored()})
+    def catalogue(self) -> Catalogue:
+        """See `Source.catalogue`: files declare no keys."""
+        tables = tuple(FoundTable(name, _columns(name, files)) for name, files in self._stored())
+        return Catalogue(self.folder.resolve().name, tables)
+
+    def stored_rows(self, table: Table) -> Iterator[pa.Table]:
+        """See `Source.stored_rows`; parts of several Parquet files may be of different types."""
+        return chain.from_iterable(_stored_rows(table, path) for path in self._files(table))
 
     def read(self, table: Table) -> pa.Table:
-        """See `Source.read`."""
-        first, *rest = self._files(table)
-        if is_csv(first):
-            return canonical_batches(table, _csv_batches(table, first))
-        return pa.concat_tables([_read_parquet(table, path) for path in (first, *rest)])
+        """See `Source.read`: the columns of a Parquet file are read one after the other."""
+        files = self._files(table)
+        return super().read(table) if is_csv(files[0]) else pa.concat_tables(_read_parquet(table, f) for f in files)
 
     def batches(self, table: Table) -> Iterator[pa.Table]:
         """See `Source.batches`."""
-        files = self._files(table)
-        stored = _csv_batches if is_csv(files[0]) else _parquet_batches
-        return chain.from_iterable(canonical_parts(table, stored(table, path)) for path in files)
+        return chain.from_iterable(canonical_parts(table, _stored_rows(table, path)) for path in self._files(table))
 
     def parquet_files(self, table: Table) -> tuple[Path, ...]:
         """Return the Parquet files of a table; SourceError if it is a CSV file."""
@@ -61,16 +69,6 @@ class FolderSource:
             raise SourceError(f"{table.name}: {found}; run with --engine duckdb")
         return files
 
-    def _files(self, table: Table) -> tuple[Path, ...]:
-        """Return the one file of a table, or those of its folder."""
-        check_table(table.name, self.tables())
-        found = [files for name, files in self._stored() if name == table.name]
-        if len(found) > 1:
-            ends = (files[0] if files[0].parent == self.folder else files[0].parent for files in found)
-            names = " and ".join(path.name for path in ends)
-            raise SourceError(f"{table.name}: two files hold this table, {names}; remove one")
-        return found[0]
-
     def known_rows(self, table: Table) -> int | None:
         """See `Source.known_rows`: Parquet files say it."""
         files = self._files(table)
@@ -78,10 +76,6 @@ class FolderSource:
             return None if is_csv(files[0]) else sum(pq.read_metadata(file).num_rows for file in files)
         except (pa.ArrowException, OSError):  # reading the table reports it
             return None
-
-    def fingerprint(self, table: Table) -> str:
-        """See `Source.fingerprint`."""
-        return fingerprint_rows(table, self.read(table))
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
         """See `Source.version`. A folder has none."""
@@ -94,13 +88,23 @@ class FolderSource:
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:
         """See `Source.stored`."""
         digests: dict[str, str] = {}
-        files: dict[str, list[Path]] = {table.name: [] for table in tables}
-        for name, stored in self._stored():
-            files.get(name, []).extend(stored)
-        for name, paths in files.items():
+        there = self._stored()
+        for table in tables:
+            paths = [path for name, files in there if name == table.name for path in files]
             with suppress(OSError):  # reading the table reports it
-                digests |= {name: fingerprint_files(paths)} if paths else {}
+                digests |= {table.name: fingerprint_files(paths)} if paths else {}
         return digests
+
+    def _files(self, table: Table) -> tuple[Path, ...]:
+        """Return the one file of a table, or those of its folder."""
+        there = self._stored()
+        check_table(table.name, sorted({name for name, _ in there}))
+        found = [files for name, files in there if name == table.name]
+        if len(found) > 1:
+            ends = (files[0] if files[0].parent == self.folder else files[0].parent for files in found)
+            names = " and ".join(path.name for path in ends)
+            raise SourceError(f"{table.name}: two files hold this table, {names}; remove one")
+        return found[0]
 
     def _stored(self) -> list[tuple[str, tuple[Path, ...]]]:
         try:
@@ -109,19 +113,111 @@ class FolderSource:
             raise SourceError(f"source: {self.folder} cannot be read ({error.strerror}); check the folder") from None
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """The columns of a Parquet file, each read when it is asked for."""
+def stored_tables(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
+    """Return the tables of a folder with their files, in the order of names; OSError if it cannot be read."""
+    found = []
+    for path in _data(folder):
+        if path.is_dir():
+            with suppress(PermissionError):  # lost+found, and the like: not a table that could be declared
+                parts = tuple(part for part in _data(path) if _is_parquet(part) and part.is_file())
+                found += [(path.stem if _is_parquet(path) else path.name, parts)] if parts else []
+        elif _is_parquet(path) or is_csv(path):
+            found.append((path.stem, (path,)))
+    return found
 
-    file: pq.ParquetFile
 
-    def column(self, name: str, /) -> pa.ChunkedArray:
-        return self.file.read([name]).column(name)
+def _data(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")))
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a file is CSV, by its name; what separates its fields, its first line says."""
+    return path.suffix.lower() in {".csv", ".tsv"}
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
+def _columns(table: str, files: Sequence[Path]) -> tuple[FoundColumn, ...]:
+    if is_csv(files[0]):
+        return _csv_columns(table, files[0])
+    columns = [_parquet_columns(table, path) for path in files]
+    names = [{column.name for column in listed} for listed in columns]
+    for path, held in zip(files, names, strict=True):
+        if missing := names[0] - held:
+            found = f"{path.name} has no {min(missing)}, unlike {files[0].name}: a folder in a source is one table"
+            raise SourceError(f"{table}: {found}; give {path.parent} as the source if its files are tables")
+    return columns[0]
+
+
+def _parquet_columns(table: str, path: Path) -> tuple[FoundColumn, ...]:
+    try:
+        return tuple(map(arrow_column, pq.read_schema(path)))
+    except (pa.ArrowException, OSError):
+        raise _no_parquet(table, path) from None
+
+
+def _no_parquet(table: str, path: Path) -> SourceError:
+    return SourceError(f"{table}: {path.name} is not a readable Parquet file; write it again")
+
+
+def arrow_column(field: pa.Field) -> FoundColumn:
+    """Return a column by its Arrow type."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_time(kind):
+        return FoundColumn(field.name, ColumnType.INTERVAL, str(field.type), field.nullable, clock=True)
+    logical = next((found for found in ColumnType if is_kind(kind, *found.logical.arrow_kinds)), None)
+    precision, scale = (kind.precision, kind.scale) if pa.types.is_decimal(kind) else (None, None)
+    unknown = SEVERAL_VALUES if pa.types.is_nested(kind) else "has no type here; store it as another, or do without"
+    note = unknown if logical is None else None
+    return FoundColumn(field.name, logical, str(field.type), field.nullable, precision, scale, note=note)
+
+
+def _csv_columns(table: str, path: Path) -> tuple[FoundColumn, ...]:
+    header = _csv_header(table, path)
+    if not _may_be_names(header):
+        found = "the first line has the same name twice, or one without a letter or with a separator in it"
+        todo = "put a line with the names of the columns before the rows, with commas between them"
+        raise SourceError(f"{table}: {path.name}: {found}; {todo}")
+    return tuple(FoundColumn(name, ColumnType.CATEGORY, CSV, nullable=True) for name in header)
+
+
+def _may_be_names(header: list[str]) -> bool:
+    """Whether columns may be called so.
+
+    A first line of values is a private row, which nothing may quote; nearly all have a number, a date or NULL among
+    them, or, if read with the wrong separator, that separator.
+    """
+    usual = (n.isprintable() and any(map(str.isalpha, n)) and not {";", "|"}.intersection(n) for n in header)
+    return len(set(header)) == len(header) and all(usual)
+
+
+def _csv_header(table: str, path: Path) -> list[str]:
+    """Return the first line of a CSV file; [] if it has none. No message quotes it: it may be a private row."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            return next(csv.reader(lines, delimiter=separator(path)), [])
+    except UnicodeDecodeError:
+        raise _not_utf8(table, path) from None
+    except csv.Error:  # a name with more characters than the reader takes, or a quote that is never closed
+        found = "the first line does not name the columns, with commas between them"
+        raise SourceError(f"{table}: {path.name}: {found}; write it again") from None
+    except OSError as error:
+        raise SourceError(f"{table}: {path.name} cannot be read ({error.strerror}); check the file") from None
+
+
+def _not_utf8(table: str, path: Path) -> SourceError:
+    return SourceError(f"{table}: {path.name} is not UTF-8; convert it to UTF-8")
+
+
+def _stored_rows(table: Table, path: Path) -> Iterator[pa.Table]:
+    return _csv_batches(table, path) if is_csv(path) else _parquet_batches(table, path)
 
 
 def _read_parquet(table: Table, path: Path) -> pa.Table:
     with _parquet(table, path) as file:
-        return canonical_table(table, _Stored(file))
+        return canonical_table(table, lambda name: file.read([name]).column(name))
 
 
 def _parquet_batches(table: Table, path: Path) -> Iterator[pa.Table]:
@@ -142,13 +238,15 @@ def _parquet(table: Table, path: Path) -> Iterator[pq.ParquetFile]:
             check_columns(table, file.schema_arrow.names)
             yield file
     except (pa.ArrowException, OSError):
-        raise SourceError(f"{table.name}: {path.name} is not a readable Parquet file; write it again") from None
+        raise _no_parquet(table.name, path) from None
 
 
 def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
     wanted = [column.name for column in table.columns]
-    header = _header(table, path)
-    names = header if may_be_names(header) else []  # else nothing of it is quoted
+    header = _csv_header(table.name, path)
+    if not header:
+        raise SourceError(f"{table.name}: {path.name} is empty; it needs at least a line with the column names")
+    names = header if _may_be_names(header) else []  # else nothing of it is quoted
     check_columns(table, header, lambda name, _: _nearest(name, names))
     convert = pyarrow.csv.ConvertOptions(
         include_columns=wanted,
@@ -167,15 +265,8 @@ def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
                 yield pa.Table.from_batches([batch])
     except (pa.ArrowException, UnicodeDecodeError) as error:
         if "utf8" in str(error).lower():  # Arrow's message goes no further: it may quote a row
-            raise _not_utf8(table, path) from None
+            raise _not_utf8(table.name, path) from None
         raise irregular(table.name, path) from None
-
-
-def _header(table: Table, path: Path) -> list[str]:
-    header = csv_header(table.name, path)
-    if not header:
-        raise SourceError(f"{table.name}: {path.name} is empty; it needs at least a line with the column names")
-    return header
 
 
 def _nearest(name: str, header: list[str]) -> str:
@@ -183,7 +274,3 @@ def _nearest(name: str, header: list[str]) -> str:
     if get_close_matches(name, header, n=1):
         return did_you_mean(name, header)
     return "the first line of the file must name the columns, with commas between them"
-
-
-def _not_utf8(table: Table, path: Path) -> SourceError:
-    return SourceError(f"{table.name}: {path.name} is not UTF-8; convert it to UTF-8")

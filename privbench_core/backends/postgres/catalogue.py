@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of
-from privbench_core.backends.native_types import found_column
+from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of, found_column
+from privbench_core.backends.expressions import readable
 from privbench_core.backends.postgres.ddl import quote_identifier
-from privbench_core.backends.postgres.queries import CATALOGUE
-from privbench_core.backends.postgres.readable import readable
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Generated
 from privbench_core.schema.columns import IdentitySequence as Numbering
@@ -30,6 +28,101 @@ if TYPE_CHECKING:
     Groups = dict[tuple[str, ...], str]
     Localized = Callable[[str], str]
 
+_HERE = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
+_TABLES = f"WITH c AS (SELECT * FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND {_HERE})"
+_NAMES = (
+    "(SELECT array_agg(attname::text ORDER BY place) FROM unnest({keys}) WITH ORDINALITY AS k(number, place)"
+    " JOIN pg_attribute ON attrelid = {table}.oid AND attnum = number)"
+)
+# What is not there in another database and not made by a schema.sql either: functions, operators and types of one's
+# own (an enum is made), sequences.
+_FOREIGN = (
+    "(SELECT min(pg_describe_object(p.refclassid, p.refobjid, 0)) FROM pg_depend p WHERE {who}"
+    " AND p.refobjid >= 16384 AND p.deptype = 'n' AND CASE"
+    " WHEN p.refclassid = 'pg_class'::regclass THEN (SELECT relkind = 'S' FROM pg_class r WHERE r.oid = p.refobjid)"
+    " WHEN p.refclassid = 'pg_type'::regclass THEN (SELECT typtype <> 'e' FROM pg_type r WHERE r.oid = p.refobjid)"
+    " ELSE p.refclassid <> 'pg_constraint'::regclass END)"
+)
+_READ = (
+    "(SELECT array_agg(DISTINCT u.attname::text) FROM pg_depend p JOIN pg_attribute u ON u.attrelid = p.refobjid"
+    " AND u.attnum = p.refobjsubid WHERE {who} AND p.refclassid = 'pg_class'::regclass AND p.refobjid = c.oid"
+    " AND p.refobjsubid > 0 {but})"
+)
+_INDEX = "p.classid = 'pg_class'::regclass AND p.objid = i.oid"
+_CONSTRAINT = "p.classid = 'pg_constraint'::regclass AND p.objid = k.oid"
+# Versions differ in whether the column or its expression depends on others.
+_EXPRESSION = (
+    "(p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid"
+    " OR p.classid = 'pg_class'::regclass AND p.objid = c.oid AND p.objsubid = a.attnum"
+    " AND p.refclassid IN ('pg_class'::regclass, 'pg_proc'::regclass))"
+)
+# The types that a domain stands for, one under the other, to the first that is no domain.
+_BASES = (
+    "CROSS JOIN LATERAL (WITH RECURSIVE down AS (SELECT t.oid, t.typtype, t.typbasetype, a.atttypmod AS mod,"
+    " t.typnotnull AS firm, 0 AS depth UNION ALL SELECT b.oid, b.typtype, b.typbasetype, down_.typtypmod,"
+    " down.firm OR b.typnotnull, depth + 1 FROM down JOIN pg_type down_ ON down_.oid = down.oid"
+    " JOIN pg_type b ON b.oid = down.typbasetype WHERE down.typtype = 'd')"
+    " SELECT * FROM down ORDER BY depth DESC LIMIT 1) base JOIN pg_type e ON e.oid = base.oid"
+)
+
+_QUERIES = {
+    "schema": "SELECT current_schema(), current_database(), current_setting('search_path')",
+    "others": "SELECT CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END"
+    f" AS kind, relname FROM pg_class WHERE relkind IN ('v', 'm', 'f') AND NOT relispartition AND {_HERE}"
+    " ORDER BY relname",
+    "tables": f"{_TABLES} SELECT relname, obj_description(oid, 'pg_class') AS comment, relkind = 'p' AS partitioned,"
+    " relrowsecurity AS guarded, (SELECT string_agg(inhparent::regclass::text, ', ' ORDER BY inhseqno)"
+    " FROM pg_inherits WHERE inhrelid = c.oid) AS inherits, (SELECT string_agg(tgname, ', ' ORDER BY tgname)"
+    " FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) AS triggers FROM c ORDER BY relname",
+    "columns": f"{_TABLES} SELECT c.relname, a.attname AS name, quote_ident(a.attname) AS quoted,"
+    " format_type(base.oid, base.mod) AS native,"
+    " NOT (a.attnotnull OR base.firm) AS nullable, coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault) AS written,"
+    " a.attidentity AS identity, a.attgenerated AS generated, col_description(c.oid, a.attnum) AS comment,"
+    " CASE WHEN t.typtype = 'd' THEN t.typname END AS domain, CASE WHEN e.typtype = 'e' THEN e.typname::text END"
+    " AS enum, (SELECT nspname FROM pg_namespace WHERE oid = e.typnamespace) AS home,"
+    " (SELECT array_agg(enumlabel::text ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = e.oid) AS labels,"
+    " has_column_privilege(c.oid, a.attnum, 'SELECT') AS readable, (SELECT collname FROM pg_collation"
+    " WHERE oid = a.attcollation AND oid <> e.typcollation) AS collation,"
+    f" {_FOREIGN.format(who=_EXPRESSION)} AS needs,"
+    f" {_READ.format(who=_EXPRESSION, but='AND u.attnum <> a.attnum')} AS made_of,"
+    " s.relname AS sequence, q.seqincrement AS increment, NOT q.seqcycle AND q.seqmin = 1 AND q.seqcache = 1 AS plain"
+    " FROM c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+    f" JOIN pg_type t ON t.oid = a.atttypid {_BASES}"
+    " LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum"
+    " LEFT JOIN pg_depend o ON o.refclassid = 'pg_class'::regclass AND o.refobjid = c.oid AND o.refobjsubid = a.attnum"
+    " AND o.classid = 'pg_class'::regclass AND o.deptype IN ('a', 'i') AND EXISTS (SELECT FROM pg_sequence"
+    " WHERE seqrelid = o.objid) LEFT JOIN pg_class s ON s.oid = o.objid LEFT JOIN pg_sequence q ON q.seqrelid = s.oid"
+    " ORDER BY c.relname, a.attnum",
+    "domain_checks": f"{_TABLES} SELECT c.relname, a.attname AS column, quote_ident(a.attname) AS quoted,"
+    f" k.conname AS name, pg_get_expr(k.conbin, 0) AS expression, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
+    f" FROM c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped JOIN LATERAL"
+    " (WITH RECURSIVE down AS (SELECT a.atttypid AS oid UNION ALL SELECT t.typbasetype FROM down JOIN pg_type t"
+    " ON t.oid = down.oid AND t.typtype = 'd') SELECT oid FROM down) base ON true JOIN pg_constraint k"
+    " ON k.contypid = base.oid AND k.contype = 'c' ORDER BY c.relname, a.attnum, k.conname",
+    "constraints": f"{_TABLES} SELECT c.relname, k.conname AS name, k.contype AS kind,"
+    f" {_NAMES.format(keys='k.conkey', table='h')} AS columns, h.oid <> c.oid AS of_partition, f.relname AS parent,"
+    f" {_NAMES.format(keys='k.confkey', table='f')} AS parent_columns, f.oid IN (SELECT oid FROM c) AS here,"
+    " pg_get_expr(k.conbin, k.conrelid) AS expression, k.convalidated AS valid, k.condeferrable AS deferrable,"
+    " k.condeferred AS deferred, k.confupdtype AS on_update, k.confdeltype AS on_delete, k.confmatchtype AS match,"
+    " to_jsonb(k) ->> 'confdelsetcols' AS set_columns, to_jsonb(x) ->> 'indnullsnotdistinct' AS nulls_clash,"
+    f" x.indnkeyatts < x.indnatts AS includes, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
+    " FROM c JOIN pg_class h ON h.oid = c.oid OR h.oid IN (SELECT relid FROM pg_partition_tree(c.oid))"
+    " JOIN pg_constraint k ON k.conrelid = h.oid AND k.conparentid = 0 AND (h.oid = c.oid OR k.contype = 'f')"
+    " LEFT JOIN pg_class f ON f.oid = k.confrelid LEFT JOIN pg_index x ON x.indexrelid = k.conindid"
+    " AND k.contype IN ('p', 'u') ORDER BY c.relname, of_partition, k.conname",
+    "indexes": f"{_TABLES} SELECT c.relname, i.relname AS name, x.indisunique AS is_unique, x.indisvalid AS valid,"
+    f" {_NAMES.format(keys='(x.indkey::int2[])[0:x.indnkeyatts - 1]', table='c')} AS columns,"
+    f" {_READ.format(who=_INDEX, but='')} AS made_of, {_FOREIGN.format(who=_INDEX)} AS needs,"
+    " x.indexprs IS NOT NULL AS expressions,"
+    " pg_get_expr(x.indpred, x.indrelid) AS predicate, substr(pg_get_indexdef(i.oid),"
+    " length(concat('CREATE ', CASE WHEN x.indisunique THEN 'UNIQUE ' END, 'INDEX ', quote_ident(i.relname), ' ON ',"
+    " CASE WHEN i.relkind = 'I' THEN 'ONLY ' END, quote_ident(current_schema()), '.', quote_ident(c.relname),"
+    " ' USING ')) + 1) AS definition, concat('btree (', (SELECT string_agg(quote_ident(attname), ', ' ORDER BY place)"
+    " FROM unnest(x.indkey::int2[]) WITH ORDINALITY AS k(number, place) JOIN pg_attribute ON attrelid = c.oid"
+    " AND attnum = number), ')') AS usual FROM c JOIN pg_index x ON x.indrelid = c.oid"
+    " JOIN pg_class i ON i.oid = x.indexrelid WHERE NOT EXISTS (SELECT FROM pg_constraint k"
+    " WHERE k.conindid = i.oid AND k.contype IN ('p', 'u', 'x')) ORDER BY c.relname, i.relname",
+}
 _ACTIONS = {"r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 _ENUM_TEXT = re.compile(r"('(?:[^']|'')*')::.*")
 
@@ -45,7 +138,7 @@ def postgres_catalogue(url: URL) -> Catalogue:
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
-            found = {name: connection.exec_driver_sql(query).fetchall() for name, query in CATALOGUE.items()}
+            found = {name: connection.exec_driver_sql(query).fetchall() for name, query in _QUERIES.items()}
     except sa.exc.SQLAlchemyError as error:
         kind = type(getattr(error, "orig", None) or error).__name__
         raise SourceError(
@@ -103,6 +196,7 @@ def _table(about: Any, mine: Rows, enums: Mapping[tuple[str, str], str]) -> Foun
     local = _local(rows, enums)
     columns = tuple(_column(name, row, enums, notes) for row in rows if not row.generated)
     generated = tuple(_generated(row, enums, local, notes) for row in rows if row.generated)
+    textual = [column.name for column in columns if column.type and column.type.logical.textual]
     constraints = mine.get("constraints", ())
     names: Groups = {}
     primary = next((_group(row, name, names, notes) for row in constraints if row.kind == "p"), ())
@@ -110,7 +204,7 @@ def _table(about: Any, mine: Rows, enums: Mapping[tuple[str, str], str]) -> Foun
     named = [(row, _group) for row in constraints if row.kind == "u"]
     named += [(row, _unique_index) for row in indexes if row.is_unique]
     unique = [read(row, name, names, notes) for row, read in sorted(named, key=lambda pair: pair[0].name)]
-    keys = tuple(_keys((row for row in constraints if row.kind == "f" and _stays(row, notes)), notes))
+    keys = tuple(_keys((row for row in constraints if row.kind == "f"), notes))
     notes += [f"the exclusion constraint {row.name}" for row in constraints if row.kind == "x"]
     return FoundTable(
         name,
@@ -118,8 +212,8 @@ def _table(about: Any, mine: Rows, enums: Mapping[tuple[str, str], str]) -> Foun
         primary,
         keys,
         tuple(dict.fromkeys(unique)),
-        tuple(sorted(_checks(mine, columns, local, notes), key=lambda check: check.name)),
-        tuple(_index(row, _textual(columns), local) for row in indexes if not row.is_unique),
+        tuple(sorted(_checks(mine, columns, textual, local, notes), key=lambda check: check.name)),
+        tuple(_index(row, textual, local) for row in indexes if not row.is_unique),
         about.comment,
         declares_indexes=True,
         notes=tuple(notes),
@@ -245,16 +339,13 @@ def _index(row: Any, textual: Sequence[str], local: Localized) -> Index:
     return Index(row.name, tuple(sorted(row.made_of)), local(using))
 
 
-def _stays(row: Any, notes: list[str]) -> bool:
-    if not row.here:
-        notes.append(f"the foreign key {row.name}, which leaves this schema")
-    return bool(row.here)
-
-
 def _keys(rows: Iterable[Any], notes: list[str]) -> Iterator[FoundKey]:
     """The keys of the table, then those that only partitions declare, once each: they too say whose the rows are."""
     seen = set()
     for row in rows:
+        if not row.here:
+            notes.append(f"the foreign key {row.name}, which leaves this schema")
+            continue
         key = _key(row, notes)
         if not row.of_partition:
             yield key
@@ -283,13 +374,10 @@ def _key(row: Any, notes: list[str]) -> FoundKey:
     return FoundKey(columns, row.parent, tuple(row.parent_columns), name, " ".join(clauses) or None)
 
 
-def _textual(columns: Iterable[FoundColumn]) -> list[str]:
-    return [column.name for column in columns if column.type and column.type.logical.textual]
-
-
-def _checks(mine: Rows, columns: Sequence[FoundColumn], local: Localized, notes: list[str]) -> Iterator[Check]:
+def _checks(
+    mine: Rows, columns: Sequence[FoundColumn], textual: Sequence[str], local: Localized, notes: list[str]
+) -> Iterator[Check]:
     """The checks of the table, and those of its columns' domains (CREATE DOMAIN) with the column for VALUE."""
-    textual = _textual(columns)
     kept = {column.name for column in columns if column.type is not None}
     for row in mine.get("constraints", ()):
         missing = sorted(set(row.columns or ()) - kept) if row.kind == "c" else ()

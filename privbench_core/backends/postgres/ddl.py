@@ -62,18 +62,14 @@ def create_tables_sql(schema: Schema) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def create_primary_keys_sql(schema: Schema) -> str:
-    """Return the primary keys alone."""
-    return _lines(
-        f"ALTER TABLE {quote_identifier(table.name)} ADD {_named(table, table.primary_key)}PRIMARY KEY"
-        f" ({name_list(table.primary_key)});"
-        for table in schema.sampling_order
-    )
-
-
 def create_keys_sql(schema: Schema) -> str:
     """For after the rows: primary keys, UNIQUE and foreign keys, indexes, sequences past the rows, comments."""
     tables = schema.sampling_order
+    primary = [
+        f"ALTER TABLE {quote_identifier(table.name)} ADD {_named(table, table.primary_key)}PRIMARY KEY"
+        f" ({name_list(table.primary_key)});"
+        for table in tables
+    ]
     unique = [
         f"ALTER TABLE {quote_identifier(table.name)} ADD {_named(table, columns)}UNIQUE ({name_list(columns)});"
         for table in tables
@@ -83,7 +79,7 @@ def create_keys_sql(schema: Schema) -> str:
     indexes = [statement for table in tables for statement in _indexes(table)]
     counters = [_counter(table, column) for table in tables for column in table.columns if column.identity]
     comments = [statement for table in tables for statement in comment_statements(table)]
-    return create_primary_keys_sql(schema) + _lines([*unique, *keys, *indexes, *counters, *comments])
+    return _lines([*primary, *unique, *keys, *indexes, *counters, *comments])
 
 
 def comment_statements(table: Table) -> list[str]:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from privbench_core.backends.loading import Loadable, Loaded, refuse_tables
-from privbench_core.backends.postgres.copy_text import copy_text
+from privbench_core.backends.loading import Files, Loaded, refuse_tables
 from privbench_core.backends.postgres.ddl import create_keys_sql, create_tables_sql, name_list, quote_identifier
 from privbench_core.errors import PublishError, SourceError
+from privbench_core.schema.tables import Schema
 from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
+
+if TYPE_CHECKING:
+    import psycopg
 
 _BATCH_ROWS = 100_000  # rows sent at once; chosen by hand
 
 
-def load_postgres(bundle: Loadable, target_url: str, *, replace: bool) -> Loaded:
+def load_postgres(schema: Schema, files: Files, target_url: str, *, replace: bool) -> Loaded:
     """Load into the current schema of a PostgreSQL database; see `load_bundle`."""
+    import psycopg
+
     try:
         url = parse_url(target_url)
     except SourceError:
@@ -31,37 +41,36 @@ def load_postgres(bundle: Loadable, target_url: str, *, replace: bool) -> Loaded
     try:
         # The block commits at its end and rolls back on any error.
         with connection:
-            return _load(bundle, connection, where, replace=replace)
+            return _load(schema, files, connection, where, replace=replace)
     except psycopg.Error as error:
         raise PublishError(f"{where}: refused the bundle, and nothing was changed: {reason_of(error, url)}") from None
 
 
-def _load(bundle: Loadable, connection: psycopg.Connection[Any], where: str, *, replace: bool) -> Loaded:
-    schema = connection.execute("SELECT current_schema()").fetchone()
-    if schema is None or schema[0] is None:
+def _load(schema: Schema, files: Files, connection: psycopg.Connection[Any], where: str, *, replace: bool) -> Loaded:
+    current = connection.execute("SELECT current_schema()").fetchone()
+    if current is None or current[0] is None:
         raise PublishError(f"{where}: has no schema that the login may use; create it, or name another with ?schema=")
     query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
     found = [name for (name,) in connection.execute(query)]
     if not replace:
-        refuse_tables(found, bundle.tables, where)
-    existing = [name for name in bundle.tables if name in found]
+        refuse_tables(found, list(files), where)
+    existing = [name for name in files if name in found]
     if existing:
         # Together, because they refer to each other; without CASCADE, so what else depends on them makes this fail.
         connection.execute(f"DROP TABLE {name_list(existing)}")
-    for enum in bundle.schema.enums if replace else ():
+    for enum in schema.enums if replace else ():
         connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
-    connection.execute(create_tables_sql(bundle.schema))
-    rows = {table: _copy(bundle, connection, table) for table in bundle.tables}
-    connection.execute(create_keys_sql(bundle.schema))
-    for table in bundle.tables:
+    connection.execute(create_tables_sql(schema))
+    rows = {table: _copy(connection, table, files[table]) for table in files}
+    connection.execute(create_keys_sql(schema))
+    for table in files:
         connection.execute(f"ANALYZE {quote_identifier(table)}")
     return Loaded(rows)
 
 
-def _copy(bundle: Loadable, connection: psycopg.Connection[Any], table: str) -> int:
+def _copy(connection: psycopg.Connection[Any], table: str, files: Sequence[Path]) -> int:
     """COPY a table's Parquet files, batch by batch; returns the number of rows."""
     loaded = 0
-    files = bundle.files(table)
     columns = ", ".join(quote_identifier(name) for name in pq.read_schema(files[0]).names)
     command = f"COPY {quote_identifier(table)} ({columns}) FROM STDIN (FORMAT csv)"
     with connection.cursor() as cursor, cursor.copy(command) as copy:
@@ -71,3 +80,21 @@ def _copy(bundle: Loadable, connection: psycopg.Connection[Any], table: str) -> 
                     copy.write(copy_text(batch))
                     loaded += batch.num_rows
     return loaded
+
+
+def copy_text(batch: pa.RecordBatch) -> bytes:
+    """Return rows as CSV. Arrow quotes all text and never NULL, which is how PostgreSQL tells '' from NULL."""
+    buffer = io.BytesIO()
+    spelled = pa.RecordBatch.from_arrays([_spelled(column) for column in batch.columns], names=batch.schema.names)
+    pacsv.write_csv(spelled, buffer, pacsv.WriteOptions(include_header=False))
+    return buffer.getvalue()
+
+
+def _spelled(column: pa.Array) -> pa.Array:
+    """Return bytes and spans of time as the text that PostgreSQL reads; CSV has no form for them."""
+    if pa.types.is_binary(column.type):
+        return pa.array([None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()], pa.string())
+    if pa.types.is_duration(column.type):
+        number = column.cast(pa.int64()).cast(pa.string())
+        return pc.binary_join_element_wise(number, pa.scalar("microseconds"), pa.scalar(" "))
+    return column

@@ -4,48 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
-from privbench_core.backends.base import check_columns, check_table, check_watermark
-from privbench_core.backends.cast import canonical_batches, canonical_parts
-from privbench_core.backends.fingerprint import fingerprint_rows
-from privbench_core.backends.spark.client import AnalysisException, DataFrame, to_arrow_schema, types
-from privbench_core.backends.spark.session import Cluster, quoted
-from privbench_core.backends.version import failed_query, version_of, watermark_sql
+from privbench_core.backends.base import (
+    Source,
+    check_columns,
+    check_table,
+    check_watermark,
+    failed_query,
+    version_of,
+    watermark_sql,
+)
+from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable, found_column
+from privbench_core.backends.spark.session import (
+    AnalysisException,
+    Cluster,
+    DataFrame,
+    PySparkException,
+    is_forbidden,
+    quoted,
+    to_arrow_schema,
+    types,
+)
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
 
+# Where Spark's name of a type means another type in the words of `found_column`, or none.
+_SQL_NAMES = {
+    "string": "text",
+    "binary": "bytea",
+    "float": "real",
+    "timestamp": "timestamp with time zone",
+    "timestamp_ntz": "timestamp",
+}
+
 
 @dataclass(frozen=True)
-class CatalogueSource:
+class CatalogueSource(Source):
     """The tables and views of a schema, in the cluster behind a URL of Spark Connect (variables already expanded)."""
 
     url: str = field(repr=False)
 
-    def tables(self) -> list[str]:
-        """See `Source.tables`."""
+    def catalogue(self) -> Catalogue:
+        """See `Source.catalogue`. It declares no keys that one could rely on: none is enforced."""
+        with closing(Cluster(self.url, "source", "reading the catalogue")) as cluster, cluster.clear_errors():
+            listed = (each for each in cluster.session.catalog.listTables() if not each.isTemporary)
+            found = sorted(listed, key=lambda each: each.name)
+            tables = tuple(_table(cluster, each) for each in found if each.tableType != "VIEW")
+        views = tuple(f"the view {each.name}; a benchmark holds tables" for each in found if each.tableType == "VIEW")
+        return Catalogue(cluster.schema[-1], tables, notes=views)
+
+    def stored_rows(self, table: Table) -> Iterator[pa.Table]:
+        """See `Source.stored_rows`: the cluster decides how many rows come together."""
         with closing(self._open()) as cluster:
-            return _names(cluster)
-
-    def read(self, table: Table) -> pa.Table:
-        """See `Source.read`."""
-        with closing(self._open()) as cluster:
-            return canonical_batches(table, _parts(cluster, table))
-
-    def batches(self, table: Table) -> Iterator[pa.Table]:
-        """See `Source.batches`: the cluster decides how many rows come together."""
-        with closing(self._open()) as cluster:
-            yield from canonical_parts(table, _parts(cluster, table))
-
-    def known_rows(self, table: Table) -> int | None:
-        """See `Source.known_rows`: no catalogue keeps a number that one could rely on."""
-        return None
-
-    def fingerprint(self, table: Table) -> str:
-        """See `Source.fingerprint`."""
-        return fingerprint_rows(table, self.read(table))
+            rows, is_empty = rows_of(cluster, table), True
+            for batch in cluster.batches(rows):
+                is_empty = False
+                yield pa.Table.from_batches([batch])
+            if is_empty:  # a table without rows still has its columns
+                with cluster.clear_errors():
+                    yield to_arrow_schema(rows.schema, timezone="UTC").empty_table()
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
         """See `Source.version`: a statement that is no query is refused by Spark's parser."""
@@ -62,10 +83,6 @@ class CatalogueSource:
                 except AnalysisException as error:
                     raise failed_query(table.name, error) from None
             return version_of(table.name, list(zip(*(column.to_pylist() for column in found.columns), strict=True)))
-
-    def stored(self, tables: Sequence[Table]) -> dict[str, str]:
-        """See `Source.stored`: files, if there are any, are out of reach."""
-        return {}
 
     def _open(self) -> Cluster:
         return Cluster(self.url, "source", "reading the cluster's tables")
@@ -97,16 +114,6 @@ def native_type(found: types.StructField) -> str:
     return limited or found.dataType.simpleString().partition(" collate ")[0]
 
 
-def _parts(cluster: Cluster, table: Table) -> Iterator[pa.Table]:
-    rows, is_empty = rows_of(cluster, table), True
-    for batch in cluster.batches(rows):
-        is_empty = False
-        yield pa.Table.from_batches([batch])
-    if is_empty:  # a table without rows still has its columns
-        with cluster.clear_errors():
-            yield to_arrow_schema(rows.schema, timezone="UTC").empty_table()
-
-
 def _fields(cluster: Cluster, table: str) -> list[types.StructField]:
     """Return the columns of a table."""
     with cluster.clear_errors():
@@ -127,3 +134,20 @@ def _as_spelled(wanted: Iterable[str], known: Sequence[str]) -> list[str]:
     """Return known names, spelled as those that are wanted: Spark does not distinguish capital letters by default."""
     spelled = {name.lower(): name for name in wanted if name not in known}
     return [spelled.get(name.lower(), name) for name in known]
+
+
+def _table(cluster: Cluster, found: Any) -> FoundTable:
+    """Return a table; `found` is PySpark's, which says little of columns."""
+    try:
+        fields = cluster.session.table(quoted(found.name)).schema.fields
+    except PySparkException as error:
+        if not is_forbidden(error):
+            raise
+        return FoundTable(found.name, (), unreadable=True)
+    return FoundTable(found.name, tuple(map(_column, fields)), comment=found.description)
+
+
+def _column(field: types.StructField) -> FoundColumn:
+    native = native_type(field)
+    named = found_column(field.name, _SQL_NAMES.get(native, native), nullable=field.nullable)
+    return replace(named, native=native, comment=field.metadata.get("comment"))

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
-from privbench_core.backends.spark.client import (
-    AnalysisException,
-    DataFrame,
-    DefaultChannelBuilder,
-    DefaultPolicy,
-    PySparkException,
-    PySparkLogger,
-    SparkException,
-    SparkSession,
-    grpc,
-)
-from privbench_core.backends.spark.client import logging as spark_logging
 from privbench_core.errors import SourceError
 from privbench_core.spec.location import split_spark_url
+
+# PySpark takes a process without a main module (`python -c`, a worker) for a run of its own tests, and may end it.
+_has_main = nullcontext() if hasattr(sys, "ps1") else patch.object(sys, "ps1", "", create=True)
+with warnings.catch_warnings(), _has_main:
+    warnings.simplefilter("ignore", FutureWarning)  # of pandas 3, which PySpark gets nothing of here
+    import grpc
+    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.errors.exceptions.connect import SparkException
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql import DataFrame, types
+    from pyspark.sql.connect import logging as spark_logging
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+# Of PySpark: others take it from here, where importing it neither warns nor ends the process.
+__all__ = ["AnalysisException", "DataFrame", "PySparkException", "SparkSession", "to_arrow_schema", "types"]
 
 _OLDEST = 4  # major version of Spark: the first that keeps copies for a session through Spark Connect
 _RETRIES = 5  # of a call that a cluster does not answer: 50 ms, then 4 times longer each, is 17 s

@@ -1,4 +1,6 @@
-"""Any database SQLAlchemy speaks to. PostgreSQL's rows come in Arrow through `postgres`, others as Python objects.
+"""Any database SQLAlchemy speaks to. PostgreSQL's catalogue and rows come through `postgres`, in Arrow.
+
+The rows of others come as Python objects. In their catalogues defaults are left out: they are in their own dialects.
 
 Tables are those of the connection's default schema; another one is chosen in the URL, for PostgreSQL with
 ``?options=-csearch_path%3Dname``.
@@ -8,18 +10,35 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 
-from privbench_core.backends.base import check_columns, check_table, check_watermark
-from privbench_core.backends.cast import canonical_batches, canonical_parts, canonical_table
-from privbench_core.backends.fingerprint import fingerprint_rows
+from privbench_core.backends.base import (
+    XMIN,
+    Source,
+    check_columns,
+    check_table,
+    check_watermark,
+    failed_query,
+    version_of,
+    watermark_sql,
+)
+from privbench_core.backends.cast import canonical_table
+from privbench_core.backends.catalogue import (
+    Catalogue,
+    FoundKey,
+    FoundTable,
+    found_column,
+    with_exact_names,
+)
+from privbench_core.backends.expressions import declared_table
 from privbench_core.backends.postgres import read as postgres
-from privbench_core.backends.version import XMIN, failed_query, version_of, watermark_sql
+from privbench_core.backends.postgres.catalogue import postgres_catalogue
 from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
@@ -29,34 +48,51 @@ _CHUNK = 50_000  # rows fetched at a time: the only ones that stand as Python ob
 
 
 @dataclass(frozen=True)
-class DatabaseSource:
+class DatabaseSource(Source):
     """A database behind a URL (variables already expanded)."""
 
     url: str = field(repr=False)
 
-    def tables(self) -> list[str]:
-        """Return the names of tables and views in the default schema."""
-        with self._connect() as connection:
-            return _tables(connection)
+    def catalogue(self) -> Catalogue:
+        """See `Source.catalogue`: the tables of the default schema."""
+        url = parse_url(self.url)
+        if url.get_backend_name() == "postgresql":
+            return postgres_catalogue(url)
+        engine = open_engine(url)
+        try:
+            # Types that SQLAlchemy does not know are named in the draft; its warnings would only repeat it.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", sa.exc.SAWarning)
+                inspector = sa.inspect(engine)
+                tables = with_exact_names([_table(inspector, name) for name in sorted(inspector.get_table_names())])
+        except sa.exc.SQLAlchemyError as error:
+            kind = type(error).__name__
+            raise SourceError(f"source: the catalogue cannot be read ({kind}); grant access to it") from None
+        return Catalogue(Path(url.database or url.get_backend_name()).stem, tables)
 
-    def read(self, table: Table) -> pa.Table:
-        """See `Source.read`. Rows come in chunks, through a server-side cursor where the database has one."""
+    def stored_rows(self, table: Table) -> Iterator[pa.Table]:
+        """See `Source.stored_rows`. Rows come in chunks, through a server-side cursor where the database has one.
+
+        Those of PostgreSQL come as they are stored, all others in their canonical types: values of one column may
+        differ in theirs.
+        """
         with self._connect() as connection:
             found = _checked(connection, table)
-            if postgres.readable(connection.engine.url):
-                return canonical_batches(table, postgres.stored_rows(connection, table, found))
-            # A table without rows still has its columns.
-            return pa.concat_tables([_chunk(table, []), *_chunks(connection, table, found)])
+            if self.is_postgres:
+                yield from postgres.stored_rows(connection, table, found)
+                return
+            yield _chunk(table, [])  # a table without rows still has its columns
+            statement = sa.select(*_selected(table, found)).select_from(sa.table(table.name))
+            streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
+            yield from (_chunk(table, part) for part in streamed.partitions())
+
+    def read(self, table: Table) -> pa.Table:
+        """See `Source.read`."""
+        return super().read(table) if self.is_postgres else pa.concat_tables(self.stored_rows(table))
 
     def batches(self, table: Table) -> Iterator[pa.Table]:
         """See `Source.batches`."""
-        with self._connect() as connection:
-            found = _checked(connection, table)
-            if postgres.readable(connection.engine.url):
-                yield from canonical_parts(table, postgres.stored_rows(connection, table, found))
-            else:
-                yield _chunk(table, [])
-                yield from _chunks(connection, table, found)
+        return super().batches(table) if self.is_postgres else self.stored_rows(table)
 
     @property
     def is_postgres(self) -> bool:
@@ -67,17 +103,9 @@ class DatabaseSource:
         """Return the types of a table's columns; SourceError if it lacks declared ones, or one may not be read."""
         with self._connect() as connection:
             found = _checked(connection, table)
-            if postgres.readable(connection.engine.url):
+            if self.is_postgres:
                 postgres.check_rights(connection, table)
             return found
-
-    def known_rows(self, table: Table) -> int | None:
-        """See `Source.known_rows`: while rows are counted, others may change them."""
-        return None
-
-    def fingerprint(self, table: Table) -> str:
-        """See `Source.fingerprint`."""
-        return fingerprint_rows(table, self.read(table))
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
         """See `Source.version`."""
@@ -100,10 +128,6 @@ class DatabaseSource:
             statement = watermark_sql(quote(table.name), quote(change.column), xmin=is_xmin)
             return version_of(table.name, _two_rows(connection, statement))
 
-    def stored(self, tables: Sequence[Table]) -> dict[str, str]:
-        """See `Source.stored`: a server's bytes are out of reach."""
-        return {}
-
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
         url = parse_url(self.url)
@@ -124,13 +148,6 @@ def _checked(connection: sa.Connection, table: Table) -> dict[str, Any]:
     found = _columns(connection, table.name)
     check_columns(table, found)
     return found
-
-
-def _chunks(connection: sa.Connection, table: Table, found: dict[str, Any]) -> Iterator[pa.Table]:
-    statement = sa.select(*_selected(table, found)).select_from(sa.table(table.name))
-    streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
-    for part in streamed.partitions():
-        yield _chunk(table, part)
 
 
 def _columns(connection: sa.Connection, table: str) -> dict[str, Any]:
@@ -165,7 +182,8 @@ def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[
 def _chunk(table: Table, rows: Sequence[Sequence[object]]) -> pa.Table:
     columns: list[tuple[object, ...]] = list(zip(*rows, strict=True)) or [()] * len(table.columns)
     named = zip(table.columns, columns, strict=True)
-    return canonical_table(table, pa.table({column.name: _array(values) for column, values in named}))
+    arrays = {column.name: _array(values) for column, values in named}
+    return canonical_table(table, pa.table(arrays).column)
 
 
 def _array(values: tuple[object, ...]) -> pa.Array:
@@ -174,3 +192,32 @@ def _array(values: tuple[object, ...]) -> pa.Array:
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         # SQLite mixes types in a column, and drivers have types of their own: text says what they all mean.
         return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _table(inspector: sa.Inspector, name: str) -> FoundTable:
+    columns = tuple(
+        replace(
+            found_column(column["name"], str(column["type"]), nullable=bool(column["nullable"])),
+            comment=column.get("comment"),
+        )
+        for column in inspector.get_columns(name)
+    )
+    keys = tuple(
+        FoundKey(tuple(key["constrained_columns"]), key["referred_table"], tuple(key["referred_columns"]))
+        for key in inspector.get_foreign_keys(name)
+    )
+    # In SQLite's statements SQLAlchemy misses a UNIQUE after `varchar(50)`; SQLite makes an index for it.
+    automatic: dict[str, Any] = {"include_auto_indexes": True} if inspector.dialect.name == "sqlite" else {}
+    indexes = []
+    for index in inspector.get_indexes(name, **automatic):
+        listed = tuple(column for column in index["column_names"] if column is not None)
+        is_whole = len(listed) == len(index["column_names"])
+        indexes.append((str(index["name"]), bool(index["unique"]), listed if is_whole else None))
+    unique = tuple(tuple(found["column_names"]) for found in inspector.get_unique_constraints(name))
+    primary = tuple(inspector.get_pk_constraint(name)["constrained_columns"])
+    checks: list[tuple[str, str]] = []
+    with suppress(NotImplementedError):  # not every dialect reports them
+        found = enumerate(inspector.get_check_constraints(name), 1)
+        checks = [(check["name"] or f"{name}_check{number}", check["sqltext"]) for number, check in found]
+    table = declared_table(FoundTable(name, columns, primary, keys, unique), indexes, checks, inspector.dialect.name)
+    return replace(table, unique=tuple(group for group in table.unique if group != primary))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from privbench_core.backends.fingerprint import BLOCK, fingerprint_blocks
+from privbench_core.backends.fingerprint import BLOCK, RowDigest
 from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import LARGEST
@@ -85,9 +85,11 @@ class SqlEngine:
         stored = self._names.columns(table.name, [column.name for column in table.columns])
         rows = exp.select(*map(column, stored)).from_(self._names.read(table.name))
         total = self._number(exp.select(exp.alias_(count(), "rows")).from_(self._names.read(table.name)))
-        queries = self._by_key(table, rows, total)
-        blocks = (_canonical(table, batch) for query in queries for batch in self._database.batches(query, BLOCK))
-        return fingerprint_blocks(table, table.arrow_schema, total, blocks)
+        digest = RowDigest(table, table.arrow_schema, total)
+        for query in self._by_key(table, rows, total):
+            for batch in self._database.batches(query, BLOCK):
+                digest.add(_canonical(table, batch))
+        return digest.finished()
 
     def _by_key(self, table: Table, rows: exp.Select, total: int) -> Iterator[exp.Select]:
         """Queries for all rows in the order of their primary keys, in parts if that saves sorting all of them."""
