@@ -15,8 +15,8 @@ from privbench_core.schema.checks import columns_of, enforceable_check, parse_ch
 from privbench_core.schema.columns import Generated
 from privbench_core.schema.constraints import Check
 from privbench_core.schema.implied_keys import without_implied
-from privbench_core.spec.dump import dump_generated, dump_index, one_or_list
-from privbench_core.spec.fields import UNDECIDED
+from privbench_core.spec.dump import dump_generated, dump_index
+from privbench_core.spec.fields import UNDECIDED, one_or_list
 from privbench_core.spec.yaml_io import flow_yaml
 
 
