@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
 
@@ -21,84 +20,11 @@ from privbench_core.schema.columns import (
 )
 from privbench_core.schema.types.base import OrderedType
 from privbench_core.schema.types.sql import known_sql_types, parse_sql_type
-from privbench_core.spec.fields import (
-    COMMENT,
-    NAME,
-    TEXT,
-    YES_OR_NO,
-    Form,
-    Key,
-    Kind,
-    Node,
-    Problems,
-    anything,
-    choice,
-    count,
-    either,
-    list_of,
-)
+from privbench_core.spec import forms
+from privbench_core.spec.fields import Kind, Node, Problems
 
-_MAX_PRECISION = 38  # of decimal128, and enough for every database's default
 _OPTIONS = ("precision", "scale", "max_length", "identity")  # of some types only
-_PROVIDER = re.compile(r"[a-z][a-z0-9_]*")
-_PROVIDERS = "email, name, phone_number or address"
 _TEXT_HINT = "write {pattern: a regular expression} or {faker: email}, or leave it out; or make it a category"
-
-
-def _regex(text: object) -> str | None:
-    try:
-        return re.compile(text).pattern if isinstance(text, str) and text else None
-    except (re.error, RecursionError, OverflowError):
-        return None
-
-
-def _provider(text: object) -> str | None:
-    return text if isinstance(text, str) and _PROVIDER.fullmatch(text) else None
-
-
-_SCALAR = anything({"type": ["number", "string", "boolean"]})
-_LEARN = choice("learn")
-_PATTERN = Form(pattern=Key(Kind(_regex, TEXT.schema), "write a regular expression in quotes, like '[A-Z]{2}[0-9]{6}'"))
-_FAKER = Form(faker=Key(Kind(_provider, TEXT.schema), f"name a provider of the Faker library, like {_PROVIDERS}"))
-_LIST = Kind(
-    lambda value: value if value == "learn" or (isinstance(value, list) and value) else None,
-    either(_LEARN, list_of(_SCALAR, 1)).schema,
-)
-_VALUES = Form(values=Key(_LIST, "list at least one value"))
-
-
-def _range_form(end: Kind, step: Kind, expected: str, step_expected: str) -> Form:
-    return Form(
-        min=Key(end, f"write {expected}"),
-        max=Key(end, f"write {expected}"),
-        cells=Key(count(), "write a positive number of cells, or leave it out", None),
-        step=Key(step, f"write {step_expected}", None),
-    )
-
-
-_RANGE = _range_form(_SCALAR, _SCALAR, "a value of the column's type", "a distance between values")
-_DOMAIN = either(_LEARN, *(form.kind for form in (_RANGE, _VALUES, _PATTERN, _FAKER))).schema
-SEQUENCE = Form(
-    name=Key(TEXT, "write the sequence's name", None),
-    increment=Key(count(), "write a positive number", 1),
-    always=YES_OR_NO,
-)
-_TYPES = tuple(kind.value for kind in ColumnType)
-COLUMN = Form(
-    type=Key(anything(choice(*_TYPES).schema), f"known: {', '.join(_TYPES)}"),
-    precision=Key(count(1, _MAX_PRECISION), f"write a number of digits from 1 to {_MAX_PRECISION}", None),
-    scale=Key(count(0, _MAX_PRECISION), "write a number of decimals from 0 to the precision", None),
-    max_length=Key(count(), "write a positive number of characters or bytes", None),
-    relative_to=Key(NAME, "name the column that it is relative to, or table.column of its owner", None),
-    domain=Key(anything(_DOMAIN), "declare what values there may be", None),
-    nullable=YES_OR_NO,
-    identity=YES_OR_NO,
-    sql_type=Key(TEXT, "name a type of PostgreSQL, or an enum of this file", None),
-    default=Key(TEXT, "write an SQL expression in quotes", None),
-    comment=COMMENT,
-    unit=Key(TEXT, "write what the numbers count, like EUR or minutes", None),
-    sequence=Key(SEQUENCE.kind, "write {name:, increment:, always:} beside identity: true, or leave it out", None),
-)
 
 
 def parse_column(
@@ -116,16 +42,17 @@ def parse_column(
         enums: The enums of the spec by name, for ``sql_type``.
     """
     node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
-    found = node.read(COLUMN)
-    if found["type"] not in _TYPES:
+    found = node.read(forms.COLUMN)
+    types = [kind.value for kind in ColumnType]
+    if found["type"] not in types:
         if node.has("type"):
             misspelt = isinstance(found["type"], str)
-            node.wrong("type", did_you_mean(found["type"], _TYPES) if misspelt else COLUMN.keys["type"].todo)
+            node.wrong("type", did_you_mean(found["type"], types) if misspelt else forms.COLUMN.keys["type"].todo)
         return Column(name, ColumnType.TEXT, nullable=found["nullable"])
     kind = ColumnType(found["type"])
     precision, scale = found["precision"], found["scale"]
     if precision and scale and scale > precision:
-        node.wrong("scale", COLUMN.keys["scale"].todo)
+        node.wrong("scale", forms.COLUMN.keys["scale"].todo)
     if "precision" in kind.logical.options and not (node.has("precision") and node.has("scale")):
         problems.add(node.where, "a decimal without precision and scale", "declare both, as in NUMERIC(8, 2)")
     for option in _OPTIONS:
@@ -140,8 +67,8 @@ def parse_column(
         hint = did_you_mean(sql_type, [*(enums or {}), *known_sql_types()])
         node.wrong("sql_type", f"{hint} (or declare it under enums)")
     if found["sequence"] is not None and not found["identity"]:
-        node.wrong("sequence", COLUMN.keys["sequence"].todo)
-    sequence = node.inside("sequence").build(SEQUENCE, IdentitySequence)
+        node.wrong("sequence", forms.COLUMN.keys["sequence"].todo)
+    sequence = node.inside("sequence").build(forms.SEQUENCE, IdentitySequence)
     room = stored.length if stored and kind.logical.length_unit else None
     return Column(
         name,
@@ -194,7 +121,7 @@ def _domain(node: Node, kind: ColumnType) -> Domain | None:
             node.wrong("domain", _TEXT_HINT)
             return None
         regex = "pattern" in inner.fields
-        return inner.build(_PATTERN, Pattern) if regex else inner.build(_FAKER, partial(Pattern, None))
+        return inner.build(forms.PATTERN, Pattern) if regex else inner.build(forms.FAKER, partial(Pattern, None))
     if raw == "learn":
         return Learn()
     if "values" in inner.fields:
@@ -207,7 +134,7 @@ def _domain(node: Node, kind: ColumnType) -> Domain | None:
 
 
 def _values(node: Node, kind: ColumnType) -> Values | Learn | None:
-    raw, logical = node.read(_VALUES)["values"], kind.logical
+    raw, logical = node.read(forms.VALUES)["values"], kind.logical
     if raw == "learn" and kind is ColumnType.INTEGER:
         return Learn(listed=True)
     if raw == "learn":
@@ -232,7 +159,7 @@ def _values(node: Node, kind: ColumnType) -> Values | Learn | None:
 def _range(node: Node, logical: OrderedType) -> Range | None:
     ends, steps = Kind(logical.parse, {}), Kind(logical.parse_step, {})
     found = node.build(
-        _range_form(ends, steps, logical.expected, logical.step_expected),
+        forms.range_form(ends, steps, logical.expected, logical.step_expected),
         Range,
     )
     if found is not None and logical.sort_key(found.low) > logical.sort_key(found.high):

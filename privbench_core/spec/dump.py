@@ -19,9 +19,8 @@ from privbench_core.schema.columns import (
 )
 from privbench_core.schema.constraints import ForeignKey, Index
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.columns import COLUMN, SEQUENCE
+from privbench_core.spec import forms
 from privbench_core.spec.fields import one_or_list
-from privbench_core.spec.parse import CHECK, DEPENDENCY, FOREIGN_KEY, GENERATED, INDEX, TABLE
 
 
 def dump_enums(schema: Schema) -> dict[str, list[str]]:
@@ -50,8 +49,8 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str], changes: Ma
         "foreign_keys": keys,
         "unique": [list(group) for group in table.unique],
         "key_names": {name: one_or_list(group) for group, name in table.key_names},
-        "checks": [CHECK.write(vars(check)) for check in table.checks],
-        "dependencies": [DEPENDENCY.write(vars(rule)) for rule in table.dependencies],
+        "checks": [forms.CHECK.write(vars(check)) for check in table.checks],
+        "dependencies": [forms.DEPENDENCY.write(vars(rule)) for rule in table.dependencies],
         "generated": {column.name: dump_generated(column) for column in table.generated},
         # An enum implies its values, except in a primary key, where the domain declares that the column is modelled.
         "columns": {
@@ -69,7 +68,7 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str], changes: Ma
         "indexes": None if table.indexes is None else [dump_index(index) for index in table.indexes],
         "row_order": table.row_order,
     }
-    return TABLE.write(others | {name: value for name, value in lists.items() if value})
+    return forms.TABLE.write(others | {name: value for name, value in lists.items() if value})
 
 
 def _change(change: Change) -> dict[str, str] | None:
@@ -89,7 +88,7 @@ def _key(key: ForeignKey, schema: Schema, orphans: Mapping[str, str]) -> dict[st
         "on_unit_removed": None if key.on_unit_removed is None else str(key.on_unit_removed),
         "on_orphan": orphans.get(key.name, "refuse"),
     }
-    return FOREIGN_KEY.write(vars(key) | special)
+    return forms.FOREIGN_KEY.write(vars(key) | special)
 
 
 def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, Any]:
@@ -103,7 +102,7 @@ def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, An
         "domain": None if domain is None or implied else dump_domain(domain),
         "sequence": dump_sequence(column.sequence) if column.sequence else None,
     }
-    content = COLUMN.write(vars(column) | special)
+    content = forms.COLUMN.write(vars(column) | special)
     return content if len(content) > 1 else str(column.type)
 
 
@@ -123,14 +122,14 @@ def dump_domain(domain: Domain) -> str | dict[str, Any]:
 
 def dump_sequence(sequence: IdentitySequence) -> dict[str, Any]:
     """Return a ``sequence`` as a spec writes it, without default values."""
-    return SEQUENCE.write(vars(sequence))
+    return forms.SEQUENCE.write(vars(sequence))
 
 
 def dump_index(index: Index) -> dict[str, Any]:
     """Return an item of ``indexes``."""
-    return INDEX.write(vars(index))
+    return forms.INDEX.write(vars(index))
 
 
 def dump_generated(column: Generated) -> dict[str, Any]:
     """Return a value of ``generated``."""
-    return GENERATED.write(vars(column))
+    return forms.GENERATED.write(vars(column))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privbench_core.spec.fields import YES_OR_NO, Form, Key, number
-
 
 @dataclass(frozen=True)
 class FidelityPolicy:
@@ -23,13 +21,3 @@ class FidelityPolicy:
     accept_noise: bool = False
     one_way: float = 0.25
     to_shuffled: float = 1.0
-
-
-_SHARE = number(lambda value: 0 < value <= 1)
-_DISTANCE = "write a distance above 0, as a share: 0.25 is a quarter, at most 1"
-FIDELITY = Form(
-    block=YES_OR_NO,
-    accept_noise=YES_OR_NO,
-    one_way=Key(_SHARE, _DISTANCE, FidelityPolicy.one_way),
-    to_shuffled=Key(_SHARE, _DISTANCE, FidelityPolicy.to_shuffled),
-)

@@ -6,6 +6,7 @@ value is reported once and read as if it were absent, so that one pass over a sp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as short_repr
@@ -94,6 +95,17 @@ def number(within: Callable[[float], bool]) -> Kind:
     return Kind(read, {"type": ["number", "string"]})
 
 
+def matching(pattern: str) -> Kind:
+    """Return the kind of names that match a regular expression in full."""
+    compiled = re.compile(pattern)
+
+    def read(value: object) -> str | None:
+        name = as_name(value)
+        return name if name is not None and compiled.fullmatch(name) else None
+
+    return Kind(read, {"type": ["string", "integer"]})
+
+
 def anything(schema: Mapping[str, Any]) -> Kind:
     """Return the kind of values that are checked later, and only described here."""
     return Kind(lambda value: value, schema)
@@ -134,7 +146,6 @@ _NAME_LIST = {"type": "array", "items": NAME.schema, "minItems": 1, "uniqueItems
 NAME_LIST = Kind(lambda value: _as_names(value) if isinstance(value, list) else None, _NAME_LIST)
 NAMES = either(NAME_LIST, Kind(_as_names, NAME.schema))
 TEXT = Kind(_as_text, {"type": "string", "minLength": 1})
-POSITIVE = number(lambda value: value > 0)
 FLAG = Kind(lambda value: value if isinstance(value, bool) else None, {"type": "boolean"})
 
 
@@ -151,10 +162,6 @@ class Key:
     kind: Kind
     todo: str
     default: Any = REQUIRED
-
-
-YES_OR_NO = Key(FLAG, "write true or false", default=False)
-COMMENT = Key(TEXT, "write text", None)
 
 
 class Form:

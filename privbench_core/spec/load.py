@@ -13,83 +13,20 @@ from typing import Any
 
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.schema.tables import Schema
-from privbench_core.spec.budget import PRIVACY, dump_budget, parse_budget
+from privbench_core.spec import forms
 from privbench_core.spec.dump import dump_enums, dump_tables
-from privbench_core.spec.engine import ENGINES, check_engine
-from privbench_core.spec.fidelity import FIDELITY, FidelityPolicy
-from privbench_core.spec.fields import (
-    NAME,
-    TEXT,
-    Form,
-    Key,
-    Kind,
-    Node,
-    Problems,
-    anything,
-    as_name,
-    either,
-    list_of,
-    named,
-)
+from privbench_core.spec.engine import check_engine
+from privbench_core.spec.fidelity import FidelityPolicy
+from privbench_core.spec.fields import Node, Problems
 from privbench_core.spec.location import home, relative, resolve
-from privbench_core.spec.model import DEFAULT_ENGINE, DEFAULT_STATE, DEFAULT_SYNTHESIZER, Spec
-from privbench_core.spec.parse import ENUMS, TABLE, parse_enums, parse_tables
+from privbench_core.spec.model import DEFAULT_STATE, DEFAULT_SYNTHESIZER, Spec
+from privbench_core.spec.parse import parse_enums, parse_tables
+from privbench_core.spec.refresh import DecayingRefreshes, EqualRefreshes, RefreshPolicy
 from privbench_core.spec.rules import find_problems
 from privbench_core.spec.rules_of_keys import infer_keys
 from privbench_core.spec.yaml_io import read_yaml, write_yaml
 
-_PUBLIC_TEXT = (
-    "the text of the queries is published, so declare that it says nothing about private rows: write public: true, "
-    "or leave the workload out"
-)
-_CRON_FIELDS = 5
-_CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z?#]+")
-_OWNER = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|team:[A-Za-z0-9_-]+")
-
-
-def _cron(value: object) -> str | None:
-    parts = value.split() if isinstance(value, str) else []
-    return " ".join(parts) if len(parts) == _CRON_FIELDS and all(map(_CRON_FIELD.fullmatch, parts)) else None
-
-
-def _owner(value: object) -> str | None:
-    name = as_name(value)
-    return name if name and _OWNER.fullmatch(name) else None
-
-
-_OWNERS = Kind(_owner, TEXT.schema)
-_SCHEDULE = Key(Kind(_cron, TEXT.schema), 'write five cron fields in quotes, like "0 3 * * 1"', None)
-_SYNTHESIZER = Form(
-    name=Key(NAME, "name a synthesizer, like privbench"),
-    options=Key(named(anything({})), "write a mapping of parameters", None),
-)
-_WORKLOAD = Form(
-    file=Key(NAME, "name a file of SELECT statements, like queries.sql"),
-    public=Key(Kind(lambda value: value if value is True else None, {"const": True}), _PUBLIC_TEXT),
-)
-SPEC = Form(
-    database=Key(NAME, "name the database"),
-    source=Key(NAME, "write a folder, a DuckDB file or a URL"),
-    privacy=Key(PRIVACY.kind, "declare unit, delta, epsilons and lifetime"),
-    synthesizer=Key(anything(either(NAME, _SYNTHESIZER.kind).schema), "name a synthesizer, like privbench", None),
-    fidelity=Key(FIDELITY.kind, "write a mapping like {block: true}", None),
-    schedule=_SCHEDULE,
-    owners=Key(
-        Kind(
-            lambda value: list_of(_OWNERS, 1).read(value if isinstance(value, list) else [value]),
-            either(_OWNERS, list_of(_OWNERS, 1)).schema,
-        ),
-        'list e-mail addresses or teams, like [data@example.org, "team:statistics"]',
-        (),
-    ),
-    observe=_SCHEDULE,
-    state=Key(NAME, "write a folder", None),
-    engine=Key(Kind(as_name, {"enum": [*ENGINES]}), f"write one of {', '.join(ENGINES)}", DEFAULT_ENGINE),
-    cluster=Key(anything(TEXT.schema), "write sc://host:port, or ${VARIABLE}", None),
-    workload=Key(_WORKLOAD.kind, f"write {{file: queries.sql, public: true}}: {_PUBLIC_TEXT}", None),
-    enums=ENUMS,
-    tables=Key(named(TABLE.kind, 1), "list them as name: {primary_key:, columns:}"),
-)
+_LEDGER = re.compile(r"(postgres(ql(\+psycopg)?)?://\S+|\$\{\w+\})$")
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -116,18 +53,18 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def _spec(node: Node, path: Path) -> Spec | None:
-    found, folder = node.read(SPEC), path.parent
+    found, folder = node.read(forms.SPEC), path.parent
     privacy = node.inside("privacy", where="privacy")
-    declared, budget = parse_budget(privacy) if found["privacy"] else (dict.fromkeys(PRIVACY.keys), None)
+    declared, budget = _budget(privacy) if found["privacy"] else (dict.fromkeys(forms.PRIVACY.keys), None)
     synthesizer, options = DEFAULT_SYNTHESIZER, None
     if found["synthesizer"]:
-        chosen = node.inside("synthesizer", short="name", where="synthesizer").read(_SYNTHESIZER)
+        chosen = node.inside("synthesizer", short="name", where="synthesizer").read(forms.SYNTHESIZER)
         synthesizer, options = chosen["name"], chosen["options"]
-    fidelity = node.inside("fidelity", where="fidelity").build(FIDELITY, FidelityPolicy) or FidelityPolicy()
-    workload = node.inside("workload", where="workload").read(_WORKLOAD)["file"] if found["workload"] else None
+    fidelity = node.inside("fidelity", where="fidelity").build(forms.FIDELITY, FidelityPolicy) or FidelityPolicy()
+    workload = node.inside("workload", where="workload").read(forms.WORKLOAD)["file"] if found["workload"] else None
     if found["tables"] is None:
         return None
-    enums = parse_enums(node)
+    enums, owners = parse_enums(node), found["owners"]
     public = () if declared["public"] is None and not privacy.has("public") else declared["public"]
     for name in public or ():
         if name not in found["tables"]:
@@ -157,11 +94,61 @@ def _spec(node: Node, path: Path) -> Spec | None:
         observe=found["observe"],
         workload=(folder / home(workload)).resolve() if workload else None,
         changes=parsed.changes,
-        owners=tuple(dict.fromkeys(found["owners"])),
+        owners=tuple(dict.fromkeys([owners] if isinstance(owners, str) else owners)),
         fidelity=fidelity,
         engine=found["engine"],
         cluster=found["cluster"],
     )
+
+
+def _budget(node: Node) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return what stands at each key of ``privacy``, and the fields of `Spec` that follow from it.
+
+    The latter are None if one of them is missing or wrong.
+    """
+    found = node.read(forms.PRIVACY)
+    epsilons, delta, refresh, ledger = found["epsilons"], found["delta"], _refresh(node), found["ledger"]
+    lifetime = node.inside("lifetime", short="epsilon", where="privacy.lifetime")
+    limits = lifetime.read(forms.LIFETIME) if node.has("lifetime") else {"epsilon": None, "delta": None}
+    total, total_delta = limits["epsilon"], limits["delta"] if lifetime.has("delta") else delta
+    repeated = [epsilon for epsilon in epsilons or () if epsilons.count(epsilon) > 1]
+    if repeated:
+        node.wrong("epsilons", f"{repeated[0]!r} stands twice; list every value once")
+    if ledger is not None and not (isinstance(ledger, str) and _LEDGER.match(ledger)):
+        # The text is not repeated: it may hold a password.
+        node.problems.lines.append(f"privacy.ledger: not a PostgreSQL URL; {forms.LEDGER_TODO}")
+    if delta is None or total is None or total_delta is None or not epsilons:
+        return found, None
+    if total_delta < delta:
+        lifetime.wrong("delta", f"it cannot be below privacy.delta {delta!r}")
+    least = min(epsilons)
+    if total < least:
+        todo = f"it cannot pay for the smallest release, {least!r}; list a smaller ε in epsilons, or raise it"
+        lifetime.wrong("epsilon", todo)
+    if isinstance(refresh, EqualRefreshes) and not least <= refresh.epsilon <= total:
+        todo = f"one refresh costs at least the smallest release, {least!r}, at most the lifetime, {total!r}"
+        node.wrong("refresh", todo)
+    return found, {
+        "epsilons": epsilons,
+        "delta": delta,
+        "lifetime_epsilon": total,
+        "lifetime_delta": total_delta,
+        "refresh": refresh,
+        "cohort": found["cohort"],
+        "ledger": ledger,
+    }
+
+
+def _refresh(node: Node) -> RefreshPolicy | None:
+    inner = node.inside("refresh", where="privacy.refresh")
+    keys = set(inner.fields)
+    if keys == set(forms.EQUAL_REFRESHES.keys):
+        return inner.build(forms.EQUAL_REFRESHES, EqualRefreshes)
+    if keys == set(forms.DECAYING_REFRESHES.keys):
+        return inner.build(forms.DECAYING_REFRESHES, DecayingRefreshes)
+    if isinstance(node.fields.get("refresh"), dict):
+        node.wrong("refresh", forms.PRIVACY.keys["refresh"].todo)
+    return None
 
 
 def _all_decided(schema: Schema, problems: Problems) -> Schema:
@@ -179,7 +166,7 @@ def _all_decided(schema: Schema, problems: Problems) -> Schema:
     waiting = [name for name in private if reached and name not in reached]
     if waiting:
         found = f"public is not decided for {', '.join(waiting)}: no foreign key leads from there to {schema.unit}"
-        problems.add("privacy", found, PRIVACY.keys["public"].todo)
+        problems.add("privacy", found, forms.PRIVACY.keys["public"].todo)
     return replace(schema, tables=tuple(replace(t, public=t.public or t.name in waiting) for t in schema.tables))
 
 
@@ -190,19 +177,32 @@ def _with_public(tables: Mapping[str, Any], public: Sequence[str]) -> dict[str, 
     }
 
 
+def _dump_budget(spec: Spec) -> dict[str, Any]:
+    """Return the mapping that `_budget` reads, with the unit."""
+    refresh = spec.refresh
+    form = forms.EQUAL_REFRESHES if isinstance(refresh, EqualRefreshes) else forms.DECAYING_REFRESHES
+    special = {
+        "unit": spec.schema.unit,
+        "epsilons": list(spec.epsilons),
+        "lifetime": {"epsilon": spec.lifetime_epsilon, "delta": spec.lifetime_delta},
+        "refresh": None if refresh is None else form.write(vars(refresh)),
+    }
+    return forms.PRIVACY.write(vars(spec) | special)
+
+
 def dump_spec(spec: Spec) -> str:
     """Return the spec as YAML; `load_spec` of it, saved at ``spec.path``, returns an equal spec."""
     folder, workload = spec.path.parent, spec.workload
     special = {
         "database": spec.schema.name,
         "source": relative(spec.source, folder),
-        "privacy": dump_budget(spec),
+        "privacy": _dump_budget(spec),
         "synthesizer": {"name": spec.synthesizer, "options": dict(spec.options)} if spec.options else spec.synthesizer,
-        "fidelity": FIDELITY.write(vars(spec.fidelity)) or None,
+        "fidelity": forms.FIDELITY.write(vars(spec.fidelity)) or None,
         "owners": list(spec.owners) or (),
         "state": relative(str(spec.state), folder),
         "workload": {"file": relative(str(workload), folder), "public": True} if workload else None,
         "enums": dump_enums(spec.schema) or None,
         "tables": dump_tables(spec.schema, spec.orphans, spec.changes),
     }
-    return write_yaml(SPEC.write(vars(spec) | special))
+    return write_yaml(forms.SPEC.write(vars(spec) | special))

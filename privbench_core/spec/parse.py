@@ -16,97 +16,13 @@ from privbench_core.schema.change import Change, VersionQuery, Watermark
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Generated, Values
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, OnUnitRemoved
 from privbench_core.schema.implied_keys import without_implied
-from privbench_core.schema.key_names import parse_actions
 from privbench_core.schema.tables import Table
-from privbench_core.spec.columns import COLUMN, parse_column
-from privbench_core.spec.fields import (
-    COMMENT,
-    NAME,
-    NAME_LIST,
-    NAMES,
-    TEXT,
-    YES_OR_NO,
-    Form,
-    Key,
-    Kind,
-    Node,
-    Problems,
-    T,
-    anything,
-    choice,
-    count,
-    either,
-    list_of,
-    named,
-)
+from privbench_core.spec import forms
+from privbench_core.spec.columns import parse_column
+from privbench_core.spec.fields import Form, Node, Problems, T
 
-_PRIMARY_KEY = "name its column, or [a, b] for several distinct ones; without any, write row_id: generated instead"
-_ACTIONS = "write clauses like ON DELETE CASCADE or ON UPDATE RESTRICT DEFERRABLE INITIALLY DEFERRED"
-_CHANGE = "write content, {watermark: updated_at} or {sql: 'select ..'}"
-_KEY_NAMES = "write a mapping like {orders_pk: id, one_each: [a, b]}"
-_ENUM = "list its values, each once and in their order"
-_SQL_TYPE = "name a type of PostgreSQL in small letters, or an enum of this file"
 # A type that matches cannot end the definition of its column in the DDL.
 _PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(\d+(,\d+)?\))?[a-z ]*(\[\])*")
-
-CHECK = Form(name=Key(NAME, "name the check"), expression=Key(TEXT, "write a condition in SQL, in quotes"))
-INDEX = Form(
-    name=Key(NAME, "name the index"),
-    columns=Key(NAMES, "name its column, or [a, b] for several distinct ones"),
-    using=Key(TEXT, "write what follows USING, like 'gin (doc)'", None),
-)
-DEPENDENCY = Form(
-    determinant=Key(NAMES, "name the column, or [a, b], whose values decide"),
-    dependent=Key(NAMES, "name the column, or [a, b], whose values are decided"),
-)
-GENERATED = Form(
-    sql_type=Key(NAME, _SQL_TYPE),
-    expression=Key(NAME, "write an expression in SQL, in quotes"),
-    nullable=replace(YES_OR_NO, default=True),
-    comment=COMMENT,
-)
-_WATERMARK = Form(watermark=Key(NAME, "name a column that grows with every change"))
-_QUERY = Form(sql=Key(TEXT, "write a query that returns one row"))
-_REFERENCE = Form(table=Key(NAME, "name the parent table"), columns=Key(NAMES, "name the parent's columns", None))
-_PER_UNIT = "declare the most rows that refer to the rows of one unit, 1 or more"
-FOREIGN_KEY = Form(
-    columns=Key(NAMES, "name the foreign key's column, or [a, b] for several"),
-    references=Key(either(NAME, _REFERENCE.kind), "name the parent table"),
-    max_children=Key(count(), "declare the most rows one parent row may have, 1 or more", None),
-    max_children_per_unit=Key(count(), _PER_UNIT, None),
-    owner=YES_OR_NO,
-    optional=YES_OR_NO,
-    same_unit=YES_OR_NO,
-    on_unit_removed=Key(choice(*OnUnitRemoved), "write cascade or set null", None),
-    constraint=Key(TEXT, "write the constraint's name", None),
-    actions=Key(Kind(lambda text: parse_actions(text) if isinstance(text, str) else None, TEXT.schema), _ACTIONS, None),
-    on_orphan=Key(choice("refuse", "drop"), "write refuse or drop", "refuse"),
-)
-_LISTED = either(FOREIGN_KEY.kind, list_of(FOREIGN_KEY.kind)).schema
-_ROW_ORDER = "name the column, usually a date, in whose order rows were added to the table, or leave it out"
-TABLE = Form(
-    "primary_key",
-    "row_id",
-    change=Key(either(choice("content"), _WATERMARK.kind, _QUERY.kind), _CHANGE, None),
-    public=YES_OR_NO,
-    comment=COMMENT,
-    row_id=Key(choice("generated"), "write row_id: generated where rows have no key, and no primary_key then", None),
-    primary_key=Key(NAMES, _PRIMARY_KEY, None),
-    foreign_keys=Key(anything(_LISTED), "list them as {columns:, references:, max_children:}", None),
-    unique=Key(list_of(NAME_LIST), "write a list of lists of column names, like [[a, b], [c]]", ()),
-    key_names=Key(named(NAMES), _KEY_NAMES, None),
-    checks=Key(list_of(CHECK.kind), "write a list like [{name: .., expression: 'low <= high'}]", ()),
-    indexes=Key(list_of(INDEX.kind), "write a list like [{name: .., columns: [a, b]}]; [] for none", None),
-    dependencies=Key(list_of(DEPENDENCY.kind), "write a list like [{determinant: city, dependent: state}]", ()),
-    row_order=Key(NAME, _ROW_ORDER, None),
-    generated=Key(named(GENERATED.kind), "write a mapping like {total: {sql_type: integer, expression: a + b}}", None),
-    columns=Key(named(either(COLUMN.keys["type"].kind, COLUMN.kind), 1), "list them as name: type"),
-)
-ENUMS = Key(
-    named(list_of(Kind(ColumnType.CATEGORY.logical.parse, {"type": ["number", "string", "boolean"]}), 1)),
-    "write a mapping of names to lists of values, like {mood: [calm, cross]}",
-    None,
-)
 
 
 @dataclass(frozen=True)
@@ -127,13 +43,11 @@ class ParsedTables:
 def parse_enums(node: Node) -> tuple[EnumType, ...]:
     """Return the enums of the whole database."""
     inner = node.inside("enums", where="enums")
-    node.value("enums", ENUMS)
-    kind = list_of(Kind(ColumnType.CATEGORY.logical.parse, {}), 1)
     enums = []
     for name in inner.fields:
-        values = inner.value(name, Key(kind, _ENUM))
+        values = inner.value(name, forms.ENUM)
         if values is not None and len(set(values)) < len(values):
-            inner.wrong(name, _ENUM)
+            inner.wrong(name, forms.ENUM.todo)
         elif values is not None:
             enums.append(EnumType(name, tuple(map(str, values))))
     return tuple(enums)
@@ -164,12 +78,12 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
         problems.add(name, "the table has no content", "give it a primary_key and columns")
         return None
     node = Node(name, raw, problems)
-    found = node.read(TABLE)
+    found = node.read(forms.TABLE)
     numbered = node.has("row_id")
     if found["row_id"] and node.has("primary_key"):
-        node.wrong("row_id", TABLE.keys["row_id"].todo)
+        node.wrong("row_id", forms.TABLE.keys["row_id"].todo)
     if not (numbered or node.has("primary_key")):
-        node.wrong("primary_key", _PRIMARY_KEY)
+        node.wrong("primary_key", forms.TABLE.keys["primary_key"].todo)
     if found["columns"] is None:
         return None
     columns = tuple(parse_column(name, column, value, problems, enums) for column, value in found["columns"].items())
@@ -178,7 +92,7 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
     if row_id is not None:
         columns, key = (*columns, Column(row_id, ColumnType.INTEGER)), (row_id,)
     named_keys = node.inside("key_names")
-    groups = [(named_keys.value(each, Key(NAMES, _KEY_NAMES)), each) for each in named_keys.fields]
+    groups = [(named_keys.value(each, forms.KEY_COLUMNS), each) for each in named_keys.fields]
     if found["public"]:  # published as it is: no column is modelled
         columns = tuple(replace(column, relative=None) for column in columns)
     table = Table(
@@ -187,9 +101,9 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
         key,
         public=found["public"],
         unique=found["unique"],
-        checks=_items(node, found["checks"], CHECK, Check),
-        indexes=None if found["indexes"] is None else _items(node, found["indexes"], INDEX, Index),
-        dependencies=_items(node, found["dependencies"], DEPENDENCY, Dependency),
+        checks=_items(node, found["checks"], forms.CHECK, Check),
+        indexes=None if found["indexes"] is None else _items(node, found["indexes"], forms.INDEX, Index),
+        dependencies=_items(node, found["dependencies"], forms.DEPENDENCY, Dependency),
         comment=found["comment"],
         key_names=tuple((group, each) for group, each in groups if group is not None),
         generated=_generated(node, enums),
@@ -217,9 +131,9 @@ def _generated(node: Node, enums: Mapping[str, EnumType]) -> tuple[Generated, ..
     found = []
     for name in listed.fields:
         item = listed.inside(name, where=f"{node.where}.{name}")
-        column = item.build(GENERATED, partial(Generated, name))
+        column = item.build(forms.GENERATED, partial(Generated, name))
         if column is not None and column.sql_type not in enums and not _PLAIN_TYPE.fullmatch(column.sql_type):
-            item.wrong("sql_type", _SQL_TYPE)
+            item.wrong("sql_type", forms.GENERATED.keys["sql_type"].todo)
         elif column is not None:
             found.append(column)
     return tuple(found)
@@ -237,11 +151,11 @@ def _change(node: Node, *, public: bool) -> Change | None:
     if public:
         node.wrong("change", "a public table is published as it is, so its content is compared; remove the line")
     elif len(raw) != 1:
-        node.wrong("change", _CHANGE)
+        node.wrong("change", forms.TABLE.keys["change"].todo)
     elif "sql" in raw:
-        return inner.build(_QUERY, VersionQuery)
+        return inner.build(forms.QUERY, VersionQuery)
     else:
-        return inner.build(_WATERMARK, Watermark)
+        return inner.build(forms.WATERMARK, Watermark)
     return None
 
 
@@ -306,20 +220,23 @@ def _check_implied(implied: list[ForeignKey], problems: Problems) -> None:
 def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> tuple[ForeignKey | None, str]:
     """Return a foreign key, None if it is reported as wrong, and what is done with its orphans."""
     problems = bare.problems
-    columns = bare.value("columns", FOREIGN_KEY.keys["columns"])
+    columns = bare.value("columns", forms.FOREIGN_KEY.keys["columns"])
     if columns is None or not _known_columns(columns, table, problems):
         return None, "refuse"
     name = ForeignKey(table.name, columns, "", ()).name
     node = replace(bare, where=name)
-    found = node.read(FOREIGN_KEY)
-    reference = node.inside("references", short="table").read(_REFERENCE) if found["references"] else {"table": None}
-    parent = reference["table"]
-    if parent is not None and parent not in tables and parent not in problems.broken:  # else reported already
-        problems.add(name, f"references {parent!r}, which is no table", did_you_mean(parent, tables))
+    found = node.read(forms.FOREIGN_KEY)
+    reference = node.inside("references", short="table")
+    target = None if found["references"] is None else reference.build(forms.REFERENCE, lambda *values: values)
+    if target is None:
+        return None, "refuse"
+    parent, wanted = target
     if parent not in tables:
+        if parent not in problems.broken:  # else the parent is in the spec, and its own mistake is reported
+            problems.add(name, f"references {parent!r}, which is no table", did_you_mean(parent, tables))
         return None, "refuse"
     above = tables[parent]
-    wanted = reference["columns"] or above.primary_key
+    wanted = wanted or above.primary_key
     if above.row_id in wanted:
         todo = f"name the columns, {{table: {parent}, columns: [..]}}, and declare them unique there"
         problems.add(name, f"references {parent}, whose rows have no key (row_id: generated)", todo)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from privbench_core.spec.json_schema import json_schema
+from privbench_core.spec.forms import json_schema
 from privbench_core.spec.yaml_io import read_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -58,5 +58,5 @@ def test_mistakes_do_not_fit(right, wrong):
 
 
 def test_editors_get_it_from_a_command():
-    command = [sys.executable, "-m", "privbench_core.spec.json_schema"]
+    command = [sys.executable, "-m", "privbench_core.spec.forms"]
     assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == SCHEMA
