@@ -37,9 +37,8 @@ from privbench_core.publishing.scripts import DUCKDB, PSQL, duckdb_script, psql_
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.dump import dump_enums, dump_tables
-from privbench_core.spec.fields import Node, Problems
-from privbench_core.spec.parse import parse_tables
-from privbench_core.spec.parts import parse_enums
+from privbench_core.spec.fields import NAME, Key, Node, Problems, anything, named
+from privbench_core.spec.parse import parse_enums, parse_tables
 from privbench_core.workers import processors, side_by_side
 
 if TYPE_CHECKING:
@@ -87,8 +86,9 @@ class Bundle:
         described = self.manifest.get("schema")
         problems = Problems()
         node = Node("schema", described if isinstance(described, dict) else {}, problems)
-        unit, tables = node.name("unit", "write the bundle again"), node.mapping("tables", "write the bundle again")
-        parsed = parse_tables(tables, enums := parse_enums(node)) if tables else None
+        kinds = {"unit": NAME, "tables": named(anything({}), 1)}
+        unit, tables = (node.value(name, Key(kind, "write the bundle again")) for name, kind in kinds.items())
+        parsed = parse_tables(tables, problems, enums := parse_enums(node)) if tables else None
         if unit is None or parsed is None or problems.lines:
             raise PublishError(f"{self.path / MANIFEST}: {problems.lines[0]}; run privbench again")
         return Schema(str(self.manifest["database"]), parsed.tables, unit, enums)

@@ -1,17 +1,30 @@
-"""One column of a spec: its type, its declared domain and the fields of the type."""
+"""One column of a spec: its type, its declared domain and the keys that belong to some types only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.columns import Column, ColumnType, EnumType, IdentitySequence, Learn, Relative
+from privbench_core.schema.columns import (
+    Column,
+    ColumnType,
+    Domain,
+    EnumType,
+    IdentitySequence,
+    Learn,
+    Pattern,
+    Range,
+    Relative,
+    Values,
+)
+from privbench_core.schema.types.base import OrderedType
 from privbench_core.schema.types.sql import known_sql_types, parse_sql_type
-from privbench_core.spec.domains import parse_domain
-from privbench_core.spec.fields import MAX_COUNT, Node, Problems
+from privbench_core.spec import forms
+from privbench_core.spec.fields import Kind, Node, Problems
 
-_MAX_PRECISION = 38  # of decimal128, and enough for every database's default
 _OPTIONS = ("precision", "scale", "max_length", "identity")  # of some types only
+_TEXT_HINT = "write {pattern: a regular expression} or {faker: email}, or leave it out; or make it a category"
 
 
 def parse_column(
@@ -29,18 +42,17 @@ def parse_column(
         enums: The enums of the spec by name, for ``sql_type``.
     """
     node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
-    node.only(
-        *("type", "domain", "relative_to", "nullable"), *_OPTIONS, "sql_type", "default", "comment", "sequence", "unit"
-    )
+    found = node.read(forms.COLUMN)
     types = [kind.value for kind in ColumnType]
-    spelled = node.fields.get("type")
-    if spelled not in types:
-        hint = did_you_mean(spelled, types) if isinstance(spelled, str) else f"known: {', '.join(types)}"
-        node.wrong("type", hint)
-        return Column(name, ColumnType.TEXT, nullable=node.flag("nullable"))
-    kind = ColumnType(spelled)
-    precision = node.count("precision", 1, _MAX_PRECISION, f"write a number of digits from 1 to {_MAX_PRECISION}")
-    scale = node.count("scale", 0, precision or _MAX_PRECISION, "write a number of decimals from 0 to the precision")
+    if found["type"] not in types:
+        if node.has("type"):
+            misspelt = isinstance(found["type"], str)
+            node.wrong("type", did_you_mean(found["type"], types) if misspelt else forms.COLUMN.keys["type"].todo)
+        return Column(name, ColumnType.TEXT, nullable=found["nullable"])
+    kind = ColumnType(found["type"])
+    precision, scale = found["precision"], found["scale"]
+    if precision and scale and scale > precision:
+        node.wrong("scale", forms.COLUMN.keys["scale"].todo)
     if "precision" in kind.logical.options and not (node.has("precision") and node.has("scale")):
         problems.add(node.where, "a decimal without precision and scale", "declare both, as in NUMERIC(8, 2)")
     for option in _OPTIONS:
@@ -49,28 +61,35 @@ def parse_column(
             owners = f"{', '.join(most)} and {last}" if most else last
             todo = f"it belongs to {owners} columns; remove it"
             problems.add(node.where, f"{option} on a column of type {kind}", todo)
-    sql_type = _sql_type(node, enums or {})
+    sql_type = found["sql_type"]
+    stored = None if sql_type is None else parse_sql_type(sql_type)
+    if sql_type is not None and stored is None and sql_type not in (enums or {}):
+        hint = did_you_mean(sql_type, [*(enums or {}), *known_sql_types()])
+        node.wrong("sql_type", f"{hint} (or declare it under enums)")
+    if found["sequence"] is not None and not found["identity"]:
+        node.wrong("sequence", forms.COLUMN.keys["sequence"].todo)
+    sequence = node.inside("sequence").build(forms.SEQUENCE, IdentitySequence)
+    room = stored.length if stored and kind.logical.length_unit else None
     return Column(
         name,
         kind,
-        None if node.has("relative_to") else parse_domain(node, kind),
-        node.flag("nullable"),
+        None if node.has("relative_to") else _domain(node, kind),
+        found["nullable"],
         precision,
         scale,
-        _max_length(node, kind, sql_type),
+        found["max_length"] or min(Column.max_length, room or Column.max_length),
         sql_type,
-        default=node.text("default", "write an SQL expression in quotes"),
-        identity=node.flag("identity"),
-        comment=node.text("comment", "write text"),
-        sequence=_sequence(node),
-        unit=node.text("unit", "write what the numbers count, like EUR or minutes"),
-        relative=_relative(node, kind) if node.has("relative_to") else None,
+        default=found["default"],
+        identity=found["identity"],
+        comment=found["comment"],
+        sequence=None if sequence == IdentitySequence() else sequence,
+        unit=found["unit"],
+        relative=_relative(node, kind, found["relative_to"]) if node.has("relative_to") else None,
     )
 
 
-def _relative(node: Node, kind: ColumnType) -> Relative | None:
-    """Read ``relative_to``: the domain is then that of the difference."""
-    to = node.name("relative_to", "name the column that it is relative to, or table.column of its owner")
+def _relative(node: Node, kind: ColumnType, to: str | None) -> Relative | None:
+    """Return what a column is relative to: the domain is then that of the difference."""
     if kind.difference is None:
         todo = "only whole numbers, decimals, dates, times and spans have exact differences"
         money = " (money in floats: type: decimal with sql_type: real)" if kind is ColumnType.FLOAT else ""
@@ -81,39 +100,69 @@ def _relative(node: Node, kind: ColumnType) -> Relative | None:
         todo = f"declare that of the difference, in {what}: {{min:, max:}}, or domain: learn (paid for)"
         node.problems.add(node.where, "relative_to without a domain", todo)
         return None
-    domain = parse_domain(node, kind.difference)
+    domain = _domain(node, kind.difference)
     if isinstance(domain, Learn) and domain.listed:
         node.problems.add(node.where, "values: learn of differences", "write domain: learn, for a range of them")
         return None
     return Relative(to, domain) if to is not None and domain is not None else None
 
 
-def _sequence(node: Node) -> IdentitySequence | None:
-    if not node.has("sequence"):
+def _domain(node: Node, kind: ColumnType) -> Domain | None:
+    """Return the domain of a column of a known type; None if there is none, or one that is reported as wrong."""
+    logical, raw = kind.logical, node.fields.get("domain")
+    if raw is None:
         return None
-    raw = node.fields["sequence"]
-    if not isinstance(raw, dict) or not node.flag("identity"):
-        node.wrong("sequence", "write {name:, increment:, always:} beside identity: true, or leave it out")
+    if logical.no_domain is not None:
+        node.problems.add(node.where, f"a domain on a column of type {kind}", logical.no_domain)
         return None
-    inner = Node(node.where, raw, node.problems)
-    inner.only("name", "increment", "always")
-    name = inner.text("name", "write the sequence's name")
-    increment = inner.count("increment", 1, MAX_COUNT, "write a positive number")
-    found = IdentitySequence(name, increment or 1, inner.flag("always"))
-    return None if found == IdentitySequence() else found
-
-
-def _max_length(node: Node, kind: ColumnType, sql_type: str | None) -> int:
-    """Return the declared bound; by default that of `Column`, or of the SQL type if it is shorter."""
-    declared = node.count("max_length", 1, MAX_COUNT, "write a positive number of characters or bytes")
-    stored = parse_sql_type(sql_type) if sql_type and kind.logical.length_unit else None
-    room = stored.length if stored else None
-    return declared or min(Column.max_length, room or Column.max_length)
-
-
-def _sql_type(node: Node, enums: Mapping[str, EnumType]) -> str | None:
-    spelled = node.text("sql_type", "name a type of PostgreSQL, or an enum of this file")
-    if spelled is None or spelled in enums or parse_sql_type(spelled):
-        return spelled
-    node.wrong("sql_type", f"{did_you_mean(spelled, [*enums, *known_sql_types()])} (or declare it under enums)")
+    inner = node.inside("domain")
+    if kind.opaque:
+        if len(inner.fields) != 1 or inner.fields.keys().isdisjoint({"pattern", "faker"}):
+            node.wrong("domain", _TEXT_HINT)
+            return None
+        regex = "pattern" in inner.fields
+        return inner.build(forms.PATTERN, Pattern) if regex else inner.build(forms.FAKER, partial(Pattern, None))
+    if raw == "learn":
+        return Learn()
+    if "values" in inner.fields:
+        return _values(inner, kind)
+    if isinstance(raw, dict) and isinstance(logical, OrderedType):
+        return _range(inner, logical)
+    shape = "{min:, max:}" if kind.ordered else "{values: [..]}"
+    node.wrong("domain", f"declare domain: {shape}, or domain: learn (paid for)")
     return None
+
+
+def _values(node: Node, kind: ColumnType) -> Values | Learn | None:
+    raw, logical = node.read(forms.VALUES)["values"], kind.logical
+    if raw == "learn" and kind is ColumnType.INTEGER:
+        return Learn(listed=True)
+    if raw == "learn":
+        todo = "write domain: learn; only whole numbers learn either a range or a list"
+        node.problems.add(node.where, f"values: learn on a column of type {logical}", todo)
+    elif not logical.listable:
+        found = f"a list of values for the type {logical}"
+        node.problems.add(node.where, found, "declare domain: {min:, max:} instead")
+    elif raw is not None:
+        values = tuple(map(logical.parse, raw))
+        if None in values:
+            todo = f"each must be {logical.expected}; NULL is not listed but declared by nullable: true"
+            node.problems.add(node.where, f"values holds {raw[values.index(None)]!r}", todo)
+        elif len(set(values)) < len(values):
+            twice = next(value for value in values if values.count(value) > 1)
+            node.problems.add(node.where, f"values holds {twice!r} twice", "list every value once")
+        else:
+            return Values(tuple(value for value in values if value is not None))
+    return None
+
+
+def _range(node: Node, logical: OrderedType) -> Range | None:
+    ends, steps = Kind(logical.parse, {}), Kind(logical.parse_step, {})
+    found = node.build(
+        forms.range_form(ends, steps, logical.expected, logical.step_expected),
+        Range,
+    )
+    if found is not None and logical.sort_key(found.low) > logical.sort_key(found.high):
+        node.problems.add(node.where, f"min {found.low!r} is above max {found.high!r}", "swap or correct them")
+        return None
+    return found

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
-from privbench_core.schema.change import Change, Content
+from privbench_core.schema.change import Change, Content, VersionQuery, Watermark
 from privbench_core.schema.columns import (
     Column,
     Domain,
@@ -20,7 +19,8 @@ from privbench_core.schema.columns import (
 )
 from privbench_core.schema.constraints import ForeignKey, Index
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.change import dump_change
+from privbench_core.spec import forms
+from privbench_core.spec.fields import one_or_list
 
 
 def dump_enums(schema: Schema) -> dict[str, list[str]]:
@@ -38,76 +38,71 @@ def dump_tables(
         orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; the default is refuse.
         changes: How a change is detected, per table; the default is by content.
     """
-    detected = {table.name: dump_change((changes or {}).get(table.name, Content())) for table in schema.tables}
-    return {table.name: {**detected[table.name], **_table(table, schema, orphans or {})} for table in schema.tables}
+    return {table.name: _table(table, schema, orphans or {}, changes or {}) for table in schema.tables}
 
 
-def _table(table: Table, schema: Schema, orphans: Mapping[str, str]) -> dict[str, Any]:
-    content: dict[str, Any] = {"public": True} if table.public else {}
-    if table.comment is not None:
-        content["comment"] = table.comment
-    content |= {"row_id": "generated"} if table.row_id else {"primary_key": one_or_list(table.primary_key)}
-    if table.foreign_keys:
-        content["foreign_keys"] = [_key(key, schema, orphans) for key in table.foreign_keys]
-        content["foreign_keys"] += [_key(key, schema, {}) for key in table.implied_keys]
-    if table.unique:
-        content["unique"] = [list(group) for group in table.unique]
-    if table.key_names:
-        content["key_names"] = {name: one_or_list(group) for group, name in table.key_names}
-    if table.checks:
-        content["checks"] = [{"name": check.name, "expression": check.expression} for check in table.checks]
-    if table.indexes is not None:
-        content["indexes"] = [dump_index(index) for index in table.indexes]
-    if table.dependencies:
-        content["dependencies"] = [
-            {"determinant": one_or_list(rule.determinant), "dependent": one_or_list(rule.dependent)}
-            for rule in table.dependencies
-        ]
-    if table.row_order is not None:
-        content["row_order"] = table.row_order
+def _table(table: Table, schema: Schema, orphans: Mapping[str, str], changes: Mapping[str, Change]) -> dict[str, Any]:
     enums = {enum.name: enum for enum in schema.enums}
-    if table.generated:
-        content["generated"] = {column.name: dump_generated(column) for column in table.generated}
-    # An enum implies its values, except in a primary key, where the domain declares that the column is modelled.
-    stored = [column for column in table.columns if column.name != table.row_id]
-    content["columns"] = {c.name: _column(c, {} if c.name in table.primary_key else enums) for c in stored}
-    return content
+    keys = [_key(key, schema, orphans) for key in table.foreign_keys]
+    keys += [_key(key, schema, {}) for key in table.implied_keys]
+    lists = {
+        "foreign_keys": keys,
+        "unique": [list(group) for group in table.unique],
+        "key_names": {name: one_or_list(group) for group, name in table.key_names},
+        "checks": [forms.CHECK.write(vars(check)) for check in table.checks],
+        "dependencies": [forms.DEPENDENCY.write(vars(rule)) for rule in table.dependencies],
+        "generated": {column.name: dump_generated(column) for column in table.generated},
+        # An enum implies its values, except in a primary key, where the domain declares that the column is modelled.
+        "columns": {
+            column.name: _column(column, {} if column.name in table.primary_key else enums)
+            for column in table.columns
+            if column.name != table.row_id
+        },
+    }
+    others = {
+        "change": _change(changes.get(table.name, Content())),
+        "public": table.public,
+        "comment": table.comment,
+        "row_id": "generated" if table.row_id else None,
+        "primary_key": None if table.row_id else table.primary_key,
+        "indexes": None if table.indexes is None else [dump_index(index) for index in table.indexes],
+        "row_order": table.row_order,
+    }
+    return forms.TABLE.write(others | {name: value for name, value in lists.items() if value})
+
+
+def _change(change: Change) -> dict[str, str] | None:
+    match change:
+        case Content():
+            return None
+        case Watermark(column):
+            return {"watermark": column}
+        case VersionQuery(sql):
+            return {"sql": sql}
 
 
 def _key(key: ForeignKey, schema: Schema, orphans: Mapping[str, str]) -> dict[str, Any]:
-    content: dict[str, Any] = {"columns": one_or_list(key.columns), "references": key.parent}
-    if key.parent_columns != schema.table(key.parent).primary_key:
-        content["references"] = {"table": key.parent, "columns": list(key.parent_columns)}
-    if key.max_children is not None:
-        content["max_children"] = key.max_children
-    if key.max_children_per_unit is not None:
-        content["max_children_per_unit"] = key.max_children_per_unit
-    flags = {"owner": key.owner, "optional": key.optional, "same_unit": key.same_unit}
-    content |= {name: True for name, value in flags.items() if value}
-    removed = None if key.on_unit_removed is None else str(key.on_unit_removed)
-    texts = {"on_unit_removed": removed, "constraint": key.constraint, "actions": key.actions}
-    content |= {name: text for name, text in texts.items() if text is not None}
-    policy = orphans.get(key.name, "refuse")
-    return content if policy == "refuse" else content | {"on_orphan": policy}
+    target = {"table": key.parent, "columns": list(key.parent_columns)}
+    special = {
+        "references": key.parent if key.parent_columns == schema.table(key.parent).primary_key else target,
+        "on_unit_removed": None if key.on_unit_removed is None else str(key.on_unit_removed),
+        "on_orphan": orphans.get(key.name, "refuse"),
+    }
+    return forms.FOREIGN_KEY.write(vars(key) | special)
 
 
 def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, Any]:
-    content: dict[str, Any] = {"type": str(column.type)}
-    if column.precision is not None:
-        content |= {"precision": column.precision, "scale": column.scale}
-    if column.max_length != Column.max_length:
-        content["max_length"] = column.max_length
-    enum = enums.get(column.sql_type or "")
-    if column.domain is not None and not (enum and column.domain == Values(enum.values)):
-        content["domain"] = dump_domain(column.domain)
-    if column.relative is not None:
-        content |= {"relative_to": column.relative.to, "domain": dump_domain(column.relative.domain)}
-    flags = {"nullable": column.nullable, "identity": column.identity}
-    content |= {name: True for name, value in flags.items() if value}
-    texts = {"sql_type": column.sql_type, "default": column.default, "comment": column.comment, "unit": column.unit}
-    content |= {name: text for name, text in texts.items() if text is not None}
-    if column.sequence:
-        content["sequence"] = dump_sequence(column.sequence)
+    enum, relative = enums.get(column.sql_type or ""), column.relative
+    domain = relative.domain if relative else column.domain
+    implied = enum is not None and domain == Values(enum.values)
+    special = {
+        "type": str(column.type),
+        "max_length": None if column.max_length == Column.max_length else column.max_length,
+        "relative_to": relative.to if relative else None,
+        "domain": None if domain is None or implied else dump_domain(domain),
+        "sequence": dump_sequence(column.sequence) if column.sequence else None,
+    }
+    content = forms.COLUMN.write(vars(column) | special)
     return content if len(content) > 1 else str(column.type)
 
 
@@ -127,23 +122,14 @@ def dump_domain(domain: Domain) -> str | dict[str, Any]:
 
 def dump_sequence(sequence: IdentitySequence) -> dict[str, Any]:
     """Return a ``sequence`` as a spec writes it, without default values."""
-    defaults, found = asdict(IdentitySequence()), asdict(sequence)
-    return {name: value for name, value in found.items() if value != defaults[name]}
+    return forms.SEQUENCE.write(vars(sequence))
 
 
 def dump_index(index: Index) -> dict[str, Any]:
     """Return an item of ``indexes``."""
-    content: dict[str, Any] = {"name": index.name, "columns": one_or_list(index.columns)}
-    return content if index.using is None else content | {"using": index.using}
+    return forms.INDEX.write(vars(index))
 
 
 def dump_generated(column: Generated) -> dict[str, Any]:
     """Return a value of ``generated``."""
-    content: dict[str, Any] = {"sql_type": column.sql_type, "expression": column.expression}
-    content |= {} if column.nullable else {"nullable": False}
-    return content if column.comment is None else content | {"comment": column.comment}
-
-
-def one_or_list(names: tuple[str, ...]) -> str | list[str]:
-    """Return names as a spec writes them: a single one without brackets."""
-    return names[0] if len(names) == 1 else list(names)
+    return forms.GENERATED.write(vars(column))

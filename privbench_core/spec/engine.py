@@ -22,33 +22,23 @@ ENGINES = {
 _CLUSTER = re.compile(r"sc://.|\$\{\w+\}")
 
 
-def parse_engine(node: Node, source: str | None, schema: Schema) -> tuple[str, str | None]:
-    """Return the engine and the cluster that a spec names; what is wrong with them goes to the problems of ``node``."""
-    cluster = node.fields.get("cluster")
+def check_engine(node: Node, engine: str, source: str, cluster: object, schema: Schema) -> None:
+    """Report what is wrong with the engine and the cluster that a spec names to the problems of ``node``."""
     if cluster is not None and not (isinstance(cluster, str) and _CLUSTER.match(cluster)):
         # The text is not repeated: it may hold a token.
         node.problems.lines.append("cluster: not a URL of Spark Connect; write sc://host:port, or ${VARIABLE}")
-        return DEFAULT_ENGINE, None
-    if source and is_spark_url(source):
-        _check_place(node, source, cluster)
-    if not node.has("engine"):
-        return DEFAULT_ENGINE, cluster
-    engine = node.name("engine", f"write one of {', '.join(ENGINES)}") or DEFAULT_ENGINE
-    problem = _problem(engine, source or "", cluster, schema)
+        return
+    if is_spark_url(source):
+        try:
+            check_spark_url(source)
+        except SourceError as error:
+            node.problems.lines.append(str(error))
+        if cluster is not None and split_spark_url(cluster)[0] != split_spark_url(source)[0]:
+            found = "cluster is not the one that source names, and rows are counted where their tables are"
+            node.problems.add("spec", found, "remove cluster")
+    problem = _problem(engine, source, cluster, schema)
     if problem:
         node.problems.add("spec", *problem)
-    return engine, cluster
-
-
-def _check_place(node: Node, source: str, cluster: str | None) -> None:
-    """Report a source in a Spark catalogue that names no schema, or lies in another cluster than counts."""
-    try:
-        check_spark_url(source)
-    except SourceError as error:
-        node.problems.lines.append(str(error))
-    if cluster is not None and split_spark_url(cluster)[0] != split_spark_url(source)[0]:
-        found = "cluster is not the one that source names, and rows are counted where their tables are"
-        node.problems.add("spec", found, "remove cluster")
 
 
 def with_engine(spec: Spec, engine: str | None) -> Spec:

@@ -1,15 +1,16 @@
-"""Read the fields of a mapping and collect their problems.
+"""The forms of the mappings in a spec file: which keys there are, and what may stand at each.
 
-Nothing here raises: an invalid field is reported once and read as None, so that one pass over a spec file finds every
-mistake in it.
+Reading a mapping, writing it and the JSON Schema for editors all follow from its `Form`. Reading never raises: a wrong
+value is reported once and read as if it were absent, so that one pass over a spec file finds every mistake in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as short_repr
-from typing import Any
+from typing import Any, TypeVar
 
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.types.numeric import as_integer, as_number
@@ -19,6 +20,10 @@ MAX_COUNT = 2**31 - 1
 
 UNDECIDED = "CHOOSE"
 """Placeholder that `privbench init` writes where the owner must decide."""
+
+T = TypeVar("T")
+REQUIRED: Any = object()
+"""The default of a key that every mapping of its form has."""
 
 
 @dataclass
@@ -39,12 +44,163 @@ class Problems:
         self.broken.add(where)
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What may stand at a key.
+
+    Attributes:
+        read: Returns the value that the text of the spec means, None if it is not of this kind.
+        schema: The JSON Schema of the kind.
+        most: Largest integer of a kind of counts.
+    """
+
+    read: Callable[[Any], Any]
+    schema: Mapping[str, Any]
+    most: int | None = None
+
+
 def as_name(value: object) -> str | None:
     """Return a name: text, or an integer read as text; None for anything else."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _as_text(value)
+
+
+def _as_text(value: object) -> str | None:
     usable = isinstance(value, str) and value.strip() and "\0" not in value and value != UNDECIDED
     return str(value) if usable else None
+
+
+def _as_names(value: object) -> tuple[str, ...] | None:
+    found = [as_name(item) for item in (value if isinstance(value, list) else [value])]
+    names = tuple(name for name in found if name is not None)
+    return names if names and len(names) == len(found) and len(set(names)) == len(names) else None
+
+
+def count(low: int = 1, high: int = MAX_COUNT) -> Kind:
+    """Return the kind of integers from ``low`` to ``high``."""
+
+    def read(value: object) -> int | None:
+        number = as_integer(value)
+        return number if number is not None and low <= number <= high else None
+
+    return Kind(read, {"type": ["integer", "string"]}, high)
+
+
+def number(within: Callable[[float], bool]) -> Kind:
+    """Return the kind of finite numbers within some bounds."""
+
+    def read(value: object) -> float | None:
+        found = as_number(value)
+        return found if found is not None and within(found) else None
+
+    return Kind(read, {"type": ["number", "string"]})
+
+
+def matching(pattern: str) -> Kind:
+    """Return the kind of names that match a regular expression in full."""
+    compiled = re.compile(pattern)
+
+    def read(value: object) -> str | None:
+        name = as_name(value)
+        return name if name is not None and compiled.fullmatch(name) else None
+
+    return Kind(read, {"type": ["string", "integer"]})
+
+
+def anything(schema: Mapping[str, Any]) -> Kind:
+    """Return the kind of values that are checked later, and only described here."""
+    return Kind(lambda value: value, schema)
+
+
+def choice(*values: str) -> Kind:
+    """Return the kind of one of several words."""
+    return Kind(lambda value: next((word for word in values if word == value), None), {"enum": [*values]})
+
+
+def either(*kinds: Kind) -> Kind:
+    """Return the kind of what is of one of several kinds."""
+
+    def read(value: object) -> Any:
+        return next((found for kind in kinds if (found := kind.read(value)) is not None), None)
+
+    return Kind(read, {"anyOf": [kind.schema for kind in kinds]})
+
+
+def list_of(kind: Kind, at_least: int = 0) -> Kind:
+    """Return the kind of lists, read as tuples."""
+
+    def read(value: object) -> tuple[Any, ...] | None:
+        found = tuple(map(kind.read, value)) if isinstance(value, list) else (None,)
+        return None if None in found or len(found) < at_least else found
+
+    return Kind(read, {"type": "array", "items": kind.schema, "minItems": at_least})
+
+
+def named(kind: Kind, at_least: int = 0) -> Kind:
+    """Return the kind of mappings of names to what ``kind`` describes; their values are read later."""
+    schema = {"type": "object", "additionalProperties": kind.schema, "minProperties": at_least}
+    return Kind(lambda value: value if isinstance(value, dict) and len(value) >= at_least else None, schema)
+
+
+NAME = Kind(as_name, {"type": ["string", "integer"]})
+_NAME_LIST = {"type": "array", "items": NAME.schema, "minItems": 1, "uniqueItems": True}
+NAME_LIST = Kind(lambda value: _as_names(value) if isinstance(value, list) else None, _NAME_LIST)
+NAMES = either(NAME_LIST, Kind(_as_names, NAME.schema))
+TEXT = Kind(_as_text, {"type": "string", "minLength": 1})
+FLAG = Kind(lambda value: value if isinstance(value, bool) else None, {"type": "boolean"})
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a mapping.
+
+    Attributes:
+        kind: What may stand there.
+        todo: What to write, for messages and editors.
+        default: What its absence means.
+    """
+
+    kind: Kind
+    todo: str
+    default: Any = REQUIRED
+
+
+class Form:
+    """The keys of one mapping of the spec file, in the order in which they are written."""
+
+    def __init__(self, *one_of: str, **keys: Key) -> None:
+        """Make a form of its keys; exactly one of those in ``one_of`` must stand there, as far as editors know."""
+        self.one_of, self.keys = one_of, keys
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of mappings of this form that are not empty; their values are read later."""
+        return Kind(lambda value: value if isinstance(value, dict) and value else None, self.schema)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of such a mapping."""
+        schema: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": {}}
+        for name, key in self.keys.items():
+            null_too = key.default is not REQUIRED and key.kind is not FLAG
+            form = either(key.kind, Kind(as_name, {"type": "null"})).schema if null_too else key.kind.schema
+            schema["properties"][name] = {"description": key.todo, **form}
+        required = [name for name, key in self.keys.items() if key.default is REQUIRED]
+        alternatives = {"oneOf": [{"required": [name]} for name in self.one_of]} if self.one_of else {}
+        return {**schema, "required": required, **alternatives}
+
+    def write(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the mapping that is read as ``values``: without defaults, a single name without brackets."""
+        found = {name: (values.get(name), key.default) for name, key in self.keys.items()}
+        return {
+            name: one_or_list(value) if isinstance(value, tuple) else value
+            for name, (value, default) in found.items()
+            if value is not None and (value is not default and value != default)
+        }
+
+
+def one_or_list(names: tuple[str, ...]) -> str | list[str]:
+    """Return names as a spec writes them: a single one without brackets."""
+    return names[0] if len(names) == 1 else list(names)
 
 
 @dataclass(frozen=True)
@@ -61,87 +217,53 @@ class Node:
     fields: Mapping[str, Any]
     problems: Problems
 
-    def wrong(self, key: str, todo: str) -> None:
-        """Report the value of ``key``, or that it is missing."""
-        value = self.fields.get(key)
+    def wrong(self, name: str, todo: str) -> None:
+        """Report the value of a key, or that it is missing."""
+        value = self.fields.get(name)
         undecided = UNDECIDED in value if isinstance(value, list) else value == UNDECIDED
         found = "is missing" if value is None else "is not decided yet" if undecided else None
-        self.problems.add(self.where, f"{key} {found or f'is {short_repr(value)}'}", todo)
+        self.problems.add(self.where, f"{name} {found or f'is {short_repr(value)}'}", todo)
 
-    def only(self, *known: str) -> None:
-        """Report every unknown key."""
-        for key in self.fields:
-            if key not in known:
-                self.problems.add(self.where, f"unknown key {key!r}", did_you_mean(key, known))
-
-    def has(self, key: str) -> bool:
+    def has(self, name: str) -> bool:
         """Return whether the key has a value."""
-        return self.fields.get(key) is not None
+        return self.fields.get(name) is not None
 
-    def name(self, key: str, todo: str) -> str | None:
-        """Return a required name."""
-        value = as_name(self.fields.get(key))
-        if value is None:
-            self.wrong(key, todo)
-        return value
+    def only(self, known: Iterable[str]) -> None:
+        """Report every unknown key."""
+        for name in self.fields:
+            if name not in known:
+                self.problems.add(self.where, f"unknown key {name!r}", did_you_mean(name, known))
 
-    def names(self, key: str, todo: str) -> tuple[str, ...] | None:
-        """Return a required name or list of distinct names, as a tuple."""
-        value = self.fields.get(key)
-        found = [as_name(item) for item in (value if isinstance(value, list) else [value])]
-        names = tuple(name for name in found if name is not None)
-        if not names or len(names) != len(found) or len(set(names)) != len(names):
-            self.wrong(key, todo)
-            return None
-        return names
+    def value(self, name: str, key: Key) -> Any:
+        """Return what the key means; its default, or None if it has none, where it is absent or wrong."""
+        raw, default = self.fields.get(name), None if key.default is REQUIRED else key.default
+        if raw is None and not (name in self.fields and key.kind is FLAG) and key.default is not REQUIRED:
+            return default
+        found = None if raw is None else key.kind.read(raw)
+        if found is None:
+            most = key.kind.most
+            self.wrong(name, f"write at most {most:,}" if most and (as_integer(raw) or 0) > most else key.todo)
+        return default if found is None else found
 
-    def number(self, key: str, todo: str) -> float | None:
-        """Return a required finite number."""
-        value = as_number(self.fields.get(key))
-        if value is None:
-            self.wrong(key, todo)
-        return value
+    def read(self, form: Form) -> dict[str, Any]:
+        """Return what each key of the form means, and report all mistakes."""
+        self.only(form.keys)
+        return {name: self.value(name, key) for name, key in form.keys.items()}
 
-    def count(self, key: str, low: int, high: int, todo: str) -> int | None:
-        """Return an optional integer from ``low`` to ``high``; None if absent or wrong."""
-        if not self.has(key):
-            return None
-        value = as_integer(self.fields[key])
-        if value is None or not low <= value <= high:
-            self.wrong(key, todo if value is None or value < low else f"write at most {high:,}")
-            return None
-        return value
+    def build(self, form: Form, make: Callable[..., T]) -> T | None:
+        """Return what ``make`` makes of the values, in the form's order; None if a required one is missing or wrong."""
+        values = self.read(form)
+        required = (values[name] for name, key in form.keys.items() if key.default is REQUIRED)
+        return None if any(value is None for value in required) else make(*values.values())
 
-    def flag(self, key: str) -> bool:
-        """Return an optional true or false, false if absent."""
-        value = self.fields.get(key, False)
-        if not isinstance(value, bool):
-            self.wrong(key, "write true or false")
-            return False
-        return value
+    def inside(self, name: str, short: str | None = None, where: str | None = None) -> Node:
+        """Return the mapping at a key; another value stands for a mapping of the one key ``short``, if that is given.
 
-    def text(self, key: str, todo: str) -> str | None:
-        """Return an optional text that is not empty; None if absent or wrong."""
-        if not self.has(key):
-            return None
-        value = self.fields[key]
-        if isinstance(value, str) and value.strip() and "\0" not in value and value != UNDECIDED:
-            return value
-        self.wrong(key, todo)
-        return None
-
-    def items(self, key: str, todo: str) -> list[Node]:
-        """Return an optional list of mappings, with this node's name in messages; empty if absent or wrong."""
-        value = self.fields.get(key) or []
-        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
-            return [Node(self.where, item, self.problems) for item in value]
-        self.wrong(key, todo)
-        return []
-
-    def mapping(self, key: str, todo: str) -> Node | None:
-        """Return a required mapping, with its key as name in messages."""
-        value = self.fields.get(key)
-        if not isinstance(value, dict) or not value:
-            self.wrong(key, todo)
-            return None
-        return Node(key, value, self.problems)
+        Args:
+            name: The key.
+            short: See above; without it, another value is an empty mapping.
+            where: The mapping's name in messages, this node's by default.
+        """
+        raw = self.fields.get(name)
+        fields = raw if isinstance(raw, dict) else {} if short is None else {short: raw}
+        return Node(where or self.where, fields, self.problems)

@@ -13,31 +13,20 @@ from typing import Any
 
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.schema.tables import Schema
-from privbench_core.spec.budget import dump_budget, parse_budget, parse_ledger
+from privbench_core.spec import forms
 from privbench_core.spec.dump import dump_enums, dump_tables
-from privbench_core.spec.engine import parse_engine
-from privbench_core.spec.fidelity import dump_fidelity, parse_fidelity
-from privbench_core.spec.fields import Node, Problems, as_name
+from privbench_core.spec.engine import check_engine
+from privbench_core.spec.fidelity import FidelityPolicy
+from privbench_core.spec.fields import Node, Problems
 from privbench_core.spec.location import home, relative, resolve
-from privbench_core.spec.model import _DEFAULT_STATE, _DEFAULT_SYNTHESIZER, DEFAULT_ENGINE, Spec
-from privbench_core.spec.parse import parse_tables
-from privbench_core.spec.parts import parse_enums
+from privbench_core.spec.model import DEFAULT_STATE, DEFAULT_SYNTHESIZER, Spec
+from privbench_core.spec.parse import parse_enums, parse_tables
+from privbench_core.spec.refresh import DecayingRefreshes, EqualRefreshes, RefreshPolicy
 from privbench_core.spec.rules import find_problems
 from privbench_core.spec.rules_of_keys import infer_keys
 from privbench_core.spec.yaml_io import read_yaml, write_yaml
 
-_WORKLOAD = "{file: queries.sql, public: true}"
-_PUBLIC_TEXT = (
-    "the text of the queries is published, so declare that it says nothing about private rows: write public: true, "
-    "or leave the workload out"
-)
-_PUBLIC = (
-    "list a table if anyone may see its rows, like public: [country, product]; else delete it with the foreign keys "
-    "that refer to it, or add a foreign key that leads to the unit"
-)
-_CRON_FIELDS = 5
-_CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z?#]+")
-_OWNER = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|team:[A-Za-z0-9_-]+")
+_LEDGER = re.compile(r"(postgres(ql(\+psycopg)?)?://\S+|\$\{\w+\})$")
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -64,70 +53,102 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def _spec(node: Node, path: Path) -> Spec | None:
-    node.only(
-        "database",
-        "source",
-        "privacy",
-        "synthesizer",
-        "fidelity",
-        "schedule",
-        "observe",
-        "owners",
-        "state",
-        "engine",
-        "cluster",
-        "workload",
-        "enums",
-        "tables",
-    )
-    database = node.name("database", "name the database")
-    source = node.name("source", "write a folder, a DuckDB file or a URL")
-    state = node.name("state", "write a folder") if node.has("state") else _DEFAULT_STATE
-    synthesizer, options = _synthesizer(node)
-    fidelity = parse_fidelity(node)
-    schedule, observe = _cron(node, "schedule"), _cron(node, "observe")
-    owners = _owners(node)
-    workload = _workload(node, path.parent)
-    privacy = node.mapping("privacy", "declare unit, delta, epsilons and lifetime")
-    unit = privacy.name("unit", "name the table whose rows are protected") if privacy else None
-    budget = parse_budget(privacy) if privacy else None
-    ledger = parse_ledger(privacy) if privacy else None
-    tables = node.mapping("tables", "list them as name: {primary_key:, columns:}")
-    if tables is None:
+    found, folder = node.read(forms.SPEC), path.parent
+    privacy = node.inside("privacy", where="privacy")
+    declared, budget = _budget(privacy) if found["privacy"] else (dict.fromkeys(forms.PRIVACY.keys), None)
+    synthesizer, options = DEFAULT_SYNTHESIZER, None
+    if found["synthesizer"]:
+        chosen = node.inside("synthesizer", short="name", where="synthesizer").read(forms.SYNTHESIZER)
+        synthesizer, options = chosen["name"], chosen["options"]
+    fidelity = node.inside("fidelity", where="fidelity").build(forms.FIDELITY, FidelityPolicy) or FidelityPolicy()
+    workload = node.inside("workload", where="workload").read(forms.WORKLOAD)["file"] if found["workload"] else None
+    if found["tables"] is None:
         return None
-    enums = parse_enums(node)
-    public = _public(privacy, tables) if privacy else ()
-    parsed = parse_tables(Node(tables.where, _with_public(tables.fields, public or ()), node.problems), enums)
-    schema = infer_keys(Schema(database or "database", parsed.tables, unit or "", enums))
+    enums, owners = parse_enums(node), found["owners"]
+    public = () if declared["public"] is None and not privacy.has("public") else declared["public"]
+    for name in public or ():
+        if name not in found["tables"]:
+            mistake = f"public lists {name!r}, which is no table"
+            node.problems.add("privacy", mistake, did_you_mean(name, found["tables"]))
+    parsed = parse_tables(_with_public(found["tables"], public or ()), node.problems, enums)
+    schema = infer_keys(Schema(found["database"] or "database", parsed.tables, declared["unit"] or "", enums))
     # A wrong budget is reported already: assume the δ that allows everything.
     delta = budget["delta"] if budget else 1.0
     if public is not None:  # else no rule on keys makes sense yet
-        if privacy and "public" in privacy.fields:
+        if "public" in privacy.fields:
             schema = _all_decided(schema, node.problems)
         node.problems.lines += find_problems(schema, delta=delta, broken=frozenset(node.problems.broken))
-    engine, cluster = parse_engine(node, source, schema)
-    if source is None or state is None or budget is None:
+    check_engine(node, found["engine"], found["source"] or "", found["cluster"], schema)
+    if found["source"] is None or budget is None:
         return None
-    folder = path.parent
     return Spec(
-        schema, resolve(source, folder), path, **budget, synthesizer=synthesizer, options=options,
-        state=Path(resolve(state, folder)), orphans=parsed.orphans, schedule=schedule, observe=observe,
-        workload=workload, changes=parsed.changes, ledger=ledger,
-        owners=owners, fidelity=fidelity, engine=engine, cluster=cluster,
-    )  # fmt: skip
+        schema,
+        resolve(found["source"], folder),
+        path,
+        **budget,
+        synthesizer=synthesizer,
+        options=options or {},
+        state=Path(resolve(found["state"] or DEFAULT_STATE, folder)),
+        orphans=parsed.orphans,
+        schedule=found["schedule"],
+        observe=found["observe"],
+        workload=(folder / home(workload)).resolve() if workload else None,
+        changes=parsed.changes,
+        owners=tuple(dict.fromkeys([owners] if isinstance(owners, str) else owners)),
+        fidelity=fidelity,
+        engine=found["engine"],
+        cluster=found["cluster"],
+    )
 
 
-def _public(privacy: Node, tables: Node) -> tuple[str, ...] | None:
-    """Return the tables that ``privacy.public`` lists; None if it is wrong, as far as that can be known here."""
-    if not privacy.has("public") or privacy.fields["public"] == []:
-        return ()
-    names = privacy.names("public", _PUBLIC)
-    for name in names or ():
-        if name not in tables.fields:
-            privacy.problems.add(
-                "privacy", f"public lists {name!r}, which is no table", did_you_mean(name, tables.fields)
-            )
-    return names
+def _budget(node: Node) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return what stands at each key of ``privacy``, and the fields of `Spec` that follow from it.
+
+    The latter are None if one of them is missing or wrong.
+    """
+    found = node.read(forms.PRIVACY)
+    epsilons, delta, refresh, ledger = found["epsilons"], found["delta"], _refresh(node), found["ledger"]
+    lifetime = node.inside("lifetime", short="epsilon", where="privacy.lifetime")
+    limits = lifetime.read(forms.LIFETIME) if node.has("lifetime") else {"epsilon": None, "delta": None}
+    total, total_delta = limits["epsilon"], limits["delta"] if lifetime.has("delta") else delta
+    repeated = [epsilon for epsilon in epsilons or () if epsilons.count(epsilon) > 1]
+    if repeated:
+        node.wrong("epsilons", f"{repeated[0]!r} stands twice; list every value once")
+    if ledger is not None and not (isinstance(ledger, str) and _LEDGER.match(ledger)):
+        # The text is not repeated: it may hold a password.
+        node.problems.lines.append(f"privacy.ledger: not a PostgreSQL URL; {forms.LEDGER_TODO}")
+    if delta is None or total is None or total_delta is None or not epsilons:
+        return found, None
+    if total_delta < delta:
+        lifetime.wrong("delta", f"it cannot be below privacy.delta {delta!r}")
+    least = min(epsilons)
+    if total < least:
+        todo = f"it cannot pay for the smallest release, {least!r}; list a smaller ε in epsilons, or raise it"
+        lifetime.wrong("epsilon", todo)
+    if isinstance(refresh, EqualRefreshes) and not least <= refresh.epsilon <= total:
+        todo = f"one refresh costs at least the smallest release, {least!r}, at most the lifetime, {total!r}"
+        node.wrong("refresh", todo)
+    return found, {
+        "epsilons": epsilons,
+        "delta": delta,
+        "lifetime_epsilon": total,
+        "lifetime_delta": total_delta,
+        "refresh": refresh,
+        "cohort": found["cohort"],
+        "ledger": ledger,
+    }
+
+
+def _refresh(node: Node) -> RefreshPolicy | None:
+    inner = node.inside("refresh", where="privacy.refresh")
+    keys = set(inner.fields)
+    if keys == set(forms.EQUAL_REFRESHES.keys):
+        return inner.build(forms.EQUAL_REFRESHES, EqualRefreshes)
+    if keys == set(forms.DECAYING_REFRESHES.keys):
+        return inner.build(forms.DECAYING_REFRESHES, DecayingRefreshes)
+    if isinstance(node.fields.get("refresh"), dict):
+        node.wrong("refresh", forms.PRIVACY.keys["refresh"].todo)
+    return None
 
 
 def _all_decided(schema: Schema, problems: Problems) -> Schema:
@@ -145,7 +166,7 @@ def _all_decided(schema: Schema, problems: Problems) -> Schema:
     waiting = [name for name in private if reached and name not in reached]
     if waiting:
         found = f"public is not decided for {', '.join(waiting)}: no foreign key leads from there to {schema.unit}"
-        problems.add("privacy", found, _PUBLIC)
+        problems.add("privacy", found, forms.PRIVACY.keys["public"].todo)
     return replace(schema, tables=tuple(replace(t, public=t.public or t.name in waiting) for t in schema.tables))
 
 
@@ -156,77 +177,32 @@ def _with_public(tables: Mapping[str, Any], public: Sequence[str]) -> dict[str, 
     }
 
 
-def _synthesizer(node: Node) -> tuple[str, dict[str, Any]]:
-    raw = node.fields.get("synthesizer") or _DEFAULT_SYNTHESIZER
-    inner = Node("synthesizer", raw if isinstance(raw, dict) else {"name": raw}, node.problems)
-    inner.only("name", "options")
-    options = inner.fields.get("options") or {}
-    if not isinstance(options, dict):
-        inner.wrong("options", "write a mapping of parameters")
-        options = {}
-    return inner.name("name", "name a synthesizer, like privbench") or _DEFAULT_SYNTHESIZER, options
-
-
-def _cron(node: Node, key: str) -> str | None:
-    raw = node.fields.get(key)
-    if raw is None:
-        return None
-    parts = raw.split() if isinstance(raw, str) else []
-    if len(parts) != _CRON_FIELDS or not all(_CRON_FIELD.fullmatch(part) for part in parts):
-        node.wrong(key, 'write five cron fields in quotes, like "0 3 * * 1"')
-        return None
-    return " ".join(parts)
-
-
-def _owners(node: Node) -> tuple[str, ...]:
-    raw = node.fields.get("owners")
-    if raw is None:
-        return ()
-    listed = raw if isinstance(raw, list) else [raw]
-    owners = tuple(name for name in map(as_name, listed) if name is not None and _OWNER.fullmatch(name))
-    if not owners or len(owners) < len(listed):
-        node.wrong("owners", 'list e-mail addresses or teams, like [data@example.org, "team:statistics"]')
-        return ()
-    return tuple(dict.fromkeys(owners))
-
-
-def _workload(node: Node, folder: Path) -> Path | None:
-    raw = node.fields.get("workload")
-    if raw is None:
-        return None
-    if not isinstance(raw, dict):
-        node.wrong("workload", f"write {_WORKLOAD}: {_PUBLIC_TEXT}")
-        return None
-    inner = Node("workload", raw, node.problems)
-    inner.only("file", "public")
-    file = inner.name("file", "name a file of SELECT statements, like queries.sql")
-    if inner.fields.get("public") is not True:
-        inner.wrong("public", _PUBLIC_TEXT)
-    return (folder / home(file)).resolve() if file else None
+def _dump_budget(spec: Spec) -> dict[str, Any]:
+    """Return the mapping that `_budget` reads, with the unit."""
+    refresh = spec.refresh
+    form = forms.EQUAL_REFRESHES if isinstance(refresh, EqualRefreshes) else forms.DECAYING_REFRESHES
+    special = {
+        "unit": spec.schema.unit,
+        "epsilons": list(spec.epsilons),
+        "lifetime": {"epsilon": spec.lifetime_epsilon, "delta": spec.lifetime_delta},
+        "refresh": None if refresh is None else form.write(vars(refresh)),
+    }
+    return forms.PRIVACY.write(vars(spec) | special)
 
 
 def dump_spec(spec: Spec) -> str:
     """Return the spec as YAML; `load_spec` of it, saved at ``spec.path``, returns an equal spec."""
-    folder = spec.path.parent
-    named = {"name": spec.synthesizer, "options": dict(spec.options)}
-    content: dict[str, Any] = {"database": spec.schema.name, "source": relative(spec.source, folder)}
-    content |= {"privacy": dump_budget(spec), "synthesizer": named if spec.options else spec.synthesizer}
-    if fidelity := dump_fidelity(spec.fidelity):
-        content["fidelity"] = fidelity
-    if spec.schedule:
-        content["schedule"] = spec.schedule
-    if spec.owners:
-        content["owners"] = list(spec.owners)
-    if spec.observe:
-        content["observe"] = spec.observe
-    content["state"] = relative(str(spec.state), folder)
-    if spec.engine != DEFAULT_ENGINE:
-        content["engine"] = spec.engine
-    if spec.cluster:
-        content["cluster"] = spec.cluster
-    if spec.workload:
-        content["workload"] = {"file": relative(str(spec.workload), folder), "public": True}
-    if spec.schema.enums:
-        content["enums"] = dump_enums(spec.schema)
-    content["tables"] = dump_tables(spec.schema, spec.orphans, spec.changes)
-    return write_yaml(content)
+    folder, workload = spec.path.parent, spec.workload
+    special = {
+        "database": spec.schema.name,
+        "source": relative(spec.source, folder),
+        "privacy": _dump_budget(spec),
+        "synthesizer": {"name": spec.synthesizer, "options": dict(spec.options)} if spec.options else spec.synthesizer,
+        "fidelity": forms.FIDELITY.write(vars(spec.fidelity)) or None,
+        "owners": list(spec.owners) or (),
+        "state": relative(str(spec.state), folder),
+        "workload": {"file": relative(str(workload), folder), "public": True} if workload else None,
+        "enums": dump_enums(spec.schema) or None,
+        "tables": dump_tables(spec.schema, spec.orphans, spec.changes),
+    }
+    return write_yaml(forms.SPEC.write(vars(spec) | special))

@@ -12,9 +12,9 @@ from privbench_core.schema.tables import Schema
 from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.refresh import RefreshPolicy
 
-_DEFAULT_SYNTHESIZER = "privbench"
+DEFAULT_SYNTHESIZER = "privbench"
 DEFAULT_ENGINE = "auto"
-_DEFAULT_STATE = ".privbench"
+DEFAULT_STATE = ".privbench"
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Spec:
     delta: float
     lifetime_epsilon: float
     lifetime_delta: float
-    synthesizer: str = _DEFAULT_SYNTHESIZER
+    synthesizer: str = DEFAULT_SYNTHESIZER
     options: Mapping[str, Any] = field(default_factory=dict)
-    state: Path = Path(_DEFAULT_STATE)
+    state: Path = Path(DEFAULT_STATE)
     orphans: Mapping[str, str] = field(default_factory=dict)
     schedule: str | None = None
     observe: str | None = None

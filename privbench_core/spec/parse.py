@@ -1,36 +1,28 @@
 """Parse the ``tables`` part of a spec into `Table` values, and report every mistake.
 
-Rules on one field are checked here; rules between columns, keys and tables in `spec.rules`.
+Rules on one key of a mapping are checked here; rules between columns, keys and tables in `spec.rules`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.change import Change, Content
-from privbench_core.schema.columns import Column, ColumnType, EnumType, Values
-from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.change import Change, VersionQuery, Watermark
+from privbench_core.schema.columns import Column, ColumnType, EnumType, Generated, Values
+from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, OnUnitRemoved
 from privbench_core.schema.implied_keys import without_implied
-from privbench_core.schema.key_names import parse_actions
 from privbench_core.schema.tables import Table
-from privbench_core.spec.change import parse_change
+from privbench_core.spec import forms
 from privbench_core.spec.columns import parse_column
-from privbench_core.spec.fields import MAX_COUNT, Node, Problems, as_name
-from privbench_core.spec.parts import (
-    known_columns,
-    parse_checks,
-    parse_dependencies,
-    parse_generated,
-    parse_indexes,
-    parse_key_names,
-    parse_unique,
-)
+from privbench_core.spec.fields import Form, Node, Problems, T
 
-_ROW_ORDER = "name the column, usually a date, in whose order rows were added to the table, or leave it out"
-_PRIMARY_KEY = "name its column, or [a, b] for several distinct ones; without any, write row_id: generated instead"
-_ACTIONS = "write clauses like ON DELETE CASCADE or ON UPDATE RESTRICT DEFERRABLE INITIALLY DEFERRED"
+# A type that matches cannot end the definition of its column in the DDL.
+_PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(\d+(,\d+)?\))?[a-z ]*(\[\])*")
 
 
 @dataclass(frozen=True)
@@ -48,27 +40,36 @@ class ParsedTables:
     changes: dict[str, Change]
 
 
-def parse_tables(node: Node, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
+def parse_enums(node: Node) -> tuple[EnumType, ...]:
+    """Return the enums of the whole database."""
+    inner = node.inside("enums", where="enums")
+    enums = []
+    for name in inner.fields:
+        values = inner.value(name, forms.ENUM)
+        if values is not None and len(set(values)) < len(values):
+            inner.wrong(name, forms.ENUM.todo)
+        elif values is not None:
+            enums.append(EnumType(name, tuple(map(str, values))))
+    return tuple(enums)
+
+
+def parse_tables(raw: Mapping[str, Any], problems: Problems, enums: tuple[EnumType, ...] = ()) -> ParsedTables:
     """Read all tables; foreign keys last, because they need the primary keys of their parents."""
-    named = {enum.name: enum for enum in enums}
-    drafts = {name: _table(name, raw, node.problems, named) for name, raw in node.fields.items()}
+    enums_by_name = {enum.name: enum for enum in enums}
+    drafts = {name: _table(name, content, problems, enums_by_name) for name, content in raw.items()}
     tables = {name: table for name, table in drafts.items() if table is not None}
     orphans: dict[str, str] = {}
-    keys = {
-        table.name: _foreign_keys(table, node.fields[table.name], tables, orphans, node.problems)
-        for table in tables.values()
-    }
+    keys = {name: _foreign_keys(table, raw[name], tables, orphans, problems) for name, table in tables.items()}
     required = {name: [k for k in found if k.cascades and not k.optional] for name, found in keys.items()}
-    for table in tuple(tables.values()):
-        kept, implied = without_implied(keys[table.name], lambda name: required.get(name, ()))
-        kept = _unique_keys(kept, node.problems)
-        _check_implied(implied, node.problems)
-        tables[table.name] = _with_enums(_with_keys(table, tuple(kept), tuple(implied)), named)
-    chosen = {
-        name: parse_change(Node(name, node.fields[name], node.problems), public=table.public)
-        for name, table in tables.items()
-    }
-    changes = {name: change for name, change in chosen.items() if change != Content()}
+    changes: dict[str, Change] = {}
+    for name, table in tuple(tables.items()):
+        kept, implied = without_implied(keys[name], lambda parent: required.get(parent, ()))
+        kept = _unique_keys(kept, problems)
+        _check_implied(implied, problems)
+        tables[name] = _with_enums(_with_keys(table, tuple(kept), tuple(implied)), enums_by_name)
+        change = _change(Node(name, raw[name], problems), public=table.public)
+        if change is not None:
+            changes[name] = change
     return ParsedTables(tuple(tables.values()), orphans, changes)
 
 
@@ -77,45 +78,94 @@ def _table(name: str, raw: object, problems: Problems, enums: Mapping[str, EnumT
         problems.add(name, "the table has no content", "give it a primary_key and columns")
         return None
     node = Node(name, raw, problems)
-    node.only(
-        *("primary_key", "columns", "foreign_keys", "unique", "public", "checks", "indexes", "dependencies"),
-        *("comment", "key_names", "generated", "change", "row_id", "row_order"),
-    )
-    numbered = _numbered(node)
-    key = () if numbered else node.names("primary_key", _PRIMARY_KEY)
-    columns = node.mapping("columns", "list them as name: type")
-    if columns is None:
+    found = node.read(forms.TABLE)
+    numbered = node.has("row_id")
+    if found["row_id"] and node.has("primary_key"):
+        node.wrong("row_id", forms.TABLE.keys["row_id"].todo)
+    if not (numbered or node.has("primary_key")):
+        node.wrong("primary_key", forms.TABLE.keys["primary_key"].todo)
+    if found["columns"] is None:
         return None
-    parsed = tuple(parse_column(name, column, value, problems, enums) for column, value in columns.fields.items())
-    row_id = _free_name({column.name.casefold() for column in parsed}) if numbered else None
+    columns = tuple(parse_column(name, column, value, problems, enums) for column, value in found["columns"].items())
+    key = () if numbered else found["primary_key"] or ()
+    row_id = _free_name({column.name.casefold() for column in columns}) if numbered else None
     if row_id is not None:
-        parsed, key = (*parsed, Column(row_id, ColumnType.INTEGER)), (row_id,)
+        columns, key = (*columns, Column(row_id, ColumnType.INTEGER)), (row_id,)
+    named_keys = node.inside("key_names")
+    groups = [(named_keys.value(each, forms.KEY_COLUMNS), each) for each in named_keys.fields]
+    if found["public"]:  # published as it is: no column is modelled
+        columns = tuple(replace(column, relative=None) for column in columns)
     table = Table(
-        name, parsed, key or (), public=node.flag("public"), unique=parse_unique(node), checks=parse_checks(node),
-        indexes=parse_indexes(node), dependencies=parse_dependencies(node), comment=node.text("comment", "write text"),
-        key_names=parse_key_names(node), generated=parse_generated(node, enums), row_id=row_id,
-        row_order=node.name("row_order", _ROW_ORDER) if node.has("row_order") else None,
-    )  # fmt: skip
-    if table.public:  # published as it is: no column is modelled
-        plain = tuple(replace(column, relative=None) for column in table.columns)
-        table = replace(table, columns=plain, row_order=None)
-    groups = [table.primary_key, *table.unique, *([(table.row_order,)] if table.row_order else [])]
-    groups += [part for rule in table.dependencies for part in (rule.determinant, rule.dependent)]
-    for group in groups:
-        known_columns(group, table, problems)
+        name,
+        columns,
+        key,
+        public=found["public"],
+        unique=found["unique"],
+        checks=_items(node, found["checks"], forms.CHECK, Check),
+        indexes=None if found["indexes"] is None else _items(node, found["indexes"], forms.INDEX, Index),
+        dependencies=_items(node, found["dependencies"], forms.DEPENDENCY, Dependency),
+        comment=found["comment"],
+        key_names=tuple((group, each) for group, each in groups if group is not None),
+        generated=_generated(node, enums),
+        row_id=row_id,
+        row_order=None if found["public"] else found["row_order"],
+    )
+    groups_of_columns = [table.primary_key, *table.unique, *([(table.row_order,)] if table.row_order else [])]
+    groups_of_columns += [part for rule in table.dependencies for part in (rule.determinant, rule.dependent)]
     computed = {column.name for column in table.generated}
-    for index in table.indexes or ():
-        known_columns(tuple(name for name in index.columns if name not in computed), table, problems)
+    groups_of_columns += [tuple(c for c in index.columns if c not in computed) for index in table.indexes or ()]
+    for group in groups_of_columns:
+        _known_columns(group, table, problems)
     return table
 
 
-def _numbered(node: Node) -> bool:
-    """Return whether the rows of a table have no key, so that they are numbered."""
-    if not node.has("row_id"):
-        return False
-    if node.fields["row_id"] != "generated" or node.has("primary_key"):
-        node.wrong("row_id", "write row_id: generated where rows have no key, and no primary_key then")
-    return True
+def _items(node: Node, listed: tuple[Mapping[str, Any], ...], form: Form, make: Callable[..., T]) -> tuple[T, ...]:
+    """Return what the mappings of a list are, without those that are reported as wrong."""
+    built = (Node(node.where, item, node.problems).build(form, make) for item in listed)
+    return tuple(item for item in built if item is not None)
+
+
+def _generated(node: Node, enums: Mapping[str, EnumType]) -> tuple[Generated, ...]:
+    """Return the columns that the database computes."""
+    listed = node.inside("generated")
+    found = []
+    for name in listed.fields:
+        item = listed.inside(name, where=f"{node.where}.{name}")
+        column = item.build(forms.GENERATED, partial(Generated, name))
+        if column is not None and column.sql_type not in enums and not _PLAIN_TYPE.fullmatch(column.sql_type):
+            item.wrong("sql_type", forms.GENERATED.keys["sql_type"].todo)
+        elif column is not None:
+            found.append(column)
+    return tuple(found)
+
+
+def _change(node: Node, *, public: bool) -> Change | None:
+    """Return how a change of a table is detected, None if its content is compared.
+
+    A public table is published row by row, so no change of it may be missed.
+    """
+    raw = node.fields.get("change")
+    if not isinstance(raw, dict):
+        return None
+    inner = node.inside("change", where=f"{node.where}.change")
+    if public:
+        node.wrong("change", "a public table is published as it is, so its content is compared; remove the line")
+    elif len(raw) != 1:
+        node.wrong("change", forms.TABLE.keys["change"].todo)
+    elif "sql" in raw:
+        return inner.build(forms.QUERY, VersionQuery)
+    else:
+        return inner.build(forms.WATERMARK, Watermark)
+    return None
+
+
+def _known_columns(names: tuple[str, ...], table: Table, problems: Problems) -> bool:
+    """Return whether a table has all these columns, and report each unknown one."""
+    known = [column.name for column in table.columns]
+    unknown = [name for name in names if name not in known]
+    for name in unknown:
+        problems.add(f"{table.name}.{name}", "no such column", did_you_mean(name, known))
+    return not unknown
 
 
 def _free_name(taken: set[str]) -> str:
@@ -129,25 +179,20 @@ def _foreign_keys(
     table: Table, raw: object, tables: dict[str, Table], orphans: dict[str, str], problems: Problems
 ) -> tuple[ForeignKey, ...]:
     listed = raw.get("foreign_keys") or [] if isinstance(raw, dict) else []
-    items = listed if isinstance(listed, list) else [listed]
     keys: list[ForeignKey] = []
-    for item in items:
+    for item in listed if isinstance(listed, list) else [listed]:
         if not isinstance(item, dict):
             problems.add(table.name, "a foreign key is not a mapping", "write {columns:, references:, max_children:}")
             problems.broken.add(f"{table.name}.foreign_keys")
             continue
-        key = _foreign_key(Node(table.name, item, problems), table, tables)
+        key, on_orphan = _foreign_key(Node(table.name, item, problems), table, tables)
         if key is None:
-            named = item.get("columns")
-            problems.broken |= {f"{table.name}.{column}" for column in (named if isinstance(named, list) else [named])}
+            columns = item.get("columns")
+            problems.broken |= {f"{table.name}.{c}" for c in (columns if isinstance(columns, list) else [columns])}
             problems.broken.add(f"{table.name}.foreign_keys")
             continue
-        policy = item.get("on_orphan", "refuse")
-        if policy not in ("refuse", "drop"):  # not a set: the value may be unhashable
-            Node(key.name, item, problems).wrong("on_orphan", "write refuse or drop")
-            policy = "refuse"
         # Of two keys on the same columns one follows from the other, and drops with it.
-        orphans[key.name] = "drop" if "drop" in (policy, orphans.get(key.name)) else "refuse"
+        orphans[key.name] = "drop" if "drop" in (on_orphan, orphans.get(key.name)) else "refuse"
         keys.append(key)
     return tuple(keys)
 
@@ -172,86 +217,65 @@ def _check_implied(implied: list[ForeignKey], problems: Problems) -> None:
             problems.add(key.name, found, "declare owner, max_children, same_unit and on_unit_removed on that one")
 
 
-def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> ForeignKey | None:
-    columns = bare.names("columns", "name the foreign key's column, or [a, b] for several")
-    if columns is None or not known_columns(columns, table, bare.problems):
-        return None
+def _foreign_key(bare: Node, table: Table, tables: dict[str, Table]) -> tuple[ForeignKey | None, str]:
+    """Return a foreign key, None if it is reported as wrong, and what is done with its orphans."""
+    problems = bare.problems
+    columns = bare.value("columns", forms.FOREIGN_KEY.keys["columns"])
+    if columns is None or not _known_columns(columns, table, problems):
+        return None, "refuse"
     name = ForeignKey(table.name, columns, "", ()).name
-    node = Node(name, bare.fields, bare.problems)
-    known = (
-        "columns",
-        "references",
-        "max_children",
-        "max_children_per_unit",
-        "owner",
-        "optional",
-        "same_unit",
-        "on_unit_removed",
-        "on_orphan",
-        "constraint",
-        "actions",
-    )
-    node.only(*known)
-    children, per_unit = _bounds(node)
-    owner, optional, same_unit = (node.flag(name) for name in ("owner", "optional", "same_unit"))
-    removed = _on_unit_removed(node)
-    constraint = node.text("constraint", "write the constraint's name")
-    actions = parse_actions(node.text("actions", _ACTIONS) or "")
-    if node.has("actions") and actions is None:
-        node.wrong("actions", _ACTIONS)
-    target = node.fields.get("references")
-    inner = Node(name, target if isinstance(target, dict) else {"table": target}, node.problems)
-    inner.only("table", "columns")
-    parent = as_name(inner.fields.get("table"))
-    if parent is None:
-        node.wrong("references", "name the parent table")
-        return None
+    node = replace(bare, where=name)
+    found = node.read(forms.FOREIGN_KEY)
+    reference = node.inside("references", short="table")
+    target = None if found["references"] is None else reference.build(forms.REFERENCE, lambda *values: values)
+    if target is None:
+        return None, "refuse"
+    parent, wanted = target
     if parent not in tables:
-        if parent not in node.problems.broken:  # otherwise the parent is in the spec, and its own mistake is reported
-            node.problems.add(name, f"references {parent!r}, which is no table", did_you_mean(parent, tables))
-        return None
-    key = tables[parent].primary_key
-    wanted = inner.names("columns", "name the parent's columns") if inner.has("columns") else key
-    if wanted and tables[parent].row_id in wanted:
+        if parent not in problems.broken:  # else the parent is in the spec, and its own mistake is reported
+            problems.add(name, f"references {parent!r}, which is no table", did_you_mean(parent, tables))
+        return None, "refuse"
+    above = tables[parent]
+    wanted = wanted or above.primary_key
+    if above.row_id in wanted:
         todo = f"name the columns, {{table: {parent}, columns: [..]}}, and declare them unique there"
-        node.problems.add(name, f"references {parent}, whose rows have no key (row_id: generated)", todo)
-        return None
-    if not wanted or not key or not known_columns(wanted, tables[parent], node.problems):
-        return None
+        problems.add(name, f"references {parent}, whose rows have no key (row_id: generated)", todo)
+        return None, "refuse"
+    if not wanted or not above.primary_key or not _known_columns(wanted, above, problems):
+        return None, "refuse"
     if len(wanted) != len(columns):
-        found = f"{len(columns)} column(s) refer to {len(wanted)} column(s) of {parent}"
-        node.problems.add(name, found, f"list one column for each of ({', '.join(wanted)})")
-        return None
+        mistake = f"{len(columns)} column(s) refer to {len(wanted)} column(s) of {parent}"
+        problems.add(name, mistake, f"list one column for each of ({', '.join(wanted)})")
+        return None, "refuse"
     # Canonical order: that of the parent's own key, primary or unique.
-    order = next((group for group in (key, *tables[parent].unique) if set(group) == set(wanted)), wanted)
+    order = next((group for group in (above.primary_key, *above.unique) if set(group) == set(wanted)), wanted)
     pairs = sorted(zip(wanted, columns, strict=True), key=lambda pair: order.index(pair[0]))
-    wanted, columns = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-    return ForeignKey(
-        *(table.name, columns, parent, wanted, children, owner, optional, same_unit, constraint, actions),
-        on_unit_removed=removed,
+    removed, (children, per_unit) = found["on_unit_removed"], _bounds(node, found)
+    key = ForeignKey(
+        table.name,
+        tuple(own for _, own in pairs),
+        parent,
+        tuple(target for target, _ in pairs),
+        children,
+        found["owner"],
+        found["optional"],
+        found["same_unit"],
+        found["constraint"],
+        found["actions"],
+        on_unit_removed=None if removed is None else OnUnitRemoved(removed),
         max_children_per_unit=per_unit,
     )
+    return key, found["on_orphan"]
 
 
-def _bounds(node: Node) -> tuple[int | None, int | None]:
+def _bounds(node: Node, found: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the most rows of one parent row, and of all those of one unit."""
-    children = node.count("max_children", 1, MAX_COUNT, "declare the most rows one parent row may have, 1 or more")
-    per_unit = node.count(
-        "max_children_per_unit", 1, MAX_COUNT, "declare the most rows that refer to the rows of one unit, 1 or more"
-    )
+    children, per_unit = found["max_children"], found["max_children_per_unit"]
     if not node.has("max_children"):
         children = per_unit  # the rows that refer to one row are some of those that refer to its unit
     if children is None and (node.has("max_children") or node.has("max_children_per_unit")):
         children = 1  # reported already, so not also as missing
     return children, per_unit
-
-
-def _on_unit_removed(node: Node) -> OnUnitRemoved | None:
-    raw = node.fields.get("on_unit_removed")
-    found = next((action for action in OnUnitRemoved if raw == action), None)
-    if node.has("on_unit_removed") and found is None:
-        node.wrong("on_unit_removed", "write cascade or set null")
-    return found
 
 
 def _with_keys(table: Table, keys: tuple[ForeignKey, ...], implied: tuple[ForeignKey, ...]) -> Table:
