@@ -18,8 +18,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.counting import rows_satisfying
+from privbench_core.evaluation.counting import satisfying
 from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.marginals import shares
 from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.spn import Leaf, Node, Product, Sum
 from privbench_core.privacy.split_rules import Rule
@@ -162,8 +163,8 @@ def heat(node: Node, query: CodeQuery, share: float = 1.0) -> Heat:
 
 def selectivities(coded: EncodedTable, queries: Sequence[CodeQuery]) -> list[float]:
     """Return the share of rows that satisfy each query; 0 in a table without rows."""
-    predicates = [tuple((coded.names.index(name), codes) for name, codes in query.items()) for query in queries]
-    return [float(count) / max(len(coded.codes), 1) for count in rows_satisfying(coded.codes, predicates)]
+    predicates = (tuple((coded.names.index(name), codes) for name, codes in query.items()) for query in queries)
+    return [float(satisfying(coded.codes, each).sum()) / max(len(coded.codes), 1) for each in predicates]
 
 
 def random_queries(
@@ -213,8 +214,8 @@ def _counts(coded: EncodedTable, name: str) -> NDArray[np.float64]:
 
 
 def _leaf(coded: EncodedTable, name: str) -> Leaf:
-    counts = _counts(coded, name)
-    return Leaf(float(counts.sum()), {name: counts / max(counts.sum(), 1.0)})
+    column = coded.names.index(name)
+    return Leaf(float(len(coded.codes)), {name: shares(coded.codes[:, column], coded.sizes[column])})
 
 
 def _product(parts: Sequence[Node]) -> Node:

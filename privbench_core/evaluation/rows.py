@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.correlations import sibling_agreements
 from privbench_core.evaluation.encode import EncodedTable, coarsen, encode_tables
 from privbench_core.evaluation.joins import (
     LinkedTables,
@@ -28,6 +27,7 @@ from privbench_core.evaluation.joins import (
     junctions,
     link_junction,
     link_tables,
+    sibling_agreements,
 )
 from privbench_core.evaluation.marginals import codes_tvd, subset_distances
 from privbench_core.schema.columns import ColumnType, Values

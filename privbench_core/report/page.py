@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privbench_core.evaluation.comparison import FANOUT_METRICS, JOIN_METRICS
 from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluation.heatmap import worst_and_typical
 from privbench_core.evaluation.inputs import refuse_inside_bundle
-from privbench_core.evaluation.join_figures import FANOUT_METRICS, JOIN_METRICS
-from privbench_core.evaluation.marginals import MarginalDistances
+from privbench_core.evaluation.marginals import SEED, MarginalDistances
 from privbench_core.evaluation.q_error import WorkloadResult
 from privbench_core.evaluation.runtime import RunTimeResult
-from privbench_core.evaluation.subsets import SEED
 from privbench_core.files import write_durably
 from privbench_core.report import plots
 from privbench_core.report.advice import advice_on
@@ -61,8 +60,8 @@ def render(evaluation: Evaluation) -> str:
         advice=advice_on(evaluation),
         verdict=evaluation.verdict,
         distance_labels={f.name: f.metadata["label"] for f in fields(MarginalDistances)},
-        join_labels={metric.name: metric.label for metric in JOIN_METRICS},
-        key_labels={metric.name: metric.label for metric in JOIN_METRICS + FANOUT_METRICS},
+        join_labels=JOIN_METRICS,
+        key_labels=JOIN_METRICS | FANOUT_METRICS,
         comparison=comparison,
         overall={order: comparison.overall(order) for order in comparison.orders},
         tables=_tables(evaluation),

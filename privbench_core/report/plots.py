@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.evaluation.comparison import KeyFigures
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.heatmap import Heat
-from privbench_core.evaluation.join_figures import KeyFigures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
