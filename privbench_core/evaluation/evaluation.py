@@ -22,8 +22,7 @@ from privbench_core.evaluation.verdict import Verdict, judge
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
-from privbench_core.workload.sam import read_sam_workload
-from privbench_core.workload.statements import Workload, read_workload
+from privbench_core.workload.statements import Workload, read_sam_workload, read_workload
 
 INTERNAL = "Internal: compares with private data. Do not publish."
 """The notice at the top of every report and in metrics.json."""

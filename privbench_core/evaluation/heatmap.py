@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from privbench_core.evaluation.counting import satisfying
 from privbench_core.evaluation.encode import EncodedTable
-from privbench_core.evaluation.marginals import shares
+from privbench_core.evaluation.marginals import marginal
 from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.spn import Leaf, Node, Product, Sum
 from privbench_core.privacy.split_rules import Rule
@@ -215,7 +215,7 @@ def _counts(coded: EncodedTable, name: str) -> NDArray[np.float64]:
 
 def _leaf(coded: EncodedTable, name: str) -> Leaf:
     column = coded.names.index(name)
-    return Leaf(float(len(coded.codes)), {name: shares(coded.codes[:, column], coded.sizes[column])})
+    return Leaf(float(len(coded.codes)), {name: marginal(coded.codes[:, column], coded.sizes[column])})
 
 
 def _product(parts: Sequence[Node]) -> Node:

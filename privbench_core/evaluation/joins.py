@@ -25,8 +25,8 @@ from privbench_core.evaluation.marginals import (
     CodeTable,
     ColumnSubsets,
     MarginalDistances,
+    marginal,
     mean_distances,
-    shares,
     subset_distances,
 )
 from privbench_core.schema.columns import Values
@@ -147,7 +147,7 @@ def cross_distances(true: LinkedTables, synthetic: LinkedTables, subsets: Column
 def fanout_wasserstein(true: NDArray[np.integer], synthetic: NDArray[np.integer]) -> float:
     """Return the earth mover's distance, in children, of fanouts: one per parent, zeros included."""
     size = int(max(true.max(initial=0), synthetic.max(initial=0))) + 1
-    return float(np.abs(np.cumsum(shares(true, size) - shares(synthetic, size))).sum())
+    return float(np.abs(np.cumsum(marginal(true, size) - marginal(synthetic, size))).sum())
 
 
 @dataclass(frozen=True)

@@ -201,10 +201,10 @@ def subset_distances(
         index, size = known[subset]
         if size > len(index):
             index, size = _occurring(index)
-        yield _distances(shares(index[: len(a)], size), shares(index[len(a) :], size))
+        yield _distances(marginal(index[: len(a)], size), marginal(index[len(a) :], size))
 
 
-def shares(codes: NDArray[np.integer], size: int) -> NDArray[np.float64]:
+def marginal(codes: NDArray[np.integer], size: int) -> NDArray[np.float64]:
     """Return the one-way marginal of codes as shares of the rows, all 0 if there are none; shape (size,)."""
     return np.asarray(np.bincount(codes, minlength=size) / max(len(codes), 1))
 

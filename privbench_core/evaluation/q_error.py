@@ -17,8 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.verdict import Q_ERROR, Remark
-from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
-from privbench_core.workload.resolve import ResolvedQuery, UnansweredError
+from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError
 from privbench_core.workload.statements import Workload
 
 CLASSES = ("low", "medium", "high")

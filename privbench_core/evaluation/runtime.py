@@ -40,7 +40,7 @@ from privbench_core.publishing.bundle import write_bundle
 from privbench_core.publishing.load import load_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.location import describe, parse_url
-from privbench_core.workload.resolve import UnansweredError, resolve
+from privbench_core.workload.engine import UnansweredError, resolve
 from privbench_core.workload.statements import Workload
 
 Database = psycopg.Connection[Any]

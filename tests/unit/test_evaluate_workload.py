@@ -7,8 +7,7 @@ import pytest
 
 from privbench_core.errors import SourceError
 from privbench_core.evaluation.q_error import Answer, WorkloadResult, run_workload
-from privbench_core.workload.engine import Engine
-from privbench_core.workload.resolve import UnansweredError
+from privbench_core.workload.engine import Engine, UnansweredError
 from privbench_core.workload.statements import Statement, Workload, read_workload
 
 USERS = pa.table({"Id": [1, 2, 3, 4], "Views": [10, 20, None, 40], "name": ["a", "b", "it's", "secret-value"]})

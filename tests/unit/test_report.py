@@ -42,8 +42,7 @@ from privbench_core.evaluation.runtime import QueryTime, RunTimeResult, RunTimeS
 from privbench_core.evaluation.verdict import Level, judge
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.report import plots
-from privbench_core.report.advice import advice_on
-from privbench_core.report.page import render, write_report
+from privbench_core.report.page import advice_on, render, write_report
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
