@@ -167,14 +167,12 @@ def selectivities(coded: EncodedTable, queries: Sequence[CodeQuery]) -> list[flo
     return [float(satisfying(coded.codes, each).sum()) / max(len(coded.codes), 1) for each in predicates]
 
 
-def random_queries(
-    coded: EncodedTable, count: int, rng: np.random.Generator, columns: int = 3
-) -> tuple[CodeQuery, ...]:
-    """Return conjunctions of ranges (ordered columns) or sets of codes, each containing the codes of a random row."""
+def random_queries(coded: EncodedTable, count: int, rng: np.random.Generator) -> tuple[CodeQuery, ...]:
+    """Return conjunctions on three columns, of ranges (if ordered) or sets of codes, each with a random row."""
     found = []
     for _ in range(count if len(coded.codes) and coded.names else 0):
         row = coded.codes[int(rng.integers(len(coded.codes)))]
-        chosen = np.sort(rng.choice(len(coded.names), min(columns, len(coded.names)), replace=False))
+        chosen = np.sort(rng.choice(len(coded.names), min(3, len(coded.names)), replace=False))
         found.append({coded.names[c]: _around(int(row[c]), coded.sizes[c], coded.ordered[c], rng) for c in chosen})
     return tuple(found)
 

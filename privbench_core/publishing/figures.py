@@ -127,15 +127,12 @@ def _with_noise(value: float, noise: float) -> str:
 
 
 class Grade(StrEnum):
-    """What the released numbers say about a table."""
+    """What the released numbers say about a table, from the best to the worst."""
 
     GOOD = "good"
     UNKNOWN = "not measurable"
     FAR = "far"
     NOISE = "all noise"
-
-
-_ORDER = (Grade.GOOD, Grade.UNKNOWN, Grade.FAR, Grade.NOISE)
 
 
 @dataclass(frozen=True)
@@ -178,7 +175,7 @@ def judge_table(table: str, validated: Mapping[str, Any], policy: FidelityPolicy
     if validated["noise"]:
         return TableVerdict(table, Grade.NOISE, f"all noise at this ε ({validated['noise']}); its rows say nothing")
     judged = [_judge(FidelityFigure.from_dict(figure), policy) for figure in validated["figures"]]
-    worst = max((grade for grade, _ in judged), key=_ORDER.index, default=Grade.GOOD)
+    worst = max((grade for grade, _ in judged), key=list(Grade).index, default=Grade.GOOD)
     why = [text for grade, text in judged if grade is worst]
     return TableVerdict(table, worst, "; ".join(why) if worst is not Grade.GOOD else "as close as its figures say")
 
@@ -210,9 +207,13 @@ def warnings_of(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPoli
 
 
 def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
-    error = DEVIATIONS * figure.noise
+    error, limit = DEVIATIONS * figure.noise, policy.one_way
     if figure.shuffled is None:
-        return _judge_single(figure, error, policy.one_way)
+        if figure.value - error > limit:
+            return Grade.FAR, f"its {figure.metric} is above {limit:g} ({figure})"
+        if error > limit:
+            return Grade.UNKNOWN, f"its {figure.metric} is too noisy to compare with {limit:g} ({figure})"
+        return Grade.GOOD, ""
     reference = policy.to_shuffled * figure.shuffled
     unsure = DEVIATIONS * math.hypot(figure.noise, policy.to_shuffled * figure.shuffled_noise)
     than = "shuffled columns" if policy.to_shuffled == 1 else f"{policy.to_shuffled:g} times shuffled columns"
@@ -222,14 +223,6 @@ def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
     if little and unsure < max(reference, figure.value):
         return Grade.FAR, f"its {figure.metric} is no closer to the source than {than} ({figure})"
     return Grade.UNKNOWN, f"its {figure.metric} is too noisy to compare with {than} ({figure})"
-
-
-def _judge_single(figure: FidelityFigure, error: float, limit: float) -> tuple[Grade, str]:
-    if figure.value - error > limit:
-        return Grade.FAR, f"its {figure.metric} is above {limit:g} ({figure})"
-    if error > limit:
-        return Grade.UNKNOWN, f"its {figure.metric} is too noisy to compare with {limit:g} ({figure})"
-    return Grade.GOOD, ""
 
 
 def blocking(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPolicy) -> Sequence[str]:
