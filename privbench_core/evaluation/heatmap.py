@@ -168,7 +168,7 @@ def selectivities(coded: EncodedTable, queries: Sequence[CodeQuery]) -> list[flo
 
 
 def random_queries(coded: EncodedTable, count: int, rng: np.random.Generator) -> tuple[CodeQuery, ...]:
-    """Return conjunctions on three columns, of ranges (if ordered) or sets of codes, each with a random row."""
+    """Return conjunctions of ranges or sets of codes on three columns, each holding for a random row."""
     found = []
     for _ in range(count if len(coded.codes) and coded.names else 0):
         row = coded.codes[int(rng.integers(len(coded.codes)))]
