@@ -20,9 +20,7 @@ from benchmarks.peers import python_of_peers
 from benchmarks.report import Row, machine, markdown
 from privbench_core.backends.registry import open_source
 from privbench_core.errors import SourceError
-from privbench_core.evaluation.attributes import attribute_risks
-from privbench_core.evaluation.membership import run_attacks
-from privbench_core.evaluation.rehearsed import TARGETS, Rehearsal, RunOnRows, rehearse_half
+from privbench_core.evaluation.attacks import TARGETS, Rehearsal, RunOnRows, attribute_risks, rehearse_half, run_attacks
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import rehearse
 from privbench_core.spec.load import load_spec

@@ -19,10 +19,9 @@ from benchmarks.workloads import Case, Tables, source_rows
 from privbench_core.errors import PrivbenchError
 from privbench_core.evaluation.encode import coarsen, encode_tables
 from privbench_core.evaluation.generate import Recipe, generate_workload
-from privbench_core.evaluation.marginals import subset_distances
+from privbench_core.evaluation.marginals import column_subsets, subset_distances
 from privbench_core.evaluation.q_error import run_workload
 from privbench_core.evaluation.rows import row_figures, shuffled_reference
-from privbench_core.evaluation.subsets import column_subsets
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec

@@ -22,8 +22,7 @@ from benchmarks.kept import KeptRuns, PeerRun
 from benchmarks.measure import Codes, NotFinishedError, Runs
 from benchmarks.peers import DPMM_METHODS, DPSYNTH_METHODS, fit_peer, installed
 from benchmarks.report import Row, machine, markdown
-from privbench_core.evaluation.marginals import mean_distances
-from privbench_core.evaluation.subsets import column_subsets
+from privbench_core.evaluation.marginals import column_subsets, mean_distances
 
 RUNS = Runs(2, (0.2, 0.8, 3.2), (1e-5, 0.0))
 _CODES = 20

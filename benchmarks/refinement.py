@@ -34,7 +34,7 @@ from benchmarks.workloads import Case
 from privbench_core.columns.codec import Codes
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, cross_distances, junctions, link_junction, link_tables
-from privbench_core.evaluation.subsets import crossing_subsets
+from privbench_core.evaluation.marginals import crossing_subsets
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import register_model
 from privbench_core.models.rows import Rows

@@ -23,14 +23,6 @@ from benchmarks.report import machine, markdown, medians
 from benchmarks.workloads import SYNTHESIZERS, Tables, available
 from privbench_core.backends.registry import open_source
 from privbench_core.columns.registry import codec_for
-from privbench_core.evaluation.correlations import (
-    Correlation,
-    JoinValues,
-    Numbers,
-    inter_table,
-    intra_group,
-    ordered_values,
-)
 from privbench_core.evaluation.counting import (
     CountingQuery,
     CountingShape,
@@ -39,9 +31,19 @@ from privbench_core.evaluation.counting import (
     counting_queries,
 )
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
-from privbench_core.evaluation.joins import LinkedTables, fanout_wasserstein, joint_tvd, link_tables
-from privbench_core.evaluation.marginals import codes_tvd, mean_distances
-from privbench_core.evaluation.subsets import column_subsets
+from privbench_core.evaluation.joins import (
+    Correlation,
+    JoinValues,
+    LinkedTables,
+    Numbers,
+    fanout_wasserstein,
+    inter_table,
+    intra_group,
+    joint_tvd,
+    link_tables,
+    ordered_values,
+)
+from privbench_core.evaluation.marginals import codes_tvd, column_subsets, mean_distances
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, Values
 from privbench_core.schema.constraints import ForeignKey

@@ -45,8 +45,8 @@ from privbench_core.evaluation.joins import (
     link_junction,
     link_tables,
 )
+from privbench_core.evaluation.marginals import crossing_subsets
 from privbench_core.evaluation.rows import popularity_distance, size_class_distance
-from privbench_core.evaluation.subsets import crossing_subsets
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from benchmarks import histograms, subject
 from benchmarks.measure import Codes, Runs
 from benchmarks.report import Row, machine, markdown
-from privbench_core.evaluation.marginals import mean_distances
-from privbench_core.evaluation.subsets import column_subsets
+from privbench_core.evaluation.marginals import column_subsets, mean_distances
 
 RUNS = Runs(3, (0.2, 0.8, 3.2), (1e-9, 0.0))
 _PAIRS = 300  # of columns, at most, in a distance

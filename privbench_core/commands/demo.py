@@ -12,7 +12,7 @@ from privbench_core.commands.terminal import say
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.evaluation.comparison import compare
 from privbench_core.evaluation.inputs import read_bundle_and_source
-from privbench_core.evaluation.subsets import BRIEF
+from privbench_core.evaluation.marginals import BRIEF
 from privbench_core.spec.load import load_spec
 
 EPSILON = 0.8  # the smallest of the example's spec

@@ -8,22 +8,62 @@ report shows both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.evaluation.encode import EncodedTable, value_codes
+from privbench_core.evaluation.counting import CountingFigures, counting_figures
+from privbench_core.evaluation.encode import value_codes
 from privbench_core.evaluation.inputs import DatabasePair
-from privbench_core.evaluation.join_figures import JoinFigures, KeyFigures, key_figures, other_joins
-from privbench_core.evaluation.marginals import CodeTable, MarginalDistances, mean_distances, mean_of, subset_distances
-from privbench_core.evaluation.subsets import FULL, SEED, Scope, Subset, column_subsets
+from privbench_core.evaluation.joins import (
+    Correlation,
+    JoinValues,
+    LinkedTables,
+    chains,
+    cross_distances,
+    fanout_wasserstein,
+    inter_table,
+    intra_group,
+    junctions,
+    link_junction,
+    link_tables,
+    ordered_values,
+    sibling_agreements,
+)
+from privbench_core.evaluation.marginals import (
+    FULL,
+    SEED,
+    CodeTable,
+    ColumnSubsets,
+    MarginalDistances,
+    Scope,
+    Subset,
+    codes_tvd,
+    column_subsets,
+    crossing_subsets,
+    mean_distances,
+    subset_distances,
+)
 from privbench_core.evaluation.verdict import DISTANCE, Remark
 from privbench_core.schema.columns import Pattern
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
+
+JOIN_METRICS = {
+    "joint": "mean distance of joined pairs",
+    "shuffled": "the same with the links shuffled",
+    "three": "mean distance of cross-table 3-way marginals",
+}
+"""Captions of the metrics of every join; "three" is the workload of Alimohammadi et al."""
+FANOUT_METRICS = {
+    "fanout_tvd": "distance of fanouts",
+    "fanout_wasserstein": "earth mover's distance of fanouts, in children",
+    "siblings": "how far agreement of siblings is off, mean of columns",
+}
+"""Captions of the metrics of joins along one foreign key."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +133,13 @@ class TableFigures:
             for each in fields(MarginalDistances)
         }
         return {
-            "rows": list(self.rows),
+            "rows": self.rows,
             **means,
             "marginals": {order: figures.over for order, figures in self.orders.items()},
             "shuffled": self.shuffled,
             "columns": {name: asdict(facts) for name, facts in self.columns.items()},
-            "pairs": [{"columns": list(pair), "tvd": value} for pair, value in self.pairs.items()],
-            "without_values": list(self.left_out),
+            "pairs": [{"columns": pair, "tvd": value} for pair, value in self.pairs.items()],
+            "without_values": self.left_out,
         }
 
     def remark(self, name: str) -> Remark:
@@ -113,6 +153,77 @@ class TableFigures:
         if single is not None:
             return Remark(DISTANCE.level(single), name, f"columns are {single:.3f} from the source.")
         return Remark(None, name, "has no attributes to compare.")
+
+
+@dataclass(frozen=True)
+class JoinFigures:
+    """Metrics of two tables' joined rows.
+
+    Attributes:
+        tables: The two tables.
+        over: The marginals of the means, in words: "all 12 2-way marginals".
+        metrics: By name, of `JOIN_METRICS` and `FANOUT_METRICS`; None where a metric is not defined.
+    """
+
+    tables: tuple[str, str]
+    over: str
+    metrics: Mapping[str, float | None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it JSON-able."""
+        return {"tables": self.tables, "over": self.over, **self.metrics}
+
+    def remark(self, name: str) -> Remark:
+        """Return the remark for the verdict: about the joined pairs, else about the fanout."""
+        joint, shuffled, fanout = (self.metrics.get(metric) for metric in ("joint", "shuffled", "fanout_tvd"))
+        if joint is not None and shuffled is not None:
+            lost = "" if joint < shuffled else ": the link is lost"
+            text = f"joined pairs are {joint:.3f} from the source; shuffled rows would be {shuffled:.3f}{lost}."
+            return Remark(DISTANCE.level(joint, lost=bool(lost)), name, text)
+        if fanout is not None:
+            return Remark(DISTANCE.level(fanout), name, f"children per parent are {fanout:.3f} from the source.")
+        return Remark(None, name, "has no attributes to compare.")
+
+
+@dataclass(frozen=True)
+class KeyFigures:
+    """Figures of the join along one foreign key.
+
+    Attributes:
+        join: The metrics, those of the fanout included.
+        pairs: Total variation distance per (parent attribute, child attribute) over the joined rows.
+        fanout_mean: Mean fanout in the source and in the synthetic database.
+        selectivity: Of the counting queries.
+        counting: Errors of counting queries by kind; empty where there are none.
+        inter_table: Pearson coefficients of ordered columns of parent and child.
+        intra_group: Pearson coefficients among the children of one parent.
+    """
+
+    join: JoinFigures
+    pairs: dict[tuple[str, str], float]
+    fanout_mean: tuple[float, ...]
+    selectivity: float = 0.2
+    counting: tuple[CountingFigures, ...] = ()
+    inter_table: tuple[Correlation, ...] = ()
+    intra_group: tuple[Correlation, ...] = ()
+
+    @property
+    def parent(self) -> str:
+        """The referenced table."""
+        return self.join.tables[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it JSON-able."""
+        return {
+            **self.join.to_dict(),
+            "parent": self.parent,
+            "pairs": [{"parent": p, "child": c, "tvd": d} for (p, c), d in self.pairs.items()],
+            "fanout_mean": self.fanout_mean,
+            "selectivity": self.selectivity,
+            "counting": [asdict(figures) for figures in self.counting],
+            "between": [asdict(correlation) for correlation in self.inter_table],
+            "among": [asdict(correlation) for correlation in self.intra_group],
+        }
 
 
 @dataclass(frozen=True)
@@ -135,16 +246,11 @@ class Comparison:
         Returns:
             "codes" and "values"; where a table's marginals were sampled, its mean stands for all of them.
         """
-        found: dict[str, MarginalDistances | None] = {}
+        found = {}
         for kind in ("codes", "values"):
             parts = [(f.orders[order].total, getattr(f.orders[order], kind)) for f in self.tables.values()]
             known = [(total, distances) for total, distances in parts if distances is not None]
-            weights = [total for total, _ in known]
-            means = {
-                f.name: float(np.average([getattr(d, f.name) for _, d in known], weights=weights))
-                for f in (fields(MarginalDistances) if known else ())
-            }
-            found[kind] = MarginalDistances(**means) if known else None
+            found[kind] = MarginalDistances.mean([d for _, d in known], [total for total, _ in known])
         return found
 
     @property
@@ -166,79 +272,126 @@ class Comparison:
 
     def remarks(self) -> Iterable[Remark]:
         """Return one remark per table, foreign key and other join."""
-        for figures in (self.tables, self.keys, self.joins):
-            yield from (each.remark(name) for name, each in figures.items())
+        joins = {name: figures.join for name, figures in self.keys.items()}
+        yield from (each.remark(name) for name, each in self.tables.items())
+        yield from (each.remark(name) for name, each in (joins | self.joins).items())
 
 
 def compare(pair: DatabasePair, scope: Scope = FULL) -> Comparison:
     """Return all fidelity figures within ``scope``; reads private rows."""
-    source, synthetic = pair.encoded
-    tables = {
-        t.name: table_figures(
-            t, (pair.source[t.name], pair.synthetic[t.name]), (source[t.name], synthetic[t.name]), scope
-        )
-        for t in pair.schema.private_tables
-    }
-    keys = {key.name: key_figures(pair, key, scope) for key in pair.foreign_keys}
-    return Comparison(tables, keys, other_joins(pair, scope) if scope.by_value else {})
+    return Comparison(
+        {table.name: _table_figures(pair, table, scope) for table in pair.schema.private_tables},
+        {key.name: _key_figures(pair, key, scope) for key in pair.foreign_keys},
+        _other_joins(pair, scope) if scope.by_value else {},
+    )
 
 
-def table_figures(
-    table: Table, rows: tuple[pa.Table, pa.Table], encoded: tuple[EncodedTable, EncodedTable], scope: Scope
-) -> TableFigures:
-    """Return the figures of a private table; reads private rows.
-
-    Args:
-        table: The table.
-        rows: Rows of the source and of the bundle.
-        encoded: The same as codes.
-        scope: How much of the data to use.
-    """
-    names, a, b, sizes = encoded[0].names, encoded[0].codes, encoded[1].codes, encoded[0].sizes
+def _table_figures(pair: DatabasePair, table: Table, scope: Scope) -> TableFigures:
+    rows = pair.source[table.name], pair.synthetic[table.name]
+    source, synthetic = (side[table.name] for side in pair.encoded)
+    names, a, b, sizes = source.names, source.codes, synthetic.codes, source.sizes
     limit = scope.limit(len(a) + len(b))
     with_values = [c.name for c in table.attributes if not (c.type.opaque or isinstance(c.domain, Pattern))]
     compared = with_values if scope.by_value else []
-    of_codes, of_values = (
-        {order: column_subsets(columns, order, limit) for order in scope.orders}
-        for columns in (len(names), len(compared))
-    )
-    pairs = column_subsets(len(names), 2, limit)
-    singles = [(place,) for place in range(len(names))]
-    wanted = [*singles, *pairs.subsets, *(s for chosen in of_codes.values() for s in chosen.subsets)]
-    by_code = _by_subset(a, b, sizes, wanted)
-    by_value = _by_subset(*value_codes(*rows, compared), [s for each in of_values.values() for s in each.subsets])
-    orders = {
-        order: OrderFigures(
-            mean_of([by_code[subset] for subset in chosen.subsets]).known,
-            mean_of([by_value[subset] for subset in of_values[order].subsets]).known,
-            str(chosen),
-            chosen.total,
-        )
-        for order, chosen in of_codes.items()
-    }
-    of_column = {name: by_code[single].tvd for name, single in zip(names, singles, strict=True)}
+    values = value_codes(*rows, compared)
+    orders = {}
+    for order in scope.orders:
+        chosen = column_subsets(len(names), order, limit)
+        of_values = mean_distances(*values, column_subsets(len(compared), order, limit))
+        orders[order] = OrderFigures(mean_distances(a, b, sizes, chosen), of_values, str(chosen), chosen.total)
+    singles, pairs = column_subsets(len(names), 1), column_subsets(len(names), 2, limit)
+    of_columns = {names[i]: d.tvd for (i,), d in _each(a, b, sizes, singles)}
     shuffled = mean_distances(a, np.random.default_rng(SEED).permuted(a, axis=0), sizes, pairs)
     return TableFigures(
         rows=(len(a), len(b)),
-        columns={c.name: _facts(rows, c.name, of_column.get(c.name)) for c in table.columns},
+        columns={
+            c.name: ColumnFacts(
+                of_columns.get(c.name),
+                tuple(side[c.name].null_count / max(side.num_rows, 1) for side in rows),
+                tuple(int(pc.count_distinct(side[c.name], mode="only_valid").as_py()) for side in rows),
+            )
+            for c in table.columns
+        },
         orders=orders,
-        pairs={(names[i], names[j]): by_code[i, j].tvd for i, j in pairs.subsets},
-        shuffled=shuffled.tvd if pairs.subsets else None,
+        pairs={(names[i], names[j]): d.tvd for (i, j), d in _each(a, b, sizes, pairs)},
+        shuffled=None if shuffled is None else shuffled.tvd,
         left_out=tuple(c.name for c in table.attributes if c.name not in with_values),
     )
 
 
-def _by_subset(
-    a: CodeTable, b: CodeTable, sizes: Sequence[int], wanted: Iterable[Subset]
-) -> dict[Subset, MarginalDistances]:
-    subsets = sorted(set(wanted))  # in this order, neighbours share columns that are counted once
-    return dict(zip(subsets, subset_distances(a, b, sizes, subsets), strict=True))
+def _each(
+    a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: ColumnSubsets
+) -> Iterator[tuple[Subset, MarginalDistances]]:
+    return zip(subsets.subsets, subset_distances(a, b, sizes, subsets.subsets), strict=True)
 
 
-def _facts(rows: tuple[pa.Table, pa.Table], name: str, distance: float | None) -> ColumnFacts:
-    columns = [table[name] for table in rows]
-    return ColumnFacts(
-        distance,
-        tuple(column.null_count / max(len(column), 1) for column in columns),
-        tuple(int(pc.count_distinct(column, mode="only_valid").as_py()) for column in columns),
+def _key_figures(pair: DatabasePair, key: ForeignKey, scope: Scope) -> KeyFigures:
+    source, synthetic = sides = pair.linked(key)
+    parent, child = (pair.encoded[0][name] for name in (key.parent, key.child))
+    crossing = _crossing(source, 2, scope.limit(len(source.child)))
+    each = _each(source.joined, synthetic.joined, source.sizes, crossing)
+    names = parent.names + child.names
+    apart = [abs(true - made) for true, made in sibling_agreements(*sides).values()]
+    of_fanout = {
+        "fanout_tvd": codes_tvd(source.fanout, synthetic.fanout),
+        "fanout_wasserstein": fanout_wasserstein(source.fanout, synthetic.fanout),
+        "siblings": float(np.mean(apart)) if apart else None,
+    }
+    fanouts = source.fanout[source.fanout > 0]
+    # PrivPetal, sections 6.2 and 6.3, which name no limit between small and large fanouts.
+    selectivity = 0.01 if fanouts.size and fanouts.mean() >= 8 else 0.2  # noqa: PLR2004 - ours
+    tables = pair.schema.table(key.parent), pair.schema.table(key.child)
+    values = []
+    for rows, linked in zip((pair.source, pair.synthetic), sides, strict=True):
+        of_parent, of_child = (ordered_values(table, rows[table.name]) for table in tables)
+        values.append(JoinValues(of_parent, of_child, linked.links))
+    return KeyFigures(
+        join=_join_figures((key.parent, key.child), sides, scope, of_fanout),
+        pairs={(names[i], names[j]): d.tvd for (i, j), d in each},
+        fanout_mean=tuple(float(linked.fanout.mean()) if len(linked.fanout) else 0.0 for linked in sides),
+        selectivity=selectivity,
+        counting=tuple(counting_figures(*sides, (parent.ordered, child.ordered), selectivity, scope.counting)),
+        inter_table=inter_table(*values),
+        intra_group=intra_group(*values),
     )
+
+
+def _other_joins(pair: DatabasePair, scope: Scope) -> dict[str, JoinFigures]:
+    """Return the figures of chains of keys and of junction tables, by name."""
+    both = (pair.source, pair.encoded[0]), (pair.synthetic, pair.encoded[1])
+    found = {}
+    for chain in chains(pair.schema):
+        name = " → ".join([*(key.name for key in chain), chain[-1].parent])
+        sides = link_tables(chain, *both[0]), link_tables(chain, *both[1])
+        found[name] = _join_figures((chain[-1].parent, chain[0].child), sides, scope)
+    for first, second in junctions(pair.schema):
+        name = f"{first.parent} ← {first.name}, {second.name} → {second.parent}"
+        sides = link_junction(first, second, *both[0]), link_junction(first, second, *both[1])
+        found[name] = _join_figures((first.parent, second.parent), sides, scope)
+    return {name: figures for name, figures in found.items() if figures.metrics["joint"] is not None}
+
+
+def _join_figures(
+    tables: tuple[str, str],
+    sides: tuple[LinkedTables, LinkedTables],
+    scope: Scope,
+    more: Mapping[str, float | None] | None = None,
+) -> JoinFigures:
+    """Measure `JOIN_METRICS` of a join in the source and in the synthetic database, beside ``more`` metrics."""
+    source, synthetic = sides
+    limit = scope.limit(len(source.child))
+    pairs, triples = _crossing(source, 2, limit), _crossing(source, 3, min(limit, 200))
+    over = f"{pairs} across the two tables" if pairs.subsets else str(pairs)
+    distances = {
+        "joint": cross_distances(source, synthetic, pairs),
+        "shuffled": cross_distances(source, synthetic.with_shuffled_links(np.random.default_rng(SEED)), pairs),
+        # Without triples within a table there are none across.
+        "three": cross_distances(source, synthetic, triples) if max(scope.orders) > 2 else None,  # noqa: PLR2004
+    }
+    metrics = {name: None if found is None else found.tvd for name, found in distances.items()}
+    return JoinFigures(tables, over, metrics | dict(more or {}))
+
+
+def _crossing(source: LinkedTables, order: int, limit: int) -> ColumnSubsets:
+    """Return the marginals that take columns of both tables."""
+    return crossing_subsets(len(source.parent_sizes), len(source.child_sizes), order, limit)

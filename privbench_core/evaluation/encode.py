@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.columns.codec import Codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.evaluation.marginals import CodeTable
 from privbench_core.schema.columns import Column, Pattern, Range, Values
@@ -22,16 +23,6 @@ from privbench_core.schema.tables import Schema, Table
 
 BINS = 32
 """Bins of ordered columns without a declared domain, and the most codes of `coarsen`."""
-
-
-class _Encoder(Protocol):
-    """The part of a codec that metrics need."""
-
-    @property
-    def size(self) -> int: ...
-    @property
-    def ordered(self) -> int: ...
-    def encode(self, values: pa.ChunkedArray) -> NDArray[np.integer[Any]]: ...
 
 
 @dataclass(frozen=True)
@@ -81,7 +72,7 @@ def encode_tables(
     return found
 
 
-def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> _Encoder:
+def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> Codec | SourceBins:
     declared = isinstance(column.domain, Range | Values | Pattern)
     if declared or column.logical.codec:
         return codec_for(column, table=table.name)

@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SourceError
+from privbench_core.evaluation.attacks import RunOnRows
 from privbench_core.evaluation.comparison import Comparison, compare
 from privbench_core.evaluation.generate import QUERY_SECONDS, Recipe, generate_workload
 from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_source
+from privbench_core.evaluation.marginals import FULL, SEED, Scope
 from privbench_core.evaluation.privacy_figures import PrivacyFigures, privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.rehearsed import RunOnRows
 from privbench_core.evaluation.rows import shuffled_reference
 from privbench_core.evaluation.runtime import RunTimeResult
-from privbench_core.evaluation.subsets import FULL, SEED, Scope
 from privbench_core.evaluation.verdict import Verdict, judge
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
-from privbench_core.workload.sam import read_sam_workload
-from privbench_core.workload.statements import Workload, read_workload
+from privbench_core.workload.statements import Workload, read_sam_workload, read_workload
 
 INTERNAL = "Internal: compares with private data. Do not publish."
 """The notice at the top of every report and in metrics.json."""
@@ -112,7 +111,7 @@ def evaluate_bundle(
     times = None
     if run_time and queries is not None:
         # Imported here: only this needs a driver and a server.
-        from privbench_core.evaluation.side_by_side import compare_run_times
+        from privbench_core.evaluation.runtime import compare_run_times
 
         url = run_time if isinstance(run_time, str) else None
         times = compare_run_times(spec.schema, pair.source, bundle, queries, url=url)

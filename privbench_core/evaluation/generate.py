@@ -4,8 +4,7 @@ A query joins a random connected set of tables along foreign keys. Each table ha
 one of =, < and > and the column's value in a random row as the literal. Queries without result are redrawn, and none
 repeats.
 
-Literals are values of the given rows: generated from private rows a workload is internal; generated from the synthetic
-database it is post-processing, and may be published.
+Literals are values of private rows, so a workload is internal.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.engine import Engine, literal
-from privbench_core.workload.resolve import UnansweredError
+from privbench_core.workload.engine import Engine, UnansweredError, literal
 from privbench_core.workload.statements import Statement, Workload
 
 _OPERATORS = ("=", "<", ">")
@@ -49,12 +47,7 @@ class Recipe:
 
 
 def generate_workload(
-    schema: Schema,
-    tables: Mapping[str, pa.Table],
-    recipe: Recipe,
-    *,
-    internal: bool = True,
-    engine: Engine | None = None,
+    schema: Schema, tables: Mapping[str, pa.Table], recipe: Recipe, *, engine: Engine | None = None
 ) -> Workload:
     """Draw a workload.
 
@@ -63,7 +56,6 @@ def generate_workload(
         tables: Rows to take literals from, by table; equal rows in equal order give the same workload (unless a query
             times out on one machine and not on another).
         recipe: Parameters of the workload.
-        internal: Whether ``tables`` are private rows. Pass False for synthetic rows only.
         engine: Holds ``tables`` already, and keeps the answers; None makes one.
 
     Returns:
@@ -83,7 +75,7 @@ def generate_workload(
             kept[sql] = Statement(sql)
         if len(kept) == recipe.queries:
             break
-    return Workload(tuple(kept.values()), internal=internal)
+    return Workload(tuple(kept.values()), internal=True)
 
 
 def _finds_rows(engine: Engine, sql: str) -> bool:

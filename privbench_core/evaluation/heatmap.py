@@ -18,8 +18,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.counting import rows_satisfying
+from privbench_core.evaluation.counting import satisfying
 from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.marginals import marginal
 from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.spn import Leaf, Node, Product, Sum
 from privbench_core.privacy.split_rules import Rule
@@ -162,18 +163,16 @@ def heat(node: Node, query: CodeQuery, share: float = 1.0) -> Heat:
 
 def selectivities(coded: EncodedTable, queries: Sequence[CodeQuery]) -> list[float]:
     """Return the share of rows that satisfy each query; 0 in a table without rows."""
-    predicates = [tuple((coded.names.index(name), codes) for name, codes in query.items()) for query in queries]
-    return [float(count) / max(len(coded.codes), 1) for count in rows_satisfying(coded.codes, predicates)]
+    predicates = (tuple((coded.names.index(name), codes) for name, codes in query.items()) for query in queries)
+    return [float(satisfying(coded.codes, each).sum()) / max(len(coded.codes), 1) for each in predicates]
 
 
-def random_queries(
-    coded: EncodedTable, count: int, rng: np.random.Generator, columns: int = 3
-) -> tuple[CodeQuery, ...]:
-    """Return conjunctions of ranges (ordered columns) or sets of codes, each containing the codes of a random row."""
+def random_queries(coded: EncodedTable, count: int, rng: np.random.Generator) -> tuple[CodeQuery, ...]:
+    """Return conjunctions of ranges or sets of codes on three columns, each holding for a random row."""
     found = []
     for _ in range(count if len(coded.codes) and coded.names else 0):
         row = coded.codes[int(rng.integers(len(coded.codes)))]
-        chosen = np.sort(rng.choice(len(coded.names), min(columns, len(coded.names)), replace=False))
+        chosen = np.sort(rng.choice(len(coded.names), min(3, len(coded.names)), replace=False))
         found.append({coded.names[c]: _around(int(row[c]), coded.sizes[c], coded.ordered[c], rng) for c in chosen})
     return tuple(found)
 
@@ -213,8 +212,8 @@ def _counts(coded: EncodedTable, name: str) -> NDArray[np.float64]:
 
 
 def _leaf(coded: EncodedTable, name: str) -> Leaf:
-    counts = _counts(coded, name)
-    return Leaf(float(counts.sum()), {name: counts / max(counts.sum(), 1.0)})
+    column = coded.names.index(name)
+    return Leaf(float(len(coded.codes)), {name: marginal(coded.codes[:, column], coded.sizes[column])})
 
 
 def _product(parts: Sequence[Node]) -> Node:

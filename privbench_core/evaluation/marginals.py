@@ -1,4 +1,4 @@
-"""Distances between the λ-way marginals of two tables: total variation, and PrivBench's KL divergence.
+"""The marginals of a table, and distances between those of two tables: total variation, and PrivBench's KL divergence.
 
 Tables come as integer codes of shape (rows, columns) with a domain size per column. Marginals are relative frequencies,
 so the tables may have different numbers of rows. Where a marginal has more cells than there are rows, only the cells
@@ -9,19 +9,122 @@ To add a distance, add a field to `MarginalDistances` and its formula to `_dista
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from math import isfinite
+from itertools import combinations, islice, product
+from math import comb
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.evaluation.subsets import ColumnSubsets, Subset
+
+SEED = 0
+"""Seed of all sampling in a report, so that the report of a bundle is always the same."""
 
 CodeTable = NDArray[np.integer]
 """Integer codes, shape (rows, columns)."""
+
+Subset = tuple[int, ...]
+"""Column positions, ascending."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of the data the figures use.
+
+    Attributes:
+        orders: λ, the numbers of columns of the marginals.
+        marginals: Maximum number of marginals of one order; of more, a seeded sample is used.
+        by_value: Whether to compare marginals over distinct values too, and joins that are not along one key.
+        counting: Counting queries per foreign key.
+    """
+
+    orders: tuple[int, ...] = (1, 2, 3, 4)
+    marginals: int = 1500
+    by_value: bool = True
+    counting: int = 10_000
+
+    def limit(self, rows: int) -> int:
+        """Return the maximum number of marginals of one order: 50 at least, and 150 million rows counted at most."""
+        return max(50, min(self.marginals, 150_000_000 // max(rows, 1)))
+
+
+FULL = Scope()
+"""For reports. PrivLava and PrivPetal ask 10,000 counting queries too."""
+BRIEF = Scope(orders=(1, 2), marginals=200, by_value=False, counting=0)
+"""For the terminal: takes seconds."""
+
+
+@dataclass(frozen=True)
+class ColumnSubsets:
+    """The marginals of a mean: all of an order, or a seeded sample of many.
+
+    Attributes:
+        order: Number of columns of each marginal.
+        subsets: Their columns.
+        total: Number of subsets of that order.
+        seed: Seed of the sample, None if ``subsets`` are all.
+    """
+
+    order: int
+    subsets: tuple[Subset, ...]
+    total: int
+    seed: int | None
+
+    @classmethod
+    def of(cls, order: int, every: Iterable[Subset], total: int, limit: int | None, seed: int) -> ColumnSubsets:
+        """Return all ``total`` subsets in ``every``, or a seeded sample of ``limit`` of them, in the same order."""
+        if order < 1:
+            raise InternalError(f"a marginal has at least one column, not {order}")
+        if limit is None or total <= limit:
+            return cls(order, tuple(every), total, None)
+        ranks = np.sort(np.random.default_rng(seed).choice(total, limit, replace=False)).tolist()
+        skipped = np.diff(ranks, prepend=-1) - 1
+        rest = iter(every)
+        return cls(order, tuple(next(islice(rest, int(n), None)) for n in skipped), total, seed)
+
+    def __str__(self) -> str:
+        """Return a caption for tables."""
+        if self.seed is None:
+            return f"all {self.total} {self.order}-way marginals"
+        return f"{len(self.subsets)} of {self.total} {self.order}-way marginals (seed {self.seed})"
+
+
+def column_subsets(columns: int, order: int, limit: int | None = None, seed: int = SEED) -> ColumnSubsets:
+    """Return all subsets of ``order`` columns, or a seeded sample of ``limit`` of them if there are more.
+
+    >>> print(column_subsets(4, 2))
+    all 6 2-way marginals
+    >>> print(column_subsets(15, 3, limit=200))
+    200 of 455 3-way marginals (seed 0)
+    """
+    size = max(order, 0)
+    return ColumnSubsets.of(order, combinations(range(columns), size), comb(columns, size), limit, seed)
+
+
+def crossing_subsets(left: int, right: int, order: int, limit: int | None = None, seed: int = SEED) -> ColumnSubsets:
+    """Return the cross-table workload of Alimohammadi et al., section 2: subsets with columns of both joined tables.
+
+    Args:
+        left: Number of columns of the first table; its positions come first.
+        right: Number of columns of the second.
+        order: k, the number of columns of each marginal.
+        limit: Size of the sample if there are more subsets.
+        seed: Seed of the sample.
+
+    >>> crossing_subsets(1, 2, 2).subsets
+    ((0, 1), (0, 2))
+    """
+    first, second = range(left), range(left, left + right)
+    every = (
+        (*mine, *theirs)
+        for taken in range(1, order)
+        for mine, theirs in product(combinations(first, taken), combinations(second, order - taken))
+    )
+    total = sum(comb(left, taken) * comb(right, order - taken) for taken in range(1, order))
+    return ColumnSubsets.of(order, every, total, limit, seed)
 
 
 @dataclass(frozen=True)
@@ -36,32 +139,27 @@ class MarginalDistances:
     tvd: float = field(metadata={"label": "mean distance"})
     kld: float = field(metadata={"label": "mean KL divergence"})
 
-    @property
-    def known(self) -> MarginalDistances | None:
-        """These distances; None if they are the mean of no marginals."""
-        return self if isfinite(self.tvd) else None
+    @classmethod
+    def mean(
+        cls, each: Sequence[MarginalDistances], weights: Sequence[float] | None = None
+    ) -> MarginalDistances | None:
+        """Return the mean of some distances, each with a weight (by default 1); None if there are none."""
+        if not each:
+            return None
+        return cls(*(float(np.average([getattr(d, f.name) for d in each], weights=weights)) for f in fields(cls)))
 
 
-def mean_of(each: Sequence[MarginalDistances]) -> MarginalDistances:
-    """Return the mean of some distances; NaN if there are none."""
-    names = [f.name for f in fields(MarginalDistances)]
-    return MarginalDistances(**{n: float(np.mean([getattr(d, n) for d in each])) if each else np.nan for n in names})
-
-
-def mean_distances(a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: ColumnSubsets) -> MarginalDistances:
-    """Return mean distances of the marginals over ``subsets``; NaN if there are none."""
-    return mean_of(list(subset_distances(a, b, sizes, subsets.subsets)))
-
-
-def marginal_distances(a: CodeTable, b: CodeTable, columns: Sequence[int], sizes: Sequence[int]) -> MarginalDistances:
-    """Return the distances of one marginal, see `subset_distances`."""
-    return next(subset_distances(a, b, sizes, [tuple(columns)]))
+def mean_distances(
+    a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: ColumnSubsets
+) -> MarginalDistances | None:
+    """Return mean distances of the marginals over ``subsets``; None if there are none."""
+    return MarginalDistances.mean(list(subset_distances(a, b, sizes, subsets.subsets)))
 
 
 def codes_tvd(a: NDArray[np.integer], b: NDArray[np.integer]) -> float:
     """Return the total variation distance of two columns of codes from 0, each of shape (rows,)."""
     size = int(max(a.max(initial=0), b.max(initial=0))) + 1
-    return marginal_distances(a[:, None], b[:, None], (0,), (size,)).tvd
+    return next(subset_distances(a[:, None], b[:, None], (size,), [(0,)])).tvd
 
 
 def subset_distances(
@@ -103,8 +201,12 @@ def subset_distances(
         index, size = known[subset]
         if size > len(index):
             index, size = _occurring(index)
-        counts = [np.bincount(part, minlength=size) for part in (index[: len(a)], index[len(a) :])]
-        yield _distances(*(count / max(int(count.sum()), 1) for count in counts))
+        yield _distances(marginal(index[: len(a)], size), marginal(index[len(a) :], size))
+
+
+def marginal(codes: NDArray[np.integer], size: int) -> NDArray[np.float64]:
+    """Return the one-way marginal of codes as shares of the rows, all 0 if there are none; shape (size,)."""
+    return np.asarray(np.bincount(codes, minlength=size) / max(len(codes), 1))
 
 
 def _occurring(index: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:

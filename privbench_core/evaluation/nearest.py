@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,16 +60,11 @@ def nearest_records(true: EncodedTable, synthetic: EncodedTable, rng: np.random.
     count = min(SAMPLE, len(mixed) - half, len(synthetic.codes))
     if not true.names or not half or not count:
         return None
-    reference = EncodedTable(true.names, true.codes[mixed[:half]], true.sizes, true.ordered)
+    reference = replace(true, codes=true.codes[mixed[:half]])
     made = nearest_distances(synthetic, reference, rows=rng.choice(len(synthetic.codes), count, replace=False))
     real = nearest_distances(true, reference, rows=mixed[half : half + count])
-    return NearestRecords(
-        count, float((made == 0).mean()), float((real == 0).mean()), _low_and_median(made), _low_and_median(real)
-    )
-
-
-def _low_and_median(distances: NDArray[np.float64]) -> tuple[float, float]:
-    return float(np.percentile(distances, 5)), float(np.percentile(distances, 50))
+    of_made, of_real = ((float(np.percentile(d, 5)), float(np.percentile(d, 50))) for d in (made, real))
+    return NearestRecords(count, float((made == 0).mean()), float((real == 0).mean()), of_made, of_real)
 
 
 def nearest_distances(of: EncodedTable, among: EncodedTable, rows: NDArray[np.integer]) -> NDArray[np.float64]:

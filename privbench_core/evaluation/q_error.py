@@ -17,8 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.verdict import Q_ERROR, Remark
-from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
-from privbench_core.workload.resolve import ResolvedQuery, UnansweredError
+from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError
 from privbench_core.workload.statements import Workload
 
 CLASSES = ("low", "medium", "high")
@@ -26,6 +25,11 @@ WORSE = 1.02
 """Ratio to the Q-error of shuffled columns above which a Q-error is worse; below, it may be the chance of one shuffle.
 
 Chosen by hand; not tuned."""
+
+
+def summarize(values: NDArray[np.float64], ranks: Mapping[str, float]) -> dict[str, float]:
+    """Return the mean of some values, and their percentiles by name."""
+    return {"mean": float(values.mean())} | {name: float(np.percentile(values, r)) for name, r in ranks.items()}
 
 
 @dataclass(frozen=True)
@@ -38,19 +42,13 @@ class QErrors:
 
     errors: NDArray[np.float64]
 
-    @cached_property
-    def mean(self) -> float:
-        """The mean, which papers report."""
-        return float(self.errors.mean())
-
     def percentile(self, rank: float) -> float:
         """Return a percentile of the errors."""
         return float(np.percentile(self.errors, rank))
 
     def summary(self) -> dict[str, float]:
         """Return mean, median, 75th and 95th percentile, and maximum."""
-        ranks = {"median": 50, "75th": 75, "95th": 95, "max": 100}
-        return {"mean": self.mean} | {name: self.percentile(rank) for name, rank in ranks.items()}
+        return summarize(self.errors, {"median": 50, "75th": 75, "95th": 95, "max": 100})
 
     def __str__(self) -> str:
         """Return the summary in one line."""
@@ -96,7 +94,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class WorkloadResult:
-    """A workload's results, a `Section` of a report. Internal: they are counts of private rows.
+    """A workload's results. Internal: they are counts of private rows.
 
     Attributes:
         answers: The answered queries, in order.
@@ -106,7 +104,7 @@ class WorkloadResult:
     """
 
     answers: tuple[Answer, ...]
-    failed: tuple[tuple[int, str], ...] = field(default=())
+    failed: tuple[tuple[int, str], ...] = ()
     made_from_private_rows: bool = False
     shuffled: Mapping[int, QErrors] = field(default_factory=dict)
 

@@ -9,18 +9,18 @@ dependence between any two columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.correlations import sibling_agreements
 from privbench_core.evaluation.encode import EncodedTable, coarsen, encode_tables
 from privbench_core.evaluation.joins import (
+    Chain,
     LinkedTables,
     chain_links,
     chains,
@@ -28,16 +28,18 @@ from privbench_core.evaluation.joins import (
     junctions,
     link_junction,
     link_tables,
+    sibling_agreements,
 )
 from privbench_core.evaluation.marginals import codes_tvd, subset_distances
 from privbench_core.schema.columns import ColumnType, Values
-from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT
 
 _NUMBERS = (ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT)
 Tables = Mapping[str, pa.Table]
 Figures = dict[str, float]
+_Coded = tuple[Tables, Mapping[str, EncodedTable]]
+_Join = tuple[str, EncodedTable, EncodedTable, tuple[LinkedTables, LinkedTables]]  # name, parent, child, both sides
 
 
 @dataclass(frozen=True)
@@ -109,15 +111,25 @@ def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures
     true, made = coarsen(encode_tables(schema, source), encode_tables(schema, synthetic, source))
     both = (source, true), (synthetic, made)
     keys = [key for table in schema.private_tables for key in table.foreign_keys]
-    sides = {key: (link_tables((key,), *both[0]), link_tables((key,), *both[1])) for key in keys}
     owners = [key for key in keys if key.owner]
+    sides = {key: (link_tables((key,), *both[0]), link_tables((key,), *both[1])) for key in keys}
     return RowFigures(
         rows={t.name: _relative(source[t.name].num_rows, synthetic[t.name].num_rows) for t in schema.private_tables},
-        join_size=_join_sizes(schema, sides, source, synthetic),
+        join_size={
+            _name(chain): _relative(*(int((chain_links(chain, tables) != NO_PARENT).sum()) for tables, _ in both))
+            for chain in chains(schema)
+        }
+        | {
+            f"{one.name} and {other.name}": _relative(
+                *(int(a.fanout @ b.fanout) for a, b in zip(sides[one], sides[other], strict=True))
+            )
+            for one, other in combinations(keys, 2)
+            if one.parent == other.parent
+        },
         means=_means(schema, source, synthetic),
         one_way=_one_way(schema, true, made),
-        joined=_pairs(((f"{key.name}: ", key.parent, key.child, sides[key]) for key in keys), true),
-        further=_pairs(_further(schema, *both), true),
+        joined=_pairs((key.name, true[key.parent], true[key.child], sides[key]) for key in keys),
+        further=_pairs(_further(schema, *both)),
         fanout={key.name: size_class_distance(*(side.fanout for side in sides[key])) for key in owners},
         group_size={  # of each row with a parent
             key.name: size_class_distance(*(np.repeat(side.fanout, side.fanout) for side in sides[key]))
@@ -184,10 +196,6 @@ def shuffled_reference(schema: Schema, tables: Tables, seed: int) -> dict[str, p
     return result
 
 
-_Sides = tuple[LinkedTables, LinkedTables]
-_Coded = tuple[Tables, Mapping[str, EncodedTable]]
-
-
 def _means(schema: Schema, source: Tables, synthetic: Tables) -> Figures:
     found: Figures = {}
     for table in schema.private_tables:
@@ -210,41 +218,29 @@ def _one_way(schema: Schema, true: Mapping[str, EncodedTable], made: Mapping[str
     return found
 
 
-def _pairs(joins: Iterable[tuple[str, str, str, _Sides]], coded: Mapping[str, EncodedTable]) -> Figures:
-    """Return the distances of all pairs of columns of joins: (prefix of the name, both tables, both links) each."""
-    found: Figures = {}
-    for prefix, parent, child, (true, made) in joins:
-        each = joint_tvd(true, made)
-        for i, of_parent in enumerate(coded[parent].names):
-            for j, of_child in enumerate(coded[child].names):
-                found[f"{prefix}{of_parent}, {of_child}"] = float(each[i, j])
-    return found
-
-
-def _join_sizes(schema: Schema, sides: Mapping[ForeignKey, _Sides], source: Tables, synthetic: Tables) -> Figures:
-    found: Figures = {}
-    for chain in chains(schema):
-        sizes = [int((chain_links(chain, tables) != NO_PARENT).sum()) for tables in (source, synthetic)]
-        found[" → ".join(key.name for key in chain)] = _relative(*sizes)
-    for first, second in combinations(sides, 2):
-        if first.parent == second.parent:
-            sizes = [int(a.fanout @ b.fanout) for a, b in zip(sides[first], sides[second], strict=True)]
-            found[f"{first.name} and {second.name}"] = _relative(*sizes)
-    return found
-
-
-def _further(schema: Schema, source: _Coded, synthetic: _Coded) -> Iterable[tuple[str, str, str, _Sides]]:
-    for chain in chains(schema):
-        name = " → ".join(key.name for key in chain)
-        yield (
-            f"{name}: ",
-            chain[-1].parent,
-            chain[0].child,
-            (link_tables(chain, *source), link_tables(chain, *synthetic)),
+def _pairs(joins: Iterable[_Join]) -> Figures:
+    """Return the distances of all pairs of columns of joins."""
+    return {
+        f"{name}: {of_parent}, {of_child}": distance
+        for name, parent, child, sides in joins
+        for (of_parent, of_child), distance in zip(
+            product(parent.names, child.names), joint_tvd(*sides).ravel().tolist(), strict=True
         )
-    for first, second in junctions(schema):
-        sides = link_junction(first, second, *source), link_junction(first, second, *synthetic)
-        yield f"{first.name} and {second.name}: ", first.parent, second.parent, sides
+    }
+
+
+def _further(schema: Schema, source: _Coded, synthetic: _Coded) -> Iterator[_Join]:
+    true = source[1]
+    for chain in chains(schema):
+        sides = link_tables(chain, *source), link_tables(chain, *synthetic)
+        yield _name(chain), true[chain[-1].parent], true[chain[0].child], sides
+    for one, other in junctions(schema):
+        sides = link_junction(one, other, *source), link_junction(one, other, *synthetic)
+        yield f"{one.name} and {other.name}", true[one.parent], true[other.parent], sides
+
+
+def _name(chain: Chain) -> str:
+    return " → ".join(key.name for key in chain)
 
 
 def _relative(true: int, made: int) -> float:

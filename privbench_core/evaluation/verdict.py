@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How close, in one word."""
+    """How close, in one word, from the best to the worst."""
 
     CLOSE = "close"
     ROUGH = "rough"
@@ -20,7 +20,6 @@ _MEANING = {
     Level.ROUGH: "Rough: shapes and large groups hold, details do not. A larger ε or coarser domains would help.",
     Level.FAR: "Far: do not rely on it. Raise ε, declare coarser domains, or use a larger source.",
 }
-_WORSE = (Level.CLOSE, Level.ROUGH, Level.FAR)
 
 
 @dataclass(frozen=True)
@@ -80,5 +79,5 @@ class Verdict:
 def judge(remarks: Iterable[Remark]) -> Verdict:
     """Return the verdict: the worst level of all remarks."""
     found = tuple(remarks)
-    worst = max((r.level for r in found if r.level is not None), key=_WORSE.index, default=Level.CLOSE)
+    worst = max((r.level for r in found if r.level is not None), key=list(Level).index, default=Level.CLOSE)
     return Verdict(worst, _MEANING[worst], found)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from privbench_core.errors import BudgetError, InternalError, SpecError
+from privbench_core.evaluation.attacks import RunOnRows
 from privbench_core.evaluation.inputs import summarize_bundle
-from privbench_core.evaluation.rehearsed import RunOnRows
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.runner import Run, Runner

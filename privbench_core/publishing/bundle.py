@@ -269,33 +269,6 @@ class _Written:
     csv_sha256: str | None
 
 
-@dataclass(frozen=True)
-class _Writing:
-    """Writes the ranges of a table, each on its own."""
-
-    folder: Path
-    table: Table
-    ranges: RowRanges
-    trial: RowTrial | None
-    csv: bool
-
-    def __call__(self, number: int) -> _Written:
-        """Write a range; where there are several, it is tried at once against the DDL."""
-        several = self.ranges.count > 1
-        stem = f"data/{file_name(self.table.name)}" + (f"/part-{number:05d}" if several else "")
-        (self.folder / stem).parent.mkdir(exist_ok=True)
-        file, csv = f"{stem}.parquet", f"{stem}.csv.gz" if self.csv else None
-        self.ranges.write(number, self.folder / file)
-        written = pq.read_metadata(self.folder / file)
-        _refuse_others(self.table, written.schema.to_arrow_schema())
-        if self.trial is not None:
-            self.trial({self.table.name: self.folder / file})
-        if csv is not None:
-            write_csv(self.folder / file, self.folder / csv)
-        digest = None if csv is None else _sha256(self.folder / csv)
-        return _Written(file, written.num_rows, _sha256(self.folder / file), csv, digest)
-
-
 def _write_ranges(
     folder: Path, schema: Schema, table: Table, rows: pa.Table | RowRanges, *, csv: bool, workers: int | None
 ) -> list[_Written]:
@@ -303,25 +276,39 @@ def _write_ranges(
 
     ranges = rows if isinstance(rows, RowRanges) else RowRanges(1, lambda _, file: write_table(file, table, rows))
     trial = RowTrial.of(schema, [table.name]) if ranges.count > 1 else None
-    return list(side_by_side(_Writing(folder, table, ranges, trial, csv), range(ranges.count), workers))
+    writing = partial(_write_range, folder, table, ranges, trial, csv)
+    return list(side_by_side(writing, range(ranges.count), workers))
+
+
+def _write_range(
+    folder: Path, table: Table, ranges: RowRanges, trial: RowTrial | None, csv: bool, number: int
+) -> _Written:
+    """Write a range; where there are several, it is tried at once against the DDL."""
+    stem = f"data/{file_name(table.name)}" + (f"/part-{number:05d}" if ranges.count > 1 else "")
+    (folder / stem).parent.mkdir(exist_ok=True)
+    file, copy = f"{stem}.parquet", f"{stem}.csv.gz" if csv else None
+    ranges.write(number, folder / file)
+    written = pq.read_metadata(folder / file)
+    found = written.schema.to_arrow_schema()
+    _refuse_other_columns(table, found.names)
+    if not found.equals(table.arrow_schema):
+        raise InternalError(f"{table.name}: the rows for the bundle do not fit their columns: {found}")
+    if trial is not None:
+        trial({table.name: folder / file})
+    if copy is not None:
+        write_csv(folder / file, folder / copy)
+    digest = None if copy is None else _sha256(folder / copy)
+    return _Written(file, written.num_rows, _sha256(folder / file), copy, digest)
 
 
 def write_table(file: Path, table: Table, rows: pa.Table) -> None:
     """Write the rows of a table as its file in a bundle; InternalError if they do not fit its columns."""
-    names = [column.name for column in table.columns]
     _refuse_other_columns(table, rows.column_names)
     try:
-        canonical = rows.select(names).cast(table.arrow_schema)
+        canonical = rows.select(table.arrow_schema.names).cast(table.arrow_schema)
     except ValueError as error:
         raise InternalError(f"{table.name}: the rows for the bundle do not fit their columns: {error}") from error
     write_rows(file, canonical)
-
-
-def _refuse_others(table: Table, found: pa.Schema) -> None:
-    """Raise InternalError if a file for the bundle has other columns than its table."""
-    _refuse_other_columns(table, found.names)
-    if not found.equals(table.arrow_schema):
-        raise InternalError(f"{table.name}: the rows for the bundle do not fit their columns: {found}")
 
 
 def _refuse_other_columns(table: Table, found: Sequence[str]) -> None:
@@ -332,28 +319,27 @@ def _refuse_other_columns(table: Table, found: Sequence[str]) -> None:
 
 def _describe_table(table: Table, written: Sequence[_Written]) -> dict[str, Any]:
     """Return the manifest's entry; where there are several files, their names are also given as a pattern."""
-    only = written[0]
+    only, several = written[0], len(written) > 1
     pattern = f"data/{file_name(table.name)}/part-*"
-    several = {
-        "file": f"{pattern}.parquet",
-        **({"csv": f"{pattern}.csv.gz"} if only.csv else {}),
-        "parts": [{"file": part.file, "rows": part.rows, "sha256": part.sha256} for part in written],
-    }
-    return {
-        **({"file": only.file, **({"csv": only.csv} if only.csv else {})} if len(written) == 1 else several),
+    parts = [{"file": part.file, "rows": part.rows, "sha256": part.sha256} for part in written]
+    entry = {
+        "file": f"{pattern}.parquet" if several else only.file,
+        "csv": only.csv and (f"{pattern}.csv.gz" if several else only.csv),
+        "parts": parts if several else None,
         "rows": sum(part.rows for part in written),
-        **({"description": table.comment} if table.comment else {}),
+        "description": table.comment or None,
         "columns": [_describe_column(column) for column in table.columns],
         "primary_key": list(table.primary_key),
-        **({"sha256": only.sha256} if len(written) == 1 else {}),
+        "sha256": None if several else only.sha256,
     }
+    return {name: value for name, value in entry.items() if value is not None}
 
 
 def _describe_column(column: Column) -> dict[str, Any]:
     """Return what a user of the bundle should know of a column."""
-    texts = {"description": column.comment, "unit": column.unit}
-    known = {name: text for name, text in texts.items() if text}
-    return {"name": column.name, "type": str(column.logical), "nullable": column.nullable, **known}
+    known = {"description": column.comment, "unit": column.unit}
+    named = {"name": column.name, "type": str(column.logical), "nullable": column.nullable}
+    return named | {name: text for name, text in known.items() if text}
 
 
 def _verify(folder: Path, name: PurePosixPath, digest: str) -> None:

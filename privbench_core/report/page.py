@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -10,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privbench_core.evaluation.comparison import FANOUT_METRICS, JOIN_METRICS
 from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluation.heatmap import worst_and_typical
 from privbench_core.evaluation.inputs import refuse_inside_bundle
-from privbench_core.evaluation.join_figures import FANOUT_METRICS, JOIN_METRICS
-from privbench_core.evaluation.marginals import MarginalDistances
+from privbench_core.evaluation.marginals import SEED, MarginalDistances
 from privbench_core.evaluation.q_error import WorkloadResult
 from privbench_core.evaluation.runtime import RunTimeResult
-from privbench_core.evaluation.subsets import SEED
+from privbench_core.evaluation.verdict import Level
 from privbench_core.files import write_durably
 from privbench_core.report import plots
-from privbench_core.report.advice import advice_on
+from privbench_core.schema.columns import Learn
 from privbench_core.version import __version__
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ def render(evaluation: Evaluation) -> str:
         advice=advice_on(evaluation),
         verdict=evaluation.verdict,
         distance_labels={f.name: f.metadata["label"] for f in fields(MarginalDistances)},
-        join_labels={metric.name: metric.label for metric in JOIN_METRICS},
-        key_labels={metric.name: metric.label for metric in JOIN_METRICS + FANOUT_METRICS},
+        join_labels=JOIN_METRICS,
+        key_labels=JOIN_METRICS | FANOUT_METRICS,
         comparison=comparison,
         overall={order: comparison.overall(order) for order in comparison.orders},
         tables=_tables(evaluation),
@@ -130,6 +131,28 @@ def _workload_plots(workload: WorkloadResult) -> tuple[str, ...]:
 def _time_plot(run_time: RunTimeResult) -> str:
     times = np.maximum([time.milliseconds for time in run_time.times], 1e-3)
     return plots.scatter(times[:, 0], times[:, 1], "milliseconds")
+
+
+def advice_on(evaluation: Evaluation) -> tuple[str, ...]:
+    """Return what an owner can do about a bundle that is not close, in order of effect: a sentence each."""
+    return () if evaluation.verdict.level is Level.CLOSE else tuple(_lines(evaluation))
+
+
+def _lines(evaluation: Evaluation) -> Iterator[str]:
+    schema = evaluation.inputs.pair.schema
+    learned = [f"{t.name}.{c.name}" for t in schema.private_tables for c in t.modelled if isinstance(c.domain, Learn)]
+    if learned:
+        more = f" and {len(learned) - 6} more" if len(learned) > 6 else ""  # noqa: PLR2004 - six are named
+        named = ", ".join(learned[:6]) + more
+        yield f"Declare domains instead of learning them ({named}): this costs nothing and leaves more for the rest."
+    far = [r.subject for r in evaluation.verdict.remarks if r.level is not None and r.level is not Level.CLOSE]
+    if far:
+        yield f"Leave out columns that nobody needs, first in {', '.join(far)}: those that stay get their share."
+    guarantee = evaluation.inputs.summary.guarantee
+    if guarantee:
+        twice = f"ε={2 * guarantee[0]:g}"
+        yield f"Release at a larger ε: at {twice} noise is about half. privbench plan shows it in rows."
+    yield "If neither is possible, use the bundle for what holds: large groups, keys, types and row counts."
 
 
 @cache

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.evaluation.comparison import KeyFigures
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.heatmap import Heat
-from privbench_core.evaluation.join_figures import KeyFigures
+from privbench_core.evaluation.marginals import marginal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +34,7 @@ def marginals(true: EncodedTable, synthetic: EncodedTable, distances: dict[str, 
     for axis in axes[len(true.names) :]:
         axis.set_visible(False)
     for position, (name, axis) in enumerate(zip(true.names, axes, strict=False)):
-        shares = [_shares(coded.codes[:, position], true.sizes[position]) for coded in (true, synthetic)]
+        shares = [marginal(coded.codes[:, position], true.sizes[position]) for coded in (true, synthetic)]
         groups = _groups(shares[0], ordered=true.ordered[position], most=_MAX_BARS)
         _step(axis, *(np.array([share[group].sum() for group in groups]) for share in shares))
         axis.set_xticks([])
@@ -46,7 +47,7 @@ def fanout(true: NDArray[np.int64], synthetic: NDArray[np.int64]) -> str:
     size = int(max(true.max(initial=0), synthetic.max(initial=0))) + 1
     figure = _figure(3.2, 2.0)
     axis = figure.add_subplot()
-    _step(axis, _shares(true, size), _shares(synthetic, size))
+    _step(axis, marginal(true, size), marginal(synthetic, size))
     if size > _MAX_BARS:
         axis.set_xticks([])
     axis.set_title("share of parents by their number of children", fontsize=8, loc="left")
@@ -62,7 +63,7 @@ def pair(true: EncodedTable, synthetic: EncodedTable, columns: tuple[str, str]) 
     shares = []
     for coded in (true, synthetic):
         index = np.ravel_multi_index([coded.codes[:, place] for place in places], sizes)
-        shares.append(_shares(index, sizes[0] * sizes[1]).reshape(sizes))
+        shares.append(marginal(index, sizes[0] * sizes[1]).reshape(sizes))
     for axis, place in enumerate(places):
         groups = _groups(shares[0].sum(axis=1 - axis), ordered=true.ordered[place], most=_MAX_CELLS)
         shares = [np.stack([share.take(g, axis=axis).sum(axis=axis) for g in groups], axis=axis) for share in shares]
@@ -177,12 +178,6 @@ def _step(axis: Axes, source: NDArray[np.float64], synthetic: NDArray[np.float64
     top = max(float(source.max(initial=0)), float(synthetic.max(initial=0)))
     axis.set_yticks([0, top], ["0", f"{top:.1%}"])
     _quiet(axis)
-
-
-def _shares(codes: NDArray[np.integer], size: int) -> NDArray[np.float64]:
-    counts = np.bincount(codes, minlength=size).astype(np.float64)
-    shares: NDArray[np.float64] = counts / max(float(counts.sum()), 1.0)
-    return shares
 
 
 def _groups(shares: NDArray[np.float64], *, ordered: bool, most: int) -> list[NDArray[np.int64]]:

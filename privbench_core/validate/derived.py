@@ -141,7 +141,10 @@ def _derived(
 
 
 def _has_its_type(column: Column, rows: pa.Table) -> bool:
-    return column.name in rows.column_names and _fits(rows.schema.field(column.name).type, column.arrow_type)
+    if column.name not in rows.column_names:
+        return False
+    found, texts = rows.schema.field(column.name).type, {pa.string(), pa.large_string()}
+    return found == column.arrow_type or {found, column.arrow_type} <= texts
 
 
 def _references(schema: Schema, key: ForeignKey, tables: Mapping[str, pa.Table]) -> dict[str, NDArray[Any]]:
@@ -180,11 +183,6 @@ def type_column(column: Column) -> str:
 def has_form(column: Column) -> bool:
     """Return whether values of ``column`` have a form that their Arrow type does not show: UUIDs, JSON, patterns."""
     return column.logical.has_form or (isinstance(column.domain, Pattern) and column.domain.regex is not None)
-
-
-def has_characters(column: Column) -> bool:
-    """Return whether ``column`` is opaque text of a bounded number of characters."""
-    return column.logical.length_unit == "characters"
 
 
 def form_column(column: Column) -> str:
@@ -232,18 +230,15 @@ def _comparable(kind: pa.DataType) -> pa.DataType:
 
 def _formed(column: Column, values: pa.ChunkedArray) -> NDArray[np.bool_]:
     if pa.types.is_binary(values.type):
-        right = pc.less_equal(pc.binary_length(values), length_limit(column))
-        return np.asarray(right.fill_null(fill_value=True))
+        return _true_or_null(pc.less_equal(pc.binary_length(values), length_limit(column)))
     if column.logical.form is not None:
-        right = pc.match_substring_regex(values, column.logical.form)
-        return np.asarray(right.fill_null(fill_value=True))
+        return _true_or_null(pc.match_substring_regex(values, column.logical.form))
     regex = column.domain.regex if isinstance(column.domain, Pattern) else None
     matches = column.logical.is_value if regex is None else re.compile(regex).fullmatch
     texts = values.combine_chunks().dictionary_encode()
-    right = [*(bool(matches(text)) for text in texts.dictionary.to_pylist()), True]  # the last is for NULL, -1
-    return np.asarray(np.array(right)[texts.indices.fill_null(-1).to_numpy()])
+    right = pa.array([bool(matches(text)) for text in texts.dictionary.to_pylist()], pa.bool_())
+    return _true_or_null(right.take(texts.indices))
 
 
-def _fits(found: pa.DataType, expected: pa.DataType) -> bool:
-    texts = {pa.string(), pa.large_string()}
-    return found == expected or (found in texts and expected in texts)
+def _true_or_null(holds: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+    return np.asarray(holds.fill_null(fill_value=True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -29,7 +29,6 @@ from privbench_core.validate.derived import (
     LENGTHS,
     fanout_column,
     form_column,
-    has_characters,
     has_form,
     integrity_frame,
     reference_column,
@@ -181,7 +180,7 @@ def integrity_suite(table: Table) -> list[Expectation]:
     domains (of private tables), references along every foreign key, references within one privacy unit, and at most
     ``max_children`` rows per parent.
     """
-    gxe = _expectations()
+    gxe = _great_expectations().expectations
 
     def holds(derived: str) -> Expectation:
         return gxe.ExpectColumnValuesToBeInSet(column=derived, value_set=[True])  # type: ignore[no-any-return]
@@ -213,7 +212,7 @@ def integrity_suite(table: Table) -> list[Expectation]:
 
 
 def run_suite(
-    name: str, frame: pd.DataFrame, suite: Iterable[Expectation], *, counted: bool = True
+    name: str, frame: pd.DataFrame, suite: Sequence[Expectation], *, counted: bool = True
 ) -> list[ExpectationResult]:
     """Run all expectations on ``frame``; one that cannot be evaluated counts as failed.
 
@@ -226,31 +225,32 @@ def run_suite(
     Returns:
         One result per expectation, in the order of the suite.
     """
-    expectations = list(suite)
-    if not expectations:
+    if not suite:
         return []
     # Results come back grouped by column, so each expectation carries its position.
-    for position, expectation in enumerate(expectations):
+    for position, expectation in enumerate(suite):
         expectation.meta = {"position": position}
     with _ONE_FRAME:
         batch = _frames().get_batch({"dataframe": frame})
         try:
             outcome = batch.validate(
-                _great_expectations().ExpectationSuite(name=name, expectations=expectations),
+                _great_expectations().ExpectationSuite(name=name, expectations=[*suite]),
                 result_format=_COUNTED if counted else {"result_format": "BOOLEAN_ONLY"},
             )
         finally:
             kept = batch.data.execution_engine.batch_manager  # the last frame, which may be large
             kept.reset_batch_cache()
             kept.batch_data_cache.clear()
-    by_position: dict[int, Any] = {result.expectation_config.meta["position"]: result for result in outcome.results}
-    results = []
-    for position, expectation in enumerate(expectations):
-        config, result = expectation.configuration, by_position[position]
-        column = ",".join(_columns(expectation)) or None
-        count = result.result.get("unexpected_count")
-        results.append(ExpectationResult(config.type, column, bool(result.success), count))
-    return results
+    by_position = {result.expectation_config.meta["position"]: result for result in outcome.results}
+    return [
+        ExpectationResult(
+            expectation.configuration.type,
+            ",".join(_columns(expectation)) or None,
+            bool(by_position[position].success),
+            by_position[position].result.get("unexpected_count"),
+        )
+        for position, expectation in enumerate(suite)
+    ]
 
 
 def prepare_ahead() -> None:
@@ -316,13 +316,6 @@ def _without(package: str) -> Iterator[None]:
         sys.modules.update({name: module for name, module in hidden.items() if module is not None})
 
 
-def _expectations() -> ModuleType:
-    _great_expectations()
-    import great_expectations.expectations as gxe  # slow
-
-    return gxe
-
-
 def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
     if isinstance(column.domain, Range):
         low, high = (column.logical.bound(value) for value in (column.domain.low, column.domain.high))
@@ -330,7 +323,7 @@ def _domain(gxe: ModuleType, column: Column) -> list[Expectation]:
     if isinstance(column.domain, Values):
         values = [column.logical.bound(value) for value in column.domain.values]
         return [gxe.ExpectColumnValuesToBeInSet(column=column.name, value_set=values)]
-    if has_characters(column):
+    if column.logical.length_unit == "characters":
         longest = max(length_limit(column), column.logical.shortest)
         return [gxe.ExpectColumnValueLengthsToBeBetween(column=column.name, max_value=longest)]
     return []
@@ -341,5 +334,5 @@ def _sql_length(column: Column) -> int | None:
 
     DuckDB ignores lengths, so loading a bundle into it does not show that PostgreSQL will take the rows.
     """
-    stored = column.stored_type if column.logical.textual and not has_characters(column) else None
-    return None if stored is None else stored.length
+    own = column.logical.length_unit == "characters" or not column.logical.textual
+    return None if own or column.stored_type is None else column.stored_type.length

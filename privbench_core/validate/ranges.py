@@ -1,10 +1,10 @@
-"""Check a synthetic table range by range: one range of rows and of their owners is in memory at a time.
+"""Check a synthetic table, whole or range by range: then one range of rows and of their owners is in memory at a time.
 
 Expectations are checked once, on the witnesses of all ranges. What else holds for each row holds for all ranges if it
-holds for each. What compares rows (unique keys, the number of rows of an owner) holds for all if it
-holds within each range and no value is in two ranges: some column of the key then has values in each range that are all
-below, or all above, those of every other range. Rows of different ranges may refer to one parent off the ownership
-path: how many do is counted in each range and added up. Where neither will do, the whole table is checked together.
+holds for each. What compares rows (unique keys, the number of rows of an owner) holds for all if it holds within each
+range and no value is in two ranges: some column of the key then has values in each range that are all below, or all
+above, those of every other range. Rows of different ranges may refer to one parent off the ownership path: how many do
+is counted in each range and added up. Where neither will do, the whole table is checked together.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privbench_core.sampling.constraints import row_rules
+from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.schema.constraints import Dependency
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.validate.constraints import check_constraints
 from privbench_core.validate.derived import fanout_column
 from privbench_core.validate.expectations import (
     ExpectationResult,
@@ -45,6 +48,34 @@ _ROWS = "#rows"
 def check_whole(schema: Schema, table: Table, tables: Tables) -> list[ExpectationResult]:
     """Return the results of all expectations and constraints on a table, given the rows of all `tables_to_check`."""
     return check_table(schema, table, tables) + check_constraints(table, tables[table.name])
+
+
+def check_constraints(table: Table, rows: pa.Table) -> list[ExpectationResult]:
+    """Return the result of each CHECK that sampling enforces, and of each functional dependency, of a private table.
+
+    Public tables are published unchanged, and have no results.
+    """
+    if table.public:
+        return []
+    columns = {name: rows.column(name) for name in rows.column_names}
+    found = [
+        (f"expect_check_to_hold: {rule.check.name}", rule.columns, int(rule.broken(columns).sum()))
+        for rule in row_rules(table)
+    ]
+    for rule in table.dependencies:
+        name = f"expect_functional_dependency: {', '.join(rule.determinant)} -> {', '.join(rule.dependent)}"
+        found.append((name, (*rule.determinant, *rule.dependent), _dependency_violations(rule, rows)))
+    return [ExpectationResult(name, ",".join(names), not broken, broken) for name, names, broken in found]
+
+
+def _dependency_violations(rule: Dependency, rows: pa.Table) -> int:
+    """Count rows whose dependent values differ from the first row with the same determinant; NULL counts as a value."""
+    determinant = group_numbers([rows.column(name) for name in rule.determinant], rows.num_rows)
+    codes = [pc.fill_null(rows.column(n).combine_chunks().dictionary_encode().indices, -1) for n in rule.dependent]
+    dependent = group_numbers(codes, rows.num_rows)
+    keyed = np.flatnonzero(determinant >= 0)
+    _, first, group = np.unique(determinant[keyed], return_index=True, return_inverse=True)
+    return int((dependent[keyed] != dependent[keyed][first][group.ravel()]).sum())
 
 
 def check_ranges(

@@ -21,7 +21,7 @@ from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.validate.constraints import check_constraints
+from privbench_core.validate.ranges import check_constraints
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import category, draw_exactly, integer, owner_key, rows_of, texts
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluation.correlations import (
+from privbench_core.evaluation.joins import (
     JoinValues,
     inter_table,
     intra_group,

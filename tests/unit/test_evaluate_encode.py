@@ -11,10 +11,10 @@ import pytest
 
 from privbench_core.errors import SourceError
 from privbench_core.evaluation.encode import EncodedTable, SourceBins, encode_tables, value_codes
-from privbench_core.evaluation.marginals import marginal_distances, mean_distances
-from privbench_core.evaluation.subsets import column_subsets
+from privbench_core.evaluation.marginals import column_subsets, mean_distances
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
+from tests.helpers.marginals import marginal_distances
 
 SCHEMA = Schema(
     "s",

@@ -28,12 +28,12 @@ from privbench_core.evaluation.joins import (
     link_junction,
     link_tables,
 )
-from privbench_core.evaluation.marginals import codes_tvd, marginal_distances
-from privbench_core.evaluation.subsets import crossing_subsets
+from privbench_core.evaluation.marginals import codes_tvd, crossing_subsets
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows
+from tests.helpers.marginals import marginal_distances
 
 KEY = ForeignKey("person", ("household_id",), "household", ("id",), max_children=9, owner=True)
 
@@ -124,31 +124,30 @@ def _brute_force(linked: LinkedTables, query: CountingQuery) -> int:
     count = 0
     for number, parent in enumerate(linked.parent):
         children = linked.child[linked.links == number]
-        right_size = len(children) > 0 if query.fanout is None else len(children) == query.fanout
         found = any(
             all(_holds(child, p) for child, p in zip(chosen, query.children, strict=True))
             for chosen in permutations(children, len(query.children))
         )
-        count += right_size and found and _holds(parent, query.parent)
+        count += len(children) == query.fanout and found and _holds(parent, query.parent)
     return count
 
 
 @pytest.mark.parametrize("children", [1, 2])
-@pytest.mark.parametrize("max_fanout", [None, 3])
-def test_counting_queries_agree_with_brute_force(children: int, max_fanout: int | None) -> None:
+@pytest.mark.parametrize("max_fanout", [1, 3])
+def test_counting_queries_agree_with_brute_force(children: int, max_fanout: int) -> None:
     rng = np.random.default_rng(children)
     linked = _database(rng, parents=60)
     shape = CountingShape(children=children, attributes=2, selectivity=0.6, max_fanout=max_fanout)
     queries = counting_queries(linked, ((False, True), (False, True)), shape, 15, rng)
     answers = answer_counting(linked, queries)
     assert answers.tolist() == [_brute_force(linked, query) for query in queries]
-    assert answers.sum() > 0
+    assert answers.sum() > 0 or (children, max_fanout) == (2, 1)
 
 
 def test_one_child_cannot_stand_for_two() -> None:
     both = ((0, np.array([True, False])),)
     linked = LinkedTables(np.zeros((2, 1), int), (1,), np.array([[0], [0], [0], [1]]), (2,), np.array([0, 0, 1, 1]))
-    assert answer_counting(linked, [CountingQuery(None, (), (both, both))]).tolist() == [1]
+    assert answer_counting(linked, [CountingQuery(2, (), (both, both))]).tolist() == [1]
 
 
 def test_predicates_admit_equal_shares_of_the_domain() -> None:
@@ -173,7 +172,7 @@ def test_counting_errors_scale_to_the_size_of_the_source() -> None:
         (3, 5),
         np.r_[true.links, true.links + parents],
     )
-    queries = counting_queries(true, ((False, False), (False, False)), CountingShape(max_fanout=None), 30, rng)
+    queries = counting_queries(true, ((False, False), (False, False)), CountingShape(max_fanout=4), 30, rng)
     assert counting_errors(true, twice, queries).max() == pytest.approx(0)
     assert counting_errors(true, true.with_shuffled_links(rng), queries).mean() > 0.05
     empty = LinkedTables(true.parent[:0], (3, 4), true.child[:0], (3, 5), true.links[:0])
@@ -253,7 +252,7 @@ def test_a_batch_of_queries_of_many_kinds_is_answered_as_one_by_one() -> None:
     queries = [
         query
         for children in (1, 2)
-        for most in (None, 4)
+        for most in (2, 4)
         for query in counting_queries(
             linked, ((False, True), (False, True)), CountingShape(children, 2, 0.5, most), 40, rng
         )

@@ -8,12 +8,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluation.attributes import Risk, attribute_risks
+from privbench_core.evaluation.attacks import (
+    Attack,
+    Rehearsal,
+    Risk,
+    RunOnRows,
+    attribute_risks,
+    epsilon_bound,
+    rehearse_half,
+    restrict_to_units,
+    run_attacks,
+    score_attack,
+)
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
-from privbench_core.evaluation.membership import Attack, epsilon_bound, run_attacks, score_attack
+from privbench_core.evaluation.inputs import DatabasePair
 from privbench_core.evaluation.nearest import nearest_distances, nearest_records
-from privbench_core.evaluation.rehearsed import Rehearsal, RunOnRows, rehearse_half, restrict_to_units
-from privbench_core.evaluation.traces import find_traces
+from privbench_core.evaluation.privacy_figures import find_traces
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -253,9 +263,8 @@ def test_copies_are_nearer_to_the_source_than_it_is_to_itself() -> None:
 
 
 def found_traces(source: dict[str, pa.Table], bundle: dict[str, pa.Table], papers: str = "") -> dict[str, bool]:
-    codes = encode_tables(NOTES, source), encode_tables(NOTES, bundle, source)
-    rng = np.random.default_rng(0)
-    return {t.where: t.suspicious for t in find_traces(NOTES, (source, bundle), codes, {"README.md": papers}, rng)}
+    pair, rng = DatabasePair(NOTES, source, bundle), np.random.default_rng(0)
+    return {t.where: t.suspicious for t in find_traces(pair, {"README.md": papers}, rng)}
 
 
 def test_nothing_is_found_in_an_honest_bundle() -> None:

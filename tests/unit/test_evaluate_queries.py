@@ -18,7 +18,7 @@ from privbench_core.errors import SourceError
 from privbench_core.evaluation.q_error import q_errors
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
-from privbench_core.workload.sam import Condition, load_sam_workload, read_sam_workload
+from privbench_core.workload.statements import Condition, load_sam_workload, read_sam_workload
 
 TABLE = pa.table(
     {

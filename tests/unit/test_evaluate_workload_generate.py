@@ -88,7 +88,6 @@ def test_the_seed_decides():
     once, again = (generate_workload(SCHEMA, tables, Recipe(queries=20, seed=5)) for _ in range(2))
     assert once == again
     assert once != generate_workload(SCHEMA, tables, Recipe(queries=20, seed=6))
-    assert not generate_workload(SCHEMA, tables, Recipe(queries=2), internal=False).internal
 
 
 def test_small_databases_give_fewer_queries_and_empty_ones_an_error():

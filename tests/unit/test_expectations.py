@@ -376,7 +376,7 @@ def test_suites_are_built_while_what_they_need_is_prepared_without_a_pyspark_tha
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported')", encoding="utf-8")
     code = (
-        "import sys; from privbench_core.validate import expectations as e; e.prepare_ahead(); e._expectations();"
+        "import sys; from privbench_core.validate import expectations as e; e.prepare_ahead(); e._great_expectations();"
         "print(e._great_expectations().__name__, 'pyspark' in sys.modules, e._frames() is e._frames())"
     )
     paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from privbench_core.evaluation.query_plans import QueryPlan, edit_distance
-from privbench_core.evaluation.runtime import QueryTime, RunTimeResult, RunTimeSettings
+from privbench_core.evaluation.runtime import QueryPlan, QueryTime, RunTimeResult, RunTimeSettings, edit_distance
 
 A, B, C = (QueryPlan(f"Seq Scan on {name}") for name in "abc")
 
@@ -26,7 +25,8 @@ def test_plans_are_read_without_what_differs_by_chance():
         ],
     }
     plan = QueryPlan.of(node)
-    assert str(plan) == "Aggregate hashed\n  Nested Loop semi\n    Index Scan on t\n  Seq Scan on u as SubPlan"
+    loop = QueryPlan("Nested Loop semi", (QueryPlan("Index Scan on t"),))
+    assert plan == QueryPlan("Aggregate hashed", (loop, QueryPlan("Seq Scan on u as SubPlan")))
     assert plan.size == 4
     assert QueryPlan.of({**node, "Actual Rows": 3}) == plan
 

@@ -16,7 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from privbench_core.errors import PublishError, SourceError
-from privbench_core.evaluation.comparison import Comparison, OrderFigures, TableFigures, compare
+from privbench_core.evaluation.attacks import Attack
+from privbench_core.evaluation.comparison import (
+    FANOUT_METRICS,
+    JOIN_METRICS,
+    Comparison,
+    JoinFigures,
+    KeyFigures,
+    OrderFigures,
+    TableFigures,
+    compare,
+)
 from privbench_core.evaluation.evaluation import INTERNAL, Evaluation, evaluate_bundle
 from privbench_core.evaluation.inputs import (
     BundleAndSource,
@@ -25,18 +35,14 @@ from privbench_core.evaluation.inputs import (
     read_bundle_and_source,
     summarize_bundle,
 )
-from privbench_core.evaluation.join_figures import FANOUT_METRICS, JOIN_METRICS, JoinFigures, KeyFigures
-from privbench_core.evaluation.marginals import MarginalDistances
-from privbench_core.evaluation.membership import Attack
+from privbench_core.evaluation.marginals import BRIEF, MarginalDistances, Scope
 from privbench_core.evaluation.privacy_figures import odds, privacy_figures
 from privbench_core.evaluation.q_error import Answer, WorkloadResult, run_workload
 from privbench_core.evaluation.runtime import QueryTime, RunTimeResult, RunTimeSettings
-from privbench_core.evaluation.subsets import BRIEF, Scope
 from privbench_core.evaluation.verdict import Level, judge
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.report import plots
-from privbench_core.report.advice import advice_on
-from privbench_core.report.page import render, write_report
+from privbench_core.report.page import advice_on, render, write_report
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -127,9 +133,9 @@ def test_every_metric_of_joins_is_in_the_file_and_on_the_page() -> None:
     report = evaluation()
     key = report.to_dict()["foreign_keys"]["purchase.customer"]
     page = html.unescape(render(report))
-    for metric in JOIN_METRICS + FANOUT_METRICS:
-        assert key[metric.name] == report.comparison.keys["purchase.customer"].join.metrics[metric.name]
-        assert metric.label in page
+    for name, label in (JOIN_METRICS | FANOUT_METRICS).items():
+        assert key[name] == report.comparison.keys["purchase.customer"].join.metrics[name]
+        assert label in page
 
 
 def test_lost_links_are_found_although_tables_agree() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from privbench_core.evaluation.correlations import sibling_agreement
+from privbench_core.evaluation.joins import sibling_agreement
 from privbench_core.models.agreement import Agreement
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows

@@ -14,8 +14,7 @@ from privbench_core.measure.expected_noise import link_noise
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle, write_table
-from privbench_core.publishing.figures import FidelityFigure
-from privbench_core.publishing.verdicts import blocking, warnings_of
+from privbench_core.publishing.figures import FidelityFigure, blocking, warnings_of
 from privbench_core.sampling.row_order import added_by, as_added
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -140,8 +139,10 @@ def _workload(
     """The SQL text of the run's workload for these rows, and what the receipt says about it, both by name."""
     if not context.workload:
         return {}, {}
-    from privbench_core.workload.rebind import rebind_workload  # brings in DuckDB, which most runs can do without
-    from privbench_core.workload.selectivity import ReleasedMarginal
+    from privbench_core.workload.rebind import (
+        ReleasedMarginal,
+        rebind_workload,  # brings in DuckDB, which most runs can do without
+    )
 
     rows, released = dict(tables), {}
     for table in schema.private_tables:

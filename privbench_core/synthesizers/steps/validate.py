@@ -1,7 +1,7 @@
 """Validate steps: integrity of a synthetic table as expectations, beside the fidelity figures paid for before.
 
 Free: integrity is a matter of the synthetic rows and the schema. How figures are judged is the spec's, see
-`publishing.verdicts`.
+`publishing.figures`.
 """
 
 from __future__ import annotations

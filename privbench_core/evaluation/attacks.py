@@ -1,0 +1,368 @@
+"""Attacks on a rehearsal: the plan of a bundle, run on a random half of the privacy units.
+
+All units of the source are in the published bundle, so it has no non-members to test an attacker with. Instead each
+unit of a pool is kept with probability ½, the plan runs on the kept units at the same (ε, δ) without releasing
+anything, and the others are the control.
+
+**Membership inference**: the attacker guesses which units were kept. One run with many independent coins bounds ε from
+below (Steinke, Nasr and Jagielski 2023): under pure ε-DP the number of correct guesses is at most that of a coin with
+probability e^ε/(1 + e^ε). Attackers differ by what they know of a unit: all of its rows, in all tables (*user-level*),
+or one row of one table (*item-level*, what most published attacks on synthetic tables do). What they prove holds for
+the same ε, because one row per unit is attacked; but where units have many rows, an item-level attacker sees the
+smaller part of what is there. For synthetic relational data this was found with learned attackers (Ward, Wang and Cheng
+2026, "Finding Connections: Membership Inference Attacks for the Multi-Table Synthetic Data Setting"). A bound above the
+promised ε indicates a bug. A bound below proves nothing: other attackers are better, above all those that plant rows
+(as `tests/property` does).
+
+**The three risks** of the Article 29 Working Party's opinion 05/2014. *Singling out*: a predicate that one synthetic
+row satisfies picks out exactly one row of the source. *Linkability*: two halves of a row's columns have the same
+nearest synthetic record. *Inference*: a column of a row is that of its nearest synthetic record by the other columns.
+These attacks and their score are those of anonymeter (Giomi et al. 2023, "A unified framework for quantifying privacy
+risk in synthetic data"): what succeeds as often on rows that the synthesizer never saw tells about the population, not
+about a row, so the risk is (members - others)/(1 - others). They are done here in codes and by privacy unit, because
+anonymeter needs older versions of NumPy and Arrow than privbench, and rows of one table in which each is a person.
+``python -m benchmarks attacks`` compares the two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import scipy
+from numpy.typing import NDArray
+
+from privbench_core.evaluation.encode import EncodedTable, encode_tables
+from privbench_core.evaluation.joins import chain_links
+from privbench_core.evaluation.marginals import column_subsets
+from privbench_core.evaluation.nearest import REFERENCE, SAMPLE, find_nearest, nearest_distances
+from privbench_core.schema.tables import Schema
+from privbench_core.validate.references import NO_PARENT, parent_rows
+
+RunOnRows = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
+"""Private and public rows -> synthetic rows, by the plan of the evaluated bundle; nothing is released."""
+
+TARGETS = 500
+"""Rows of members, and of others, that are attacked; predicates; and most confident guesses about units."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What attackers see, and what they guess.
+
+    Attributes:
+        schema: The database.
+        tables: Rows of the source.
+        synthetic: Rows that the plan made from the units that were kept.
+        pool: Units whose coin was tossed, as rows of the unit's table; shape (units,).
+        member: Whether each was kept; shape (units,).
+        known: Units that tell the attacker about the population: those outside the pool, or all of it if they are few.
+    """
+
+    schema: Schema
+    tables: Mapping[str, pa.Table]
+    synthetic: Mapping[str, pa.Table]
+    pool: NDArray[np.integer]
+    member: NDArray[np.bool_]
+    known: NDArray[np.integer]
+
+    @cached_property
+    def codes(self) -> tuple[dict[str, EncodedTable], dict[str, EncodedTable]]:
+        """Source and synthetic rows in the same codes."""
+        return encode_tables(self.schema, self.tables), encode_tables(self.schema, self.synthetic, self.tables)
+
+    @cached_property
+    def units(self) -> dict[str, NDArray[np.int64]]:
+        """The unit of each row of each private table, as a row of the unit's table, or `NO_PARENT`."""
+        paths = {table.name: self.schema.ownership_path(table.name) for table in self.schema.private_tables}
+        everyone = np.arange(self.tables[self.schema.unit].num_rows)
+        return {name: chain_links(path, self.tables) if path else everyone for name, path in paths.items()}
+
+
+def rehearse_half(
+    schema: Schema, tables: Mapping[str, pa.Table], rehearse: RunOnRows, rng: np.random.Generator
+) -> Rehearsal | None:
+    """Run the plan on a random half of (a pool of) the units; None if there are too few to halve.
+
+    A pool has at most `REFERENCE` units; fewer units make attacks easier, if anything.
+
+    Args:
+        schema: The database.
+        tables: Rows of the source.
+        rehearse: The synthesizer at the bundle's budget.
+        rng: Tosses the coins.
+    """
+    shuffled = rng.permutation(tables[schema.unit].num_rows)
+    pool, others = np.split(shuffled, [REFERENCE])
+    member = rng.random(len(pool)) < 0.5  # noqa: PLR2004 - a fair coin
+    if not 0 < member.sum() < len(pool):
+        return None
+    synthetic = dict(rehearse(restrict_to_units(schema, tables, pool[member])))
+    return Rehearsal(schema, tables, synthetic, pool, member, others if len(others) >= len(pool) // 2 else pool)
+
+
+def restrict_to_units(
+    schema: Schema, tables: Mapping[str, pa.Table], units: NDArray[np.integer]
+) -> dict[str, pa.Table]:
+    """Return the database of some units: their rows, all rows that depend on them, and the public tables."""
+    keep = {schema.unit: np.isin(np.arange(tables[schema.unit].num_rows), units)}
+    for table in schema.sampling_order:
+        stays = keep.setdefault(table.name, np.ones(tables[table.name].num_rows, bool))
+        for key in table.foreign_keys:
+            if schema.table(key.parent).public or not key.cascades:
+                continue
+            rows = parent_rows(tables[key.parent], tables[table.name], key)
+            stays &= np.where(rows == NO_PARENT, True, keep[key.parent][np.maximum(rows, 0)])
+    return {name: rows.filter(pa.array(keep[name])) for name, rows in tables.items()}
+
+
+@dataclass(frozen=True)
+class Attack:
+    """The result of one attacker that infers membership.
+
+    Attributes:
+        name: The data that the attacker uses.
+        units: Number of scored units.
+        auc: Area under the ROC curve; ½ is random guessing.
+        caught: True positive rate at 1% false positives.
+        guesses: Number of most confident guesses.
+        right: Number of correct ones.
+        epsilon: Lower bound on ε that ``right`` proves, at 95% confidence for all attacks together.
+    """
+
+    name: str
+    units: int
+    auc: float
+    caught: float
+    guesses: int
+    right: int
+    epsilon: float
+
+
+def run_attacks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Attack, ...]:
+    """Infer membership from a rehearsal.
+
+    Args:
+        rehearsal: What was run, on which units.
+        rng: Chooses what is looked at, and breaks ties.
+    """
+    schema, member, pool = rehearsal.schema, rehearsal.member, rehearsal.pool
+    densities = _densities(rehearsal, rng)
+    source, synthetic = rehearsal.codes
+    some = np.sort(rng.choice(len(pool), min(SAMPLE, len(pool)), replace=False))
+    distance = -nearest_distances(source[schema.unit], synthetic[schema.unit], rows=pool[some])
+    found = [
+        ("marginals, all rows of a unit", _of_units(rehearsal, densities), member),
+        ("nearest synthetic record", distance, member[some]),
+    ]
+    below = {t.name: len(densities[t.name]) for t in schema.private_tables if t.name in densities and t.owner_key}
+    if below:
+        table = max(below, key=lambda name: below[name])
+        # Of the rows of a unit, a random one; NaN for units without any.
+        scores, of = np.full(rehearsal.tables[schema.unit].num_rows, np.nan), rehearsal.units[table]
+        mixed = rng.permutation(np.flatnonzero(of != NO_PARENT))
+        scores[of[mixed]] = densities[table][mixed]
+        has_rows = np.isfinite(scores[pool])
+        found.append((f"marginals, one row of {table}", scores[pool][has_rows], member[has_rows]))
+    return tuple(score_attack(name, scores, truth, (1 - 0.95) / len(found), rng) for name, scores, truth in found)
+
+
+def _densities(rehearsal: Rehearsal, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+    """Return how much more frequent each row's cells are in the synthetic marginals than in the population's.
+
+    Log ratios of 1-way and 2-way marginals, summed over cells; shape (rows,) by private table.
+    """
+    found = {}
+    for table in rehearsal.schema.private_tables:
+        true, made = (codes[table.name] for codes in rehearsal.codes)
+        if not true.names or not len(true.codes) or not len(made.codes):
+            continue
+        reference = true.codes[np.isin(rehearsal.units[table.name], rehearsal.known)]
+        pairs = column_subsets(len(true.names), 2, 60, int(rng.integers(2**31))).subsets
+        rows = np.zeros(len(true.codes))
+        for columns in [*((i,) for i in range(len(true.names))), *pairs]:
+            shape = [true.sizes[c] for c in columns]
+            cells, *others = (
+                np.ravel_multi_index([t[:, c] for c in columns], shape) for t in (true.codes, made.codes, reference)
+            )
+            synthetic, population = (_smoothed(np.bincount(other, minlength=1), cells) for other in others)
+            rows += np.log(synthetic / population)
+        found[table.name] = rows
+    return found
+
+
+def _smoothed(counts: NDArray[np.integer], cells: NDArray[np.integer]) -> NDArray[np.float64]:
+    found = np.where(cells < len(counts), counts[np.minimum(cells, len(counts) - 1)], 0)
+    return np.asarray((found + 0.5) / (counts.sum() + 1.0), dtype=np.float64)
+
+
+def _of_units(rehearsal: Rehearsal, densities: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return a score per unit of the pool: the mean over its rows of each table, summed over tables.
+
+    The mean, because the synthesizers release noisy marginals in which a unit weighs no more than 1.
+    """
+    units = rehearsal.tables[rehearsal.schema.unit].num_rows
+    score = np.zeros(units)
+    for table, rows in densities.items():
+        owned = rehearsal.units[table] != NO_PARENT
+        of = rehearsal.units[table][owned]
+        score += np.bincount(of, rows[owned], units) / np.maximum(np.bincount(of, minlength=units), 1)
+    return np.asarray(score[rehearsal.pool])
+
+
+def score_attack(
+    name: str, scores: NDArray[np.float64], member: NDArray[np.bool_], alpha: float, rng: np.random.Generator
+) -> Attack:
+    """Return the result of an attacker.
+
+    Args:
+        name: Name of the attack.
+        scores: Score per unit, larger for members; shape (units,).
+        member: Whether the unit is a member; shape (units,).
+        alpha: Probability that the bound on ε is wrong.
+        rng: Breaks ties between scores.
+    """
+    order = np.lexsort((rng.random(len(scores)), scores))
+    half = min(TARGETS, len(scores)) // 2  # guesses in, and guesses out; fixed beforehand, so that the bound holds
+    right = int((~member[order[:half]]).sum() + member[order[len(order) - half :]].sum()) if half else 0
+    ranked = member[order[::-1]]
+    non_members = max(1, int((~member).sum()))
+    rank = np.empty(len(order))
+    rank[order] = np.arange(1, len(order) + 1)
+    members = int(member.sum())
+    auc = (rank[member].sum() - members * (members + 1) / 2) / max(1, members * non_members)
+    flagged = np.cumsum(~ranked) <= non_members * 0.01
+    caught = float((ranked & flagged).sum() / max(1, members))
+    return Attack(name, len(scores), float(auc), caught, 2 * half, right, epsilon_bound(right, 2 * half, alpha))
+
+
+def epsilon_bound(right: int, guesses: int, alpha: float) -> float:
+    """Return the largest ε that ``right`` correct of ``guesses`` rule out, at confidence 1 - ``alpha``; 0 if none.
+
+    Theorem 5.2 of Steinke et al. for δ = 0; not exact for δ > 0, as reports say.
+
+    >>> epsilon_bound(250, 500, 0.05)
+    0.0
+    >>> round(epsilon_bound(400, 500, 0.05), 1)
+    1.2
+    """
+    if not right:
+        return 0.0
+    chance = float(scipy.stats.beta.ppf(alpha, right, guesses - right + 1))  # Clopper and Pearson
+    return float(max(0.0, np.log(chance / (1 - chance)))) if chance < 1 else float("inf")
+
+
+@dataclass(frozen=True)
+class Risk:
+    """The result of singling out, linkability or inference on one table.
+
+    Attributes:
+        name: The attack.
+        table: The table.
+        guesses: Number of guesses about members, and as many about others.
+        members: Share of them that are right for members.
+        others: The same for units that the synthesizer did not see.
+    """
+
+    name: str
+    table: str
+    guesses: int
+    members: float
+    others: float
+
+    @property
+    def risk(self) -> float:
+        """Share of what was left to learn that the synthetic rows tell about members, 0 to 1."""
+        return max(0.0, (self.members - self.others) / (1 - self.others)) if self.others < 1 else 0.0
+
+    @property
+    def error(self) -> float:
+        """Half the width of the 95% interval of ``members - others``, guesses taken as independent."""
+        spread = sum(share * (1 - share) for share in (self.members, self.others))
+        return 1.96 * math.sqrt(spread / max(self.guesses, 1))
+
+
+def attribute_risks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Risk, ...]:
+    """Single out, link and infer in every private table with two columns or more that are no keys.
+
+    Args:
+        rehearsal: What was run, on which units.
+        rng: Chooses targets, columns and predicates.
+    """
+    found = []
+    for table in rehearsal.schema.private_tables:
+        true, made = (codes[table.name] for codes in rehearsal.codes)
+        of = rehearsal.units[table.name]
+        sides = [  # rows of members and of others, in random order
+            rng.permutation(np.flatnonzero(np.isin(of, rehearsal.pool[chosen])))
+            for chosen in (rehearsal.member, ~rehearsal.member)
+        ]
+        size = min(map(len, sides))
+        if len(true.names) < 2 or not size or not len(made.codes):  # noqa: PLR2004 - a half needs a column
+            continue
+        one_each = [rows[np.sort(np.unique(of[rows], return_index=True)[1])][:TARGETS] for rows in sides]
+        targets = [rows[: min(map(len, one_each))] for rows in one_each]
+        halves = [half.tolist() for half in np.array_split(rng.permutation(len(true.names)), 2)]
+        secrets = rng.permutation(len(true.names))[:10].tolist()  # columns that are inferred
+        predicates = _predicates(made, rng)
+        attacks = {
+            "singling out": [
+                np.array([_matches(true.codes[rows[:size]], predicate) == 1 for predicate in predicates], bool)
+                for rows in sides
+            ],
+            "linkability": [
+                np.equal(*(find_nearest(true, made, rows, half)[0] for half in halves)) for rows in targets
+            ],
+            "inference": [_inferred(true, made, rows, secrets) for rows in targets],
+        }
+        for name, (of_members, of_others) in attacks.items():
+            if len(of_members):
+                right = float(of_members.mean()), float(of_others.mean())
+                found.append(Risk(name, table.name, len(of_members), *right))
+    return tuple(found)
+
+
+def _inferred(
+    true: EncodedTable, made: EncodedTable, rows: NDArray[np.int64], secrets: Sequence[int]
+) -> NDArray[np.bool_]:
+    """Return whether each secret of each row is guessed; an ordered one is if it is within 5% of the domain."""
+    found = []
+    for secret in secrets:
+        known = [i for i in range(len(true.names)) if i != secret]
+        guess = made.codes[find_nearest(true, made, rows, known)[0], secret]
+        near = 0.05 * (true.sizes[secret] - 1) if true.ordered[secret] else 0.0  # anonymeter's tolerance
+        found.append(np.abs(guess - true.codes[rows, secret]) <= near)
+    return np.concatenate(found)
+
+
+Conditions = list[tuple[int, int, int]]
+"""(column, code, direction): equal to the code if 0, at least it if 1, at most it if -1."""
+
+
+def _predicates(made: EncodedTable, rng: np.random.Generator) -> list[Conditions]:
+    """Return predicates that exactly one synthetic row satisfies, built around random rows."""
+    codes = made.codes[:REFERENCE]
+    middle = np.median(codes, axis=0)
+    found: list[Conditions] = []
+    for _ in range(10 * TARGETS):  # many tries satisfy no row alone
+        row = codes[rng.integers(len(codes))]
+        columns = rng.permutation(len(row))[:3].tolist()  # as many as anonymeter takes
+        predicate = [(c, int(row[c]), (1 if row[c] > middle[c] else -1) if made.ordered[c] else 0) for c in columns]
+        if _matches(codes, predicate) == 1:
+            found.append(predicate)
+        if len(found) == TARGETS:
+            break
+    return found
+
+
+def _matches(codes: NDArray[np.integer], predicate: Conditions) -> int:
+    """Return how many rows satisfy a predicate."""
+    kept = np.ones(len(codes), dtype=bool)
+    for column, code, direction in predicate:
+        values = codes[:, column]
+        kept &= values == code if not direction else values >= code if direction > 0 else values <= code
+    return int(kept.sum())
