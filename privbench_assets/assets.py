@@ -15,7 +15,7 @@ from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import observation
 from privbench_assets.status import report_status, report_up_to_date
 from privbench_core.pipeline.account_status import WARNING
-from privbench_core.pipeline.manifest import definition_of
+from privbench_core.pipeline.record import definition_of
 from privbench_core.pipeline.runner import Release
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
@@ -69,7 +69,8 @@ def step_asset(
         epsilon = context.partition_key
         selected = context.job_def.asset_layer.selected_asset_keys
         with report_status(context, session), nothing_private(spec, key.to_user_string(), session.balance_if_open):
-            made = session.make(epsilon, step.key, {keys[asset] for asset in selected if asset in keys})
+            executor = session.executor(epsilon, {keys[asset] for asset in selected if asset in keys})
+            made = executor.step(step.key)
             for table, found in session.newly_observed().items():
                 context.log_event(observation(spec, table, found))
             release, content = made.release, made.release.artifact

@@ -8,7 +8,7 @@ import dagster as dg
 
 from privbench_assets.failures import nothing_private
 from privbench_assets.keys import identifier
-from privbench_core.pipeline.staleness import staleness
+from privbench_core.pipeline.status import staleness
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 

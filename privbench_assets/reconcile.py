@@ -15,8 +15,8 @@ import dagster as dg
 from privbench_assets.failures import nothing_private
 from privbench_assets.keys import identifier, status_key, step_key
 from privbench_core.locks import max_wait
-from privbench_core.pipeline.observe import last_observed
-from privbench_core.pipeline.staleness import ReleaseState, staleness
+from privbench_core.pipeline.record import last_observed
+from privbench_core.pipeline.status import ReleaseState, staleness
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, StepKind
 
@@ -50,8 +50,7 @@ def refresh_sensor(spec: Spec, plans: Mapping[str, Plan], job: dg.UnresolvedAsse
     )
     def refresh_on_change(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         with nothing_private(spec, f"{name}/refresh_on_change"):
-            observed = {table: seen.fingerprint for table, seen in last_observed(spec).items()}
-            states = staleness(spec, plans, observed)
+            states = staleness(spec, plans, last_observed(spec))
         runs = _Runs(context.instance, name)
         requests: list[dg.RunRequest] = []
         said = [f"ε={epsilon}: {state.why()}" for epsilon, state in states.items() if state.stale and not state.pending]

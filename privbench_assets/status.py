@@ -23,8 +23,7 @@ from privbench_assets.resources import Session, session_key
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.plans import run_name
-from privbench_core.pipeline.staleness import ReleaseState, Stale
-from privbench_core.pipeline.status import Status
+from privbench_core.pipeline.status import ReleaseState, Stale, Status
 from privbench_core.privacy.budget import Measure, epsilon_for
 from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.spec.model import Spec

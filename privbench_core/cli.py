@@ -89,8 +89,7 @@ def init(
     if out is None and not interactive:
         raise typer.BadParameter("name the spec file to write", param_hint="--out")
     with one_clear_line("no spec was written"):
-        from privbench_core.commands.init import write_spec
-        from privbench_core.commands.interview import interview
+        from privbench_core.commands.init import interview, write_spec
         from privbench_core.draft.draft import Decisions
 
         listed, gone = (tuple(filter(None, map(str.strip, (given or "").split(",")))) for given in (public, leave_out))
@@ -114,9 +113,9 @@ def plan(
 ) -> None:
     """Show the steps, their prices and what the noise means in rows. Reads no row."""
     with one_clear_line():
-        from privbench_core.commands.plan import Asked, show_plans
+        from privbench_core.commands.plan import show_plans
 
-        show_plans(spec, Asked(epsilon, delta, synthesizer, engine), as_json=json)
+        show_plans(spec, epsilon, delta, synthesizer, engine, as_json=json)
 
 
 @app.command()
@@ -144,12 +143,23 @@ def run(
 ) -> None:
     """Run the whole plan and write a bundle. What was released before is not paid for again."""
     with one_clear_line("releases so far are kept"):
-        from privbench_core.commands.run import Options, run_and_tell
+        from privbench_core.commands.run import run_and_tell
 
-        options = Options(
-            epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon, accept_noise, workers, engine, csv
+        run_and_tell(
+            spec,
+            epsilon,
+            out,
+            engine=engine,
+            accept_noise=accept_noise,
+            as_json=json,
+            undeclared_epsilon=undeclared_epsilon,
+            synthesizer=synthesizer,
+            delta=delta,
+            seed=seed,
+            scale=scale,
+            workers=workers,
+            csv=csv,
         )
-        run_and_tell(spec, options, as_json=json)
 
 
 @app.command()
@@ -170,7 +180,7 @@ def evaluate(
 ) -> None:
     """Compare a bundle with its source. The report is internal: it is not differentially private."""
     with one_clear_line("no report was written"):
-        from privbench_core.commands.evaluate import report
+        from privbench_core.commands.bundles import report
 
         report(spec, bundle, out, workload, run_time=run_time_url or run_time, as_json=json)
 
@@ -184,7 +194,7 @@ def publish(
 ) -> None:
     """Load a bundle into a database: create, load, index, analyze; all or nothing."""
     with one_clear_line("the target is unchanged"):
-        from privbench_core.commands.publish import load
+        from privbench_core.commands.bundles import load
 
         load(bundle, target, replace=replace, as_json=json)
 
@@ -231,7 +241,7 @@ def refresh(
 ) -> None:
     """Make what is stale: bundles in the state folder, as Dagster makes them."""
     with one_clear_line("releases so far are kept"):
-        from privbench_core.commands.refresh import refresh_stale
+        from privbench_core.commands.status import refresh_stale
 
         refresh_stale(spec, epsilon, dry_run=dry_run, accept_noise=accept_noise)
 
