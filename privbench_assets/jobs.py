@@ -27,26 +27,20 @@ _GRACE = 1.25  # a refresh takes time, and may wait for others
 
 def refresh_job(spec: Spec, assets: dg.AssetSelection) -> dg.UnresolvedAssetJobDefinition:
     """Everything from profile to bundle, for one ε or several."""
-    return dg.define_asset_job(
-        f"{identifier(spec.schema.name)}_refresh",
-        selection=assets,
-        description=(
-            f"The whole pipeline of {spec.schema.name} at one ε: profile, model, sample, validate, publish. Steps whose"
-            " inputs did not change are reused and cost nothing. Launched for several ε (a backfill), each has a run of"
-            " its own, and their costs add up."
-        ),
-        executor_def=dg.in_process_executor,
+    description = (
+        f"The whole pipeline of {spec.schema.name} at one ε: profile, model, sample, validate, publish. Steps whose"
+        " inputs did not change are reused and cost nothing. Launched for several ε (a backfill), each has a run of"
+        " its own, and their costs add up."
     )
+    name, executor = f"{identifier(spec.schema.name)}_refresh", dg.in_process_executor
+    return dg.define_asset_job(name, selection=assets, description=description, executor_def=executor)
 
 
 def observe_job(spec: Spec, sources: dg.AssetSelection) -> dg.UnresolvedAssetJobDefinition:
     """A look at the fingerprints of the source."""
-    return dg.define_asset_job(
-        f"{identifier(spec.schema.name)}_observe",
-        selection=sources,
-        description=f"Takes the fingerprints of the source tables of {spec.schema.name}. Costs no budget.",
-        executor_def=dg.in_process_executor,
-    )
+    description = f"Takes the fingerprints of the source tables of {spec.schema.name}. Costs no budget."
+    name, executor = f"{identifier(spec.schema.name)}_observe", dg.in_process_executor
+    return dg.define_asset_job(name, selection=sources, description=description, executor_def=executor)
 
 
 def refresh_schedule(
@@ -63,7 +57,6 @@ def refresh_schedule(
             f"Runs {job.name} for every ε that was released before. If the source changed since, each ε is paid for"
             f" again, and their costs add up; benchmark_status of {name} says how often that can be paid."
         ),
-        default_status=dg.DefaultScheduleStatus.STOPPED,
     )
     def refresh(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
         tick = context.scheduled_execution_time.isoformat()
@@ -87,7 +80,6 @@ def observe_schedule(spec: Spec, job: dg.UnresolvedAssetJobDefinition) -> dg.Sch
         cron_schedule=spec.observe or HOURLY,
         job=job,
         description=f"Runs {job.name}, so that the refresh_on_change sensor notices a change.",
-        default_status=dg.DefaultScheduleStatus.STOPPED,
     )
 
 

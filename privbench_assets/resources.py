@@ -7,6 +7,7 @@ on first use, by an asset, whose errors then say nothing private (`failures`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from functools import cached_property
 from typing import Any
 
@@ -28,19 +29,13 @@ class Session:
     Args:
         spec: The validated spec.
         plans: A plan per ε partition.
-        seed: Of sampling.
-        scale: Size of the synthetic database relative to the source.
-        workers: Most processes that make large tables; as many as there are processors if None.
+        options: Others of `refresh_executor`: seed, scale and workers.
     """
 
-    def __init__(
-        self, spec: Spec, plans: Mapping[str, Plan], seed: int = 0, scale: float = 1.0, workers: int | None = None
-    ) -> None:
+    def __init__(self, spec: Spec, plans: Mapping[str, Plan], **options: Any) -> None:
         self.spec = spec
         self.plans = plans
-        self.seed = seed
-        self.scale = scale
-        self.workers = workers
+        self._options = options
         self._executors: dict[str, Executor] = {}
         self._reported: dict[str, str] = {}
 
@@ -57,15 +52,8 @@ class Session:
             chosen: All steps of the run: what they still have to pay for must be affordable as a whole.
         """
         if epsilon not in self._executors:
-            self._executors[epsilon] = refresh_executor(
-                self.workspace,
-                self.plans[epsilon],
-                epsilon,
-                chosen,
-                seed=self.seed,
-                scale=self.scale,
-                workers=self.workers,
-            )
+            plan = self.plans[epsilon]
+            self._executors[epsilon] = refresh_executor(self.workspace, plan, epsilon, chosen, **self._options)
         return self._executors[epsilon]
 
     def newly_observed(self) -> dict[str, str]:
@@ -125,10 +113,8 @@ def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefini
     def session(context: dg.InitResourceContext) -> Iterator[Session]:
         chosen = context.resource_config
         given = spec.accepting_noise if chosen["accept_noise"] else spec
-        opened = Session(given, plans, chosen["seed"], chosen["scale"], chosen["workers"] or None)
-        try:
+        workers = chosen["workers"] or None
+        with closing(Session(given, plans, seed=chosen["seed"], scale=chosen["scale"], workers=workers)) as opened:
             yield opened
-        finally:
-            opened.close()
 
     return session

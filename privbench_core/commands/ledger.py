@@ -131,15 +131,6 @@ def budget_in_words(budget: Budget) -> str:
     return f"ε={budget.epsilon:.4g}" + (f", δ={budget.delta:.2g}" if budget.delta else ", δ=0")
 
 
-def guarantee_as_data(budget: Budget) -> dict[str, Any]:
-    """The guarantee of a budget for both notions of neighbours, for scripts."""
-    swap = budget.replace_one()
-    return {
-        "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
-        "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
-    }
-
-
 def price_as_data(price: Price) -> dict[str, Any]:
     """A price, for scripts."""
     return {"measure": str(price.measure), "amount": price.amount, "delta": price.delta}

@@ -13,7 +13,6 @@ from privbench_core.commands.ledger import (
     balance_after,
     budget_in_words,
     cohort_as_data,
-    guarantee_as_data,
     lifetime_as_data,
     price_as_data,
     reading_ledger,
@@ -32,6 +31,7 @@ from privbench_core.models.row_count import RowCount
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.workspace import ReleaseStore
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.reach import find_reaches
@@ -256,7 +256,7 @@ def _as_data(spec: Spec, account: AccountStatus, plan: Plan) -> dict[str, Any]:
         "synthesizer": plan.synthesizer,
         "epsilon": budget.epsilon,
         "delta": budget.delta,
-        "guarantee": guarantee_as_data(budget),
+        "guarantee": guarantee_of(budget),
         "total": price_as_data(budget.total()),
         "steps": [
             {

@@ -16,7 +16,6 @@ from privbench_core.commands.failure import is_stop
 from privbench_core.commands.ledger import (
     budget_in_words,
     cohort_as_data,
-    guarantee_as_data,
     lifetime_as_data,
     refreshes_as_data,
     tell_warnings_of,
@@ -26,6 +25,7 @@ from privbench_core.errors import NoiseOnlyError, OutOfMemoryError, PublishError
 from privbench_core.pipeline import executor
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share, standing
 from privbench_core.pipeline.plans import plans_for, refuse_undeclared
+from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
@@ -66,7 +66,6 @@ def run_and_tell(
     engine: str | None = None,
     accept_noise: bool = False,
     as_json: bool = False,
-    undeclared_epsilon: bool = False,
     **options: Any,
 ) -> None:
     """Run the plan of a spec and print where the bundle is and what it cost.
@@ -78,14 +77,12 @@ def run_and_tell(
         engine: Overrides the spec's engine.
         accept_noise: Whether to buy the rest of a run even if released numbers show that it will be noise.
         as_json: Print JSON instead of text, and ask nothing.
-        undeclared_epsilon: Whether ``epsilon`` may be one that the spec does not list.
         options: Others of `privbench_core.run`.
     """
     spec = with_engine(load_spec(path), engine)
-    if not undeclared_epsilon:
+    if not options.get("undeclared_epsilon"):
         refuse_undeclared(spec, epsilon)  # as `run_spec` does, but before anything is opened
     spec = spec.accepting_noise if accept_noise else spec
-    options["undeclared_epsilon"] = undeclared_epsilon
     try:
         outcome = run_with_progress(spec, epsilon, out, **options)
     except NoiseOnlyError as error:
@@ -224,7 +221,7 @@ def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
         "synthesizer": result.plan.synthesizer,
         "bundle": str(result.out),
         "rows": outcome.rows,
-        "guarantee": {"unit": spec.schema.unit_in_words, **guarantee_as_data(budget)},
+        "guarantee": {"unit": spec.schema.unit_in_words, **guarantee_of(budget)},
         "warnings": list(result.warnings),
         "cost": {"measure": str(budget.measure), "paid": result.paid, "reused": outcome.reused},
         "lifetime": lifetime_as_data(outcome.account, spent_at_delta=balance.delta, left=balance.left),

@@ -36,14 +36,7 @@ def run_name(epsilon: float) -> str:
 
 
 def plan_for(spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None) -> Plan:
-    """The plan of a spec at one ε, without reading a row.
-
-    Args:
-        spec: The validated spec.
-        epsilon: Budget of this run.
-        delta: Overrides the spec's δ.
-        synthesizer: Overrides the spec's synthesizer; the spec's options then do not apply.
-    """
+    """The plan of a spec at one ε, without reading a row; see `privbench_core.plan`."""
     name = synthesizer or spec.synthesizer
     options: Mapping[str, Any] = spec.options if name == spec.synthesizer else {}
     if not epsilon > 0:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import LedgerError
+from privbench_core.pipeline.record import step_name
 from privbench_core.pipeline.runner import Run
+from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.relations import reference_moves, stability
 from privbench_core.publishing.bundle import MANIFEST, is_bundle
@@ -38,7 +40,6 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
     """
     schema = spec.schema
     budget = plan.budget
-    swap = budget.replace_one()
     bounded = bounded_keys(plan)
     bought = [entry.at for entry in ledger.entries(spec.cohort) if entry.run == run.name]
     balance = ledger.balance(spec.cohort)
@@ -48,15 +49,14 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
         "software": {"name": "privbench", "version": __version__, "synthesizer": plan.synthesizer},
         "guarantee": {
             "unit": schema.unit_in_words,
-            "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
-            "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
+            **guarantee_of(budget),
             "note": "holds for this bundle alone; further releases on the same people add up",
             "all_releases_so_far": {"epsilon_at_most": round(balance.spent, 9), "delta": balance.delta},
             **cohort,
         },
         "spend": [
             {
-                "step": "/".join(step.key),
+                "step": step_name(step.key),
                 "measure": str(step.price.measure),
                 "amount": step.price.amount,
                 "delta": step.price.delta,
@@ -67,6 +67,15 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
         "tables": {table.name: _table_terms(schema, table.name, bounded) for table in schema.tables},
         "public": {**_public(schema), "workload_texts": sorted(run.workload)},
         "sampling": {"seed": run.seed, "scale": run.scale},
+    }
+
+
+def guarantee_of(budget: Budget) -> dict[str, dict[str, float]]:
+    """What a budget guarantees, for both notions of neighbours."""
+    swap = budget.replace_one()
+    return {
+        "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
+        "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
     }
 
 

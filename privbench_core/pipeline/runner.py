@@ -207,11 +207,11 @@ class Runner:
         for step in self.plan.steps:
             if steps is not None and step.key not in steps:
                 continue
-            ready = all(key in known for key in step.inputs)
-            release = self._stored(step, self._release_key(step, known)) if ready else None
+            key = self._release_key(step, known) if all(before in known for before in step.inputs) else None
+            release = self._stored(step, key) if key else None
             if release is not None:
                 known[step.key] = release.digest
-            elif step.reads and not (ready and self.workspace.is_locked(self._release_key(step, known))):
+            elif step.reads and not (key and self.workspace.is_locked(key)):
                 unpaid.append(step)
         return tuple(unpaid)
 

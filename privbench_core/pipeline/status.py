@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
-from privbench_core.pipeline.account_status import AccountStatus, affordable, lifetime_share, standing
+from privbench_core.pipeline.account_status import AccountStatus, affordable, lifetime_share, purchases_of, standing
 from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.record import Manifest, definition_of, read_manifests, step_name
 from privbench_core.pipeline.runner import Run, Runner
@@ -206,12 +206,7 @@ def status_of(
     """
 
     def cost(steps: Mapping[str, Iterable[Step]]) -> Cost:
-        prices = {
-            (run_name(plans[epsilon].budget.epsilon), step_name(step.key)): step.price
-            for epsilon, chosen in steps.items()
-            for step in chosen
-            if step.reads
-        }
+        prices = purchases_of((plans[epsilon], chosen) for epsilon, chosen in steps.items())
         times, refusal = affordable(spec, ledger, "the refresh", prices)
         return Cost(prices, lifetime_share(ledger.lifetime, prices.values()), times, refusal)
 
