@@ -8,7 +8,6 @@ log says where the report is and nothing of what is in it, and neither the refre
 # No postponed annotations here: Dagster looks at the type of `context` itself.
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from time import perf_counter
 
 import dagster as dg
@@ -145,30 +144,24 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
             context.log.info("left out: materialise it by itself, or set write: true")
             return
         with nothing_private(spec, key.to_user_string()):
-            begun = perf_counter()
-            page = _write_report(spec, bundle_folder(spec, epsilon), report_folder(spec, epsilon))
+            # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.
+            from privbench_core.api import evaluate
+            from privbench_core.publishing.bundle import is_bundle
+
+            begun, bundle, folder = perf_counter(), bundle_folder(spec, epsilon), report_folder(spec, epsilon)
+            if not is_bundle(bundle):
+                raise PublishError(f"{name}: no bundle at ε={epsilon} yet; materialise publish/bundle first")
+            evaluate(spec, bundle, out=folder)
         yield dg.MaterializeResult(
             asset_key=key,
             metadata={
-                "internal report": dg.MetadataValue.path(str(page)),
+                "internal report": dg.MetadataValue.path(str(folder / "report.html")),
                 "seconds": round(perf_counter() - begun, 1),
                 "notice": NOTICE,
             },
         )
 
     return report
-
-
-def _write_report(spec: Spec, bundle: Path, out: Path) -> Path:
-    """Evaluate ``bundle``; the page that was written to ``out``."""
-    # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.
-    from privbench_core.api import evaluate
-    from privbench_core.publishing.bundle import is_bundle
-
-    if not is_bundle(bundle):
-        raise PublishError(f"{spec.schema.name}: no bundle at ε={bundle.name} yet; materialise publish/bundle first")
-    evaluate(spec, bundle, out=out)
-    return out / "report.html"
 
 
 def _paid(step: Step, release: Release) -> str:

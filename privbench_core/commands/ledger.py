@@ -13,7 +13,7 @@ from typing import Any
 
 from privbench_core.commands.terminal import finite, print_json, say, show
 from privbench_core.errors import BudgetExhaustedError
-from privbench_core.pipeline.account_status import WARNING, AccountStatus, standing
+from privbench_core.pipeline.account_status import AccountStatus, standing
 from privbench_core.pipeline.plans import plans_for, run_name
 from privbench_core.pipeline.record import step_name
 from privbench_core.pipeline.workspace import Workspace, open_ledger
@@ -112,12 +112,6 @@ def tell_refreshes(spec: Spec, account: AccountStatus) -> None:
         say(line)
     for line in account.raises_in_words():
         say(line, style="bold")
-
-
-def tell_warnings_of(account: AccountStatus) -> None:
-    """Print what a refresh costs and whether the lifetime budget was raised, with warnings in bold."""
-    for line in (*account.in_words(), *account.raises_in_words()):
-        say(line, style="bold" if line.startswith(WARNING) else None)
 
 
 def tell_neighbours(spec: Spec, account: AccountStatus) -> None:

@@ -18,12 +18,11 @@ from privbench_core.commands.ledger import (
     cohort_as_data,
     lifetime_as_data,
     refreshes_as_data,
-    tell_warnings_of,
 )
 from privbench_core.commands.terminal import console, print_json, say, show, subject
 from privbench_core.errors import NoiseOnlyError, OutOfMemoryError, PublishError
 from privbench_core.pipeline import executor
-from privbench_core.pipeline.account_status import AccountStatus, lifetime_share, standing
+from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
 from privbench_core.pipeline.plans import plans_for, refuse_undeclared
 from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.run import RunResult, run_spec
@@ -199,7 +198,8 @@ def tell(spec: Spec, outcome: Outcome) -> None:
     at = f" (at δ={balance.delta:.2g})" if balance.delta else ""
     say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
     tell_warnings(result.warnings)
-    tell_warnings_of(outcome.account)
+    for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):
+        say(line, style="bold" if line.startswith(WARNING) else None)
 
 
 def _cost(outcome: Outcome) -> str:

@@ -49,6 +49,9 @@ class Executor:
         made: Digests of what the other steps made before.
         epsilon: ε that the record has these steps under: inputs are loaded from it, and what is made is entered. None
             keeps no record, and the steps' inputs are made by the same executor.
+
+    Raises:
+        LedgerError: The bundle that would be replaced records more spending than the ledger knows of.
     """
 
     def __init__(
@@ -64,10 +67,11 @@ class Executor:
         self._epsilon = epsilon
         self._hold = ExitStack()
         self._held = False
-        self._known = False
         self._readers = {step.key for step in self.steps if step.reads}
         self._profiles: dict[str, Profile] = {}
         self._prepares = False
+        if runner.run.out is not None:
+            refuse_forgotten(runner.workspace.spec, runner.workspace.ledger, runner.run.out)
 
     def run(self, progress: Progress | None = None) -> dict[Key, Made]:
         """Run all steps in order.
@@ -98,7 +102,6 @@ class Executor:
         Raises:
             BudgetExhaustedError: The steps that are still to be paid for cost more than is left, or than other runs
                 leave of it.
-            LedgerError: The bundle that would be replaced records more spending than the ledger knows of.
             NoiseOnlyError: Most of them would be noise, by what was released before, and nobody accepted that.
             OutOfMemoryError: The step needs more memory than there is. What was asked for is not said: it may be as
                 large as a private table.
@@ -126,9 +129,6 @@ class Executor:
 
     def _step(self, step: Step, inputs: Mapping[Key, Made]) -> Made:
         runner, spec = self.runner, self.runner.workspace.spec
-        if not self._known and runner.run.out is not None:
-            refuse_forgotten(spec, runner.workspace.ledger, runner.run.out)
-        self._known = True
         releases = {before: made.release for before, made in inputs.items()}
         sources = self._sources(step, inputs)
         self._remember({before: release for before, release in releases.items() if before[0] == StepKind.PROFILE.value})
