@@ -39,8 +39,8 @@ from privbench_core.models.profile import Profile
 from privbench_core.models.registry import register_model
 from privbench_core.models.rows import Rows
 from privbench_core.pipeline.executor import Executor
+from privbench_core.pipeline.run import public_workload
 from privbench_core.pipeline.runner import Run, Runner
-from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.publishing.bundle import read_bundle

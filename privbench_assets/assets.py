@@ -1,25 +1,34 @@
-"""Assets: one per step of the plan, whatever the synthesizer. Running a step is core's work; here it is shown."""
+"""Assets: one per step of the plan, whatever the synthesizer, and the internal report on each bundle.
+
+Running a step is core's work; here it is shown. The report is made when somebody asks for it, and never shown here: its
+figures compare with private rows and no budget pays for them, while Dagster's event log is read by many people. So the
+log says where the report is and nothing of what is in it, and neither the refresh job nor the automation makes one.
+"""
 
 # No postponed annotations here: Dagster looks at the type of `context` itself.
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from time import perf_counter
 
 import dagster as dg
 
 from privbench_assets.checks import check_results, check_specs, up_to_date_result
 from privbench_assets.failures import nothing_private
-from privbench_assets.freshness import freshness_policy
-from privbench_assets.keys import identifier, op_name, source_key, step_key
+from privbench_assets.jobs import freshness_policy
+from privbench_assets.keys import identifier, op_name, report_key, source_key, step_key
 from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import observation
 from privbench_assets.status import report_status, report_up_to_date
+from privbench_core.errors import PublishError
 from privbench_core.pipeline.account_status import WARNING
-from privbench_core.pipeline.manifest import definition_of
+from privbench_core.pipeline.places import bundle_folder, report_folder
+from privbench_core.pipeline.record import definition_of
 from privbench_core.pipeline.runner import Release
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
+NOTICE = "Internal: the report compares with private rows and is not differentially private. Do not publish it."
 _WORK = {
     StepKind.PROFILE: "Learns domains and sizes of {what}",
     StepKind.MODEL: "Models the rows of {what}",
@@ -69,7 +78,8 @@ def step_asset(
         epsilon = context.partition_key
         selected = context.job_def.asset_layer.selected_asset_keys
         with report_status(context, session), nothing_private(spec, key.to_user_string(), session.balance_if_open):
-            made = session.make(epsilon, step.key, {keys[asset] for asset in selected if asset in keys})
+            executor = session.executor(epsilon, {keys[asset] for asset in selected if asset in keys})
+            made = executor.step(step.key)
             for table, found in session.newly_observed().items():
                 context.log_event(observation(spec, table, found))
             release, content = made.release, made.release.artifact
@@ -98,6 +108,60 @@ def step_asset(
         check_specs=check_specs(spec, step, key, epsilons),
         required_resource_keys={resource},
     )(run)
+
+
+def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsDefinition) -> dg.AssetsDefinition:
+    """The asset that runs what ``privbench evaluate`` runs, on the bundle of each ε.
+
+    Args:
+        spec: The spec.
+        plans: The plan of every partition; they differ in prices, not in steps.
+        epsilons: The partitions.
+    """
+    name, key = spec.schema.name, report_key(spec.schema.name)
+    last = [step for step in next(iter(plans.values())).steps if step.kind is StepKind.PUBLISH]
+    asset = dg.AssetSpec(
+        key,
+        deps=[step_key(name, step.key) for step in last],
+        partitions_def=epsilons,
+        group_name=identifier(name),
+        kinds={"report"},
+        owners=spec.owners,
+        tags={"privbench/stage": "report", "privbench/spends": "no"},
+        skippable=True,
+        description=(
+            f"Compares the bundle of {name} with its source, for the owner only. {NOTICE} Spends no budget. Made when"
+            " it is materialised by itself, or in a run whose configuration says write: true; left out of all others,"
+            " so that materialising everything does not write it."
+        ),
+    )
+    asked = dg.Field(bool, default_value=False, description="Write the report in a run with other assets, too.")
+
+    @dg.multi_asset(name=op_name(name, ("evaluate", "report")), specs=[asset], config_schema={"write": asked})
+    def report(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # Dagster wants it bare
+        epsilon, alone = context.partition_key, context.job_def.asset_layer.selected_asset_keys == {key}
+        if not (alone or context.op_execution_context.op_config["write"]):
+            context.log.info("left out: materialise it by itself, or set write: true")
+            return
+        with nothing_private(spec, key.to_user_string()):
+            # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.
+            from privbench_core.api import evaluate
+            from privbench_core.publishing.bundle import is_bundle
+
+            begun, bundle, folder = perf_counter(), bundle_folder(spec, epsilon), report_folder(spec, epsilon)
+            if not is_bundle(bundle):
+                raise PublishError(f"{name}: no bundle at ε={epsilon} yet; materialise publish/bundle first")
+            evaluate(spec, bundle, out=folder)
+        yield dg.MaterializeResult(
+            asset_key=key,
+            metadata={
+                "internal report": dg.MetadataValue.path(str(folder / "report.html")),
+                "seconds": round(perf_counter() - begun, 1),
+                "notice": NOTICE,
+            },
+        )
+
+    return report
 
 
 def _paid(step: Step, release: Release) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from privbench_assets.assets import step_asset
-from privbench_assets.evaluation import report_asset
+from privbench_assets.assets import report_asset, step_asset
 from privbench_assets.jobs import observe_job, observe_schedule, refresh_job, refresh_schedule
 from privbench_assets.keys import step_key
 from privbench_assets.reconcile import refresh_sensor

@@ -31,6 +31,9 @@ SUITES = {
 }
 UP_TO_DATE = "up_to_date"
 _SHOWN = 100  # rows of a table in Dagster's pages; chosen by hand
+_COLUMNS = dg.TableSchema(
+    [dg.TableColumn("holds", "bool"), dg.TableColumn("expectation"), dg.TableColumn("rows against it", "int")]
+)
 
 
 def check_specs(
@@ -40,29 +43,20 @@ def check_specs(
 
     A validate step has one per suite and table it covers, a publish step `UP_TO_DATE`.
     """
+    about: dict[str, tuple[str, bool]] = {}  # what each says, and whether it blocks
+    if step.kind is StepKind.PUBLISH:
+        about[UP_TO_DATE] = "The bundle was made from the source, the spec and the code as they are.", False
+    elif step.kind is StepKind.VALIDATE:
+        about = {
+            check_name(step, table, suite): (f"{table}: {text}", suite == INTEGRITY or spec.fidelity.block)
+            for table in _tables(spec.schema, step)
+            for suite, text in SUITES.items()
+        }
     with warnings.catch_warnings():  # partitioned checks are new in Dagster, and announced as such for each of them
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        if step.kind is StepKind.PUBLISH:
-            return [
-                dg.AssetCheckSpec(
-                    UP_TO_DATE,
-                    asset=asset,
-                    description="The bundle was made from the source, the spec and the code as they are.",
-                    partitions_def=epsilons,
-                )
-            ]
-        if step.kind is not StepKind.VALIDATE:
-            return []
         return [
-            dg.AssetCheckSpec(
-                check_name(step, table, suite),
-                asset=asset,
-                description=f"{table}: {about}",
-                blocking=suite == INTEGRITY or spec.fidelity.block,
-                partitions_def=epsilons,
-            )
-            for table in _tables(spec.schema, step)
-            for suite, about in SUITES.items()
+            dg.AssetCheckSpec(name, asset=asset, description=text, blocking=blocks, partitions_def=epsilons)
+            for name, (text, blocks) in about.items()
         ]
 
 
@@ -87,15 +81,14 @@ def check_results(spec: Spec, step: Step, asset: dg.AssetKey, artifact: Artifact
 def up_to_date_result(asset: dg.AssetKey, status: Status, epsilon: str) -> dg.AssetCheckResult:
     """Whether the bundle at one ε was made from the source, the spec and the code as they are; stops nothing."""
     state = status.states[epsilon]
+    why = state.why()
     return dg.AssetCheckResult(
         passed=state.up_to_date,
         asset_key=asset,
         check_name=UP_TO_DATE,
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"steps to make": len(state.outdated)},
-        description=f"stale: {state.why()}"
-        if state.why()
-        else "made from the source, the spec and the code as they are",
+        description=f"stale: {why}" if why else "made from the source, the spec and the code as they are",
     )
 
 
@@ -148,17 +141,10 @@ def _fidelity(spec: Spec, name: str, asset: dg.AssetKey, table: str, artifact: A
     )
 
 
-_COLUMNS = dg.TableSchema(
-    [dg.TableColumn("holds", "bool"), dg.TableColumn("expectation"), dg.TableColumn("rows against it", "int")]
-)
-
-
 def _record(outcome: Mapping[str, Any]) -> dg.TableRecord:
-    count = outcome.get("unexpected_count")
+    count, said = outcome.get("unexpected_count"), _in_words(outcome)
     against = "" if count is None else int(count)
-    return dg.TableRecord(
-        {"holds": bool(outcome["success"]), "expectation": _in_words(outcome), "rows against it": against}
-    )
+    return dg.TableRecord({"holds": bool(outcome["success"]), "expectation": said, "rows against it": against})
 
 
 def _in_words(outcome: Mapping[str, Any]) -> str:

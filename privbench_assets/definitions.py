@@ -14,7 +14,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from privbench_core.errors import PrivbenchError
+from privbench_core.errors import PrivbenchError, SpecError
 
 _LOG = logging.getLogger(__name__)
 VARIABLE = "PRIVBENCH_SPECS"
@@ -61,12 +61,11 @@ def load_defs(paths: Sequence[Path]) -> dg.Definitions:
     for path in paths:
         try:
             spec = load_spec(path)
-            other = taken.get(spec.schema.name.casefold())
-            if other is not None:
-                broken.append((path, f"database {spec.schema.name}: {other} has it already; rename one of the two"))
-                continue
+            name = spec.schema.name
+            if other := taken.get(name.casefold()):
+                raise SpecError(f"database {name}: {other} has it already; rename one of the two")  # noqa: TRY301
             parts.append(build_defs(spec))
-            taken[spec.schema.name.casefold()] = path
+            taken[name.casefold()] = path
         except PrivbenchError as error:
             broken.append((path, str(error)))
         except Exception as error:  # noqa: BLE001 - whatever one spec does, the others stay

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import base64
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import numpy as np
 
-from privbench_assets import plots
 from privbench_assets.resources import Session
 from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.runner import Release
@@ -19,8 +20,16 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
 from privbench_core.synthesizers.steps.sampled import SampledTable
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _ROWS_SHOWN = 5
 _CELL = 40  # characters of a value that are shown
+_ACROSS = 4  # plots in a row
+_MOST = 12  # panels: the event log keeps every image
+_LABELLED = 12  # bars that still get a label each
+_ACROSS_LABELS = 24  # characters of labels that fit below a panel side by side
+_INK, _FILL = "#333333", "#4c78a8"
 SYMBOL = {Measure.PURE: "ε", Measure.ZCDP: "ρ"}
 
 
@@ -34,6 +43,12 @@ def step_metadata(session: Session, epsilon: str, step: Step, release: Release, 
         **_summary(step, made.data.get("summary", {})),
     }
     return {**shown, **_bundle(session, epsilon)} if step.kind is StepKind.PUBLISH else shown
+
+
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> dg.MarkdownMetadataValue:
+    """A table that Dagster shows without a click."""
+    lines = [headers, ["---"] * len(headers), *rows]
+    return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def price_in_words(plans: Mapping[str, Plan], step: Step) -> str:
@@ -71,12 +86,11 @@ def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
         for name in rows.column_names
     ]
     head = rows.slice(0, _ROWS_SHOWN).to_pylist()
-    lines = ["| " + " | ".join(rows.column_names) + " |", "|---" * rows.num_columns + "|"]
-    lines += ["| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in head]
+    cells = [[_cell(value) for value in row.values()] for row in head]
     return {
         "dagster/row_count": sum(sampled.rows),
         "dagster/column_schema": dg.TableSchema(columns),
-        "first synthetic rows": dg.MetadataValue.md("\n".join(lines)),
+        "first synthetic rows": markdown_table(rows.column_names, cells),
     }
 
 
@@ -104,8 +118,47 @@ def _summary(step: Step, summary: Mapping[str, Any]) -> dict[str, Any]:
     """Released facts that a step chose to show, as they are."""
     shown = {str(label): _shown(value) for label, value in summary.items() if label != "bars"}
     if summary.get("bars"):
-        shown["distributions"] = plots.bars(f"Noisy counts of {step.table or 'the database'}", summary["bars"])
+        shown["distributions"] = _bar_charts(f"Noisy counts of {step.table or 'the database'}", summary["bars"])
     return shown
+
+
+def _bar_charts(title: str, columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> dg.MarkdownMetadataValue:
+    """One small bar chart per column, as PNG inside Markdown: no file server needed.
+
+    Args:
+        title: For readers who cannot see the image.
+        columns: ``{column: {"labels": [...], "counts": [...]}}`` of released (noisy) counts.
+    """
+    from matplotlib.figure import Figure
+
+    shown = dict(list(columns.items())[:_MOST])
+    across = min(_ACROSS, len(shown))
+    down = -(-len(shown) // across)
+    figure = Figure(figsize=(2.5 * across, 2.0 * down), layout="constrained")
+    for panel, (name, bar) in zip(figure.subplots(down, across, squeeze=False).flat, shown.items(), strict=False):
+        _bar_chart(panel, name, bar)
+    for panel in figure.axes[len(shown) :]:
+        panel.set_axis_off()
+    sink = io.BytesIO()
+    figure.savefig(sink, format="png", dpi=80, metadata={"Software": None})
+    text = base64.b64encode(sink.getvalue()).decode("ascii")
+    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{text})")
+
+
+def _bar_chart(panel: Axes, name: str, bar: Mapping[str, Sequence[Any]]) -> None:
+    counts = np.asarray(bar["counts"], dtype=float)
+    labels = [str(label) for label in bar["labels"]]
+    panel.bar(np.arange(len(counts)), counts, width=0.9 if len(counts) <= _LABELLED else 1.0, color=_FILL)
+    panel.set_title(name, fontsize=8, color=_INK)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.set_ylabel("rows", fontsize=6, color=_INK)
+    panel.tick_params(labelsize=6, colors=_INK)
+    panel.locator_params(axis="y", nbins=3)
+    step = 1 if len(labels) <= _LABELLED else max(1, len(labels) // 4)
+    at = np.arange(0, len(labels), step)
+    longest = max((len(labels[i]) for i in at), default=0)
+    upright = longest * len(at) <= _ACROSS_LABELS
+    panel.set_xticks(at, [labels[i] for i in at], rotation=0 if upright else 90, fontsize=6, color=_INK)
 
 
 def _shown(value: object) -> Any:

@@ -8,15 +8,15 @@ down.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
 from privbench_assets.failures import nothing_private
 from privbench_assets.keys import identifier, status_key, step_key
 from privbench_core.locks import max_wait
-from privbench_core.pipeline.observe import last_observed
-from privbench_core.pipeline.staleness import ReleaseState, staleness
+from privbench_core.pipeline.record import last_observed
+from privbench_core.pipeline.status import ReleaseState, staleness
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, StepKind
 
@@ -50,16 +50,12 @@ def refresh_sensor(spec: Spec, plans: Mapping[str, Plan], job: dg.UnresolvedAsse
     )
     def refresh_on_change(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         with nothing_private(spec, f"{name}/refresh_on_change"):
-            observed = {table: seen.fingerprint for table, seen in last_observed(spec).items()}
-            states = staleness(spec, plans, observed)
+            states = staleness(spec, plans, last_observed(spec))
         runs = _Runs(context.instance, name)
-        requests: list[dg.RunRequest] = []
         said = [f"ε={epsilon}: {state.why()}" for epsilon, state in states.items() if state.stale and not state.pending]
-        for state in states.values():
-            if state.pending:
-                found = _request(runs, state)
-                requests += [found] if isinstance(found, dg.RunRequest) else []
-                said += [found] if isinstance(found, str) else []
+        found = [_request(runs, state) for state in states.values() if state.pending]
+        requests = [each for each in found if isinstance(each, dg.RunRequest)]
+        said += [each for each in found if isinstance(each, str)]
         return dg.SensorResult(requests, skip_reason=None if requests else "; ".join(said) or "all is up to date")
 
     return refresh_on_change
@@ -106,11 +102,8 @@ class _Runs:
         asked = self._instance.get_run_records(dg.RunsFilter(tags=tags), limit=ATTEMPTS)
         if not asked:
             return 0, "none"
-        since = dg.RunsFilter(
-            statuses=[dg.DagsterRunStatus.SUCCESS],
-            tags={_PARTITION: epsilon},
-            created_after=asked[-1].create_timestamp,
-        )
+        success, first = [dg.DagsterRunStatus.SUCCESS], asked[-1].create_timestamp
+        since = dg.RunsFilter(statuses=success, tags={_PARTITION: epsilon}, created_after=first)
         by_hand = [r for r in self._ours(since) if _SOURCE not in r.dagster_run.tags]
         number = 0
         for record in asked:
@@ -123,12 +116,10 @@ class _Runs:
 
     def _ours(self, wanted: dg.RunsFilter) -> Iterator[dg.RunRecord]:
         """Runs of this database's refresh job, or of some of its assets."""
-        job = f"{identifier(self.database)}_refresh"
-        first = status_key(self.database).path[0]
+        job, first = f"{identifier(self.database)}_refresh", status_key(self.database).path[0]
         for record in self._instance.get_run_records(wanted):
             run = record.dagster_run
-            assets: Sequence[dg.AssetKey] = list(run.asset_selection or ())
-            if run.job_name == job or any(key.path[0] == first for key in assets):
+            if run.job_name == job or any(key.path[0] == first for key in run.asset_selection or ()):
                 yield record
 
     def _alive(self, record: dg.RunRecord) -> bool:

@@ -7,6 +7,7 @@ on first use, by an asset, whose errors then say nothing private (`failures`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from functools import cached_property
 from typing import Any
 
@@ -14,13 +15,9 @@ import dagster as dg
 
 from privbench_assets.keys import identifier
 from privbench_core.pipeline.executor import Executor
-from privbench_core.pipeline.manifest import Made, load_made, read_manifest, write_manifest
-from privbench_core.pipeline.observe import last_observed
-from privbench_core.pipeline.places import bundle_folder
-from privbench_core.pipeline.plans import run_name
-from privbench_core.pipeline.runner import Run, Runner
+from privbench_core.pipeline.record import last_observed
+from privbench_core.pipeline.run import refresh_executor
 from privbench_core.pipeline.status import Status, status_of
-from privbench_core.pipeline.workload import public_workload
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan
@@ -32,19 +29,13 @@ class Session:
     Args:
         spec: The validated spec.
         plans: A plan per ε partition.
-        seed: Of sampling.
-        scale: Size of the synthetic database relative to the source.
-        workers: Most processes that make large tables; as many as there are processors if None.
+        options: Others of `refresh_executor`: seed, scale and workers.
     """
 
-    def __init__(
-        self, spec: Spec, plans: Mapping[str, Plan], seed: int = 0, scale: float = 1.0, workers: int | None = None
-    ) -> None:
+    def __init__(self, spec: Spec, plans: Mapping[str, Plan], **options: Any) -> None:
         self.spec = spec
         self.plans = plans
-        self.seed = seed
-        self.scale = scale
-        self.workers = workers
+        self._options = options
         self._executors: dict[str, Executor] = {}
         self._reported: dict[str, str] = {}
 
@@ -53,32 +44,16 @@ class Session:
         """Ledger and releases."""
         return Workspace(self.spec)
 
-    def make(self, epsilon: str, key: Key, chosen: Collection[Key]) -> Made:
-        """Run a step on what was made before it, and keep what it made.
+    def executor(self, epsilon: str, chosen: Collection[Key]) -> Executor:
+        """The executor of one ε partition, always the same within a session.
 
         Args:
             epsilon: The partition.
-            key: The step.
             chosen: All steps of the run: what they still have to pay for must be affordable as a whole.
         """
-        executor = self.executor(epsilon, chosen)
-        step = self.plans[epsilon].step(key)
-        releases = self.workspace.releases
-        made = executor.step(key, {before: load_made(self.spec, releases, before, epsilon) for before in step.inputs})
-        write_manifest(self.spec, key, epsilon, made.manifest)
-        return made
-
-    def executor(self, epsilon: str, chosen: Collection[Key]) -> Executor:
-        """The executor of one ε partition, always the same within a session."""
         if epsilon not in self._executors:
-            plan, spec = self.plans[epsilon], self.spec
-            bundle, workload = bundle_folder(spec, epsilon), public_workload(spec)
-            run = Run(run_name(plan.budget.epsilon), self.seed, self.scale, bundle, workload, self.workers)
-            others = [step.key for step in plan.steps if step.key not in chosen]
-            found = {other: read_manifest(spec, other, epsilon) for other in others}
-            made = {other: manifest.digest for other, manifest in found.items() if manifest is not None}
-            runner = Runner(self.workspace, plan, run)
-            self._executors[epsilon] = Executor(runner, chosen, made, f"this refresh at ε={epsilon}")
+            plan = self.plans[epsilon]
+            self._executors[epsilon] = refresh_executor(self.workspace, plan, epsilon, chosen, **self._options)
         return self._executors[epsilon]
 
     def newly_observed(self) -> dict[str, str]:
@@ -90,8 +65,7 @@ class Session:
 
     def status(self) -> Status:
         """What is stale as far as the source was observed, what it costs, what is left."""
-        observed = {table: seen.fingerprint for table, seen in last_observed(self.spec).items()}
-        return status_of(self.spec, self.workspace.ledger, self.plans, observed, self.workspace)
+        return status_of(self.spec, self.workspace.ledger, self.plans, last_observed(self.spec), self.workspace)
 
     def balance(self) -> dict[str, float]:
         """What is spent and left of the lifetime budget, as metadata."""
@@ -139,10 +113,8 @@ def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefini
     def session(context: dg.InitResourceContext) -> Iterator[Session]:
         chosen = context.resource_config
         given = spec.accepting_noise if chosen["accept_noise"] else spec
-        opened = Session(given, plans, chosen["seed"], chosen["scale"], chosen["workers"] or None)
-        try:
+        workers = chosen["workers"] or None
+        with closing(Session(given, plans, seed=chosen["seed"], scale=chosen["scale"], workers=workers)) as opened:
             yield opened
-        finally:
-            opened.close()
 
     return session

@@ -50,9 +50,11 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
         with nothing_private(spec, f"{schema.name}/source"):
             found, broken = observe_each(session.workspace, [table.name for table in wanted])
         for table, fingerprint in found.items():
-            version = dg.DataVersion(fingerprint)
-            key = source_key(schema.name, table)
-            yield dg.ObserveResult(asset_key=key, data_version=version, metadata={FINGERPRINT: fingerprint})
+            yield dg.ObserveResult(
+                asset_key=source_key(schema.name, table),
+                data_version=dg.DataVersion(fingerprint),
+                metadata={FINGERPRINT: fingerprint},
+            )
         with nothing_private(spec, f"{schema.name}/source", session.balance_if_open):
             report_observed(context, session)
             refuse_broken(spec, broken)

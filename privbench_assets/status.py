@@ -14,18 +14,16 @@ from typing import Any
 
 import dagster as dg
 
-from privbench_assets import plots
 from privbench_assets.checks import up_to_date_result
 from privbench_assets.failures import nothing_private
 from privbench_assets.keys import identifier, source_key, status_key, step_key
-from privbench_assets.metadata import SYMBOL
+from privbench_assets.metadata import SYMBOL, markdown_table
 from privbench_assets.resources import Session, session_key
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.plans import run_name
-from privbench_core.pipeline.staleness import ReleaseState, Stale
-from privbench_core.pipeline.status import Status
-from privbench_core.privacy.budget import Measure, epsilon_for
+from privbench_core.pipeline.status import ReleaseState, Stale, Status
+from privbench_core.privacy.budget import Measure, Price, epsilon_for
 from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step, StepKind
@@ -34,6 +32,7 @@ DATABASE = "whole database"
 BUDGET = "budget_for_two_refreshes"
 _VERSION = "dagster/data_version"
 _ROUNDING = 1e-9
+_BAR = 40  # characters of the whole lifetime
 _UNITS = ((2880, 1440, "d"), (120, 60, "h"), (0, 1, "min"))  # from so many minutes on; minutes of the unit; its name
 _REACHED = {
     StepKind.PROFILE: "profiled",
@@ -121,16 +120,15 @@ def report_up_to_date(
         state = status.states[epsilon]
         publish = next(step.key for step in state.plan.steps if step.kind is StepKind.PUBLISH)
         key = step_key(session.spec.schema.name, publish)
-        _report_check(context, key, up_to_date_result(key, status, epsilon), epsilon)
+        _report_check(context, up_to_date_result(key, status, epsilon), epsilon)
 
 
-def _report_check(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, found: dg.AssetCheckResult, epsilon: str | None = None
-) -> None:
+def _report_check(context: dg.AssetExecutionContext, found: dg.AssetCheckResult, epsilon: str | None = None) -> None:
     """Report a check of an asset outside of a run that has it among its own."""
+    assert found.asset_key is not None  # noqa: S101 - the checks of this package name their asset
     context.log_event(
         dg.AssetCheckEvaluation(
-            asset_key=key,
+            asset_key=found.asset_key,
             check_name=found.check_name or "",
             passed=found.passed,
             metadata=found.metadata,
@@ -175,24 +173,22 @@ def table_states(spec: Spec, state: ReleaseState, now: datetime) -> dict[str, st
             steps[step.table].append(step)
     for late in state.stale:
         stale[late.step.table].append(late)
-    found = {table or DATABASE: _reached(state, steps[table], stale[table]) for table in tables}
-    if found[DATABASE][0] == _REACHED[StepKind.PUBLISH]:
-        found = {
-            name: found[DATABASE] if said in _REACHED.values() else (said, at) for name, (said, at) in found.items()
-        }
-    return {name: f"{said}, {age_in_words(at, now)}" if at else said for name, (said, at) in found.items()}
+    published = bool(steps[""]) and steps[""][-1].kind is StepKind.PUBLISH and not _problem(stale[""])
+    found = {}
+    for table in tables:
+        problem = _problem(stale[table])
+        shown = steps[""] if published and steps[table] and not problem else steps[table]
+        reached = _REACHED[shown[-1].kind] if shown else "not made"
+        age = f", {age_in_words(state.made[shown[-1].key].at, now)}" if shown else ""
+        found[table or DATABASE] = f"{reached}{problem if shown else ''}{age}"
+    return found
 
 
-def _reached(state: ReleaseState, made: Sequence[Step], stale: Sequence[Stale]) -> tuple[str, str]:
-    """The last step of a table that was made, whether it is stale, and when it was made."""
-    if not made:
-        return "not made", ""
-    said, at = _REACHED[made[-1].kind], state.made[made[-1].key].at
-    changed = sorted({name for found in stale for name in found.changed})
-    if changed:
-        return f"{said}; source changed since ({', '.join(changed)})", at
-    outdated = any(not found.missing for found in stale)
-    return (f"{said}; out of date" if outdated else said), at
+def _problem(stale: Sequence[Stale]) -> str:
+    """What is wrong with what was made of a table; nothing if it is only that steps are missing."""
+    if changed := sorted({name for found in stale for name in found.changed}):
+        return f"; source changed since ({', '.join(changed)})"
+    return "; out of date" if any(not found.missing for found in stale) else ""
 
 
 def _report(context: dg.AssetExecutionContext, session: Session, status: Status) -> None:
@@ -200,7 +196,7 @@ def _report(context: dg.AssetExecutionContext, session: Session, status: Status)
     tags = {_VERSION: _version(session, status)}
     metadata = _metadata(session, status)
     context.log_event(dg.AssetMaterialization(status_key(name), metadata=metadata, tags=tags))
-    _report_check(context, status_key(name), budget_check(name, status.account))
+    _report_check(context, budget_check(name, status.account))
 
 
 def _version(session: Session, status: Status) -> str:
@@ -215,8 +211,9 @@ def _version(session: Session, status: Status) -> str:
 def _metadata(session: Session, status: Status) -> dict[str, Any]:
     spec, account = session.spec, status.account
     life, entries = account.balance.lifetime, account.entries
-    shares = {f"ε={epsilon}": lifetime_share(life, _prices(_of(entries, epsilon))) for epsilon in status.states}
-    other = lifetime_share(life, _prices(entries)) - sum(shares.values())
+    prices = {f"ε={epsilon}": [entry.price for entry in _of(entries, epsilon)] for epsilon in status.states}
+    shares = {name: lifetime_share(life, each) for name, each in prices.items()}
+    other = lifetime_share(life, [entry.price for entry in entries]) - sum(shares.values())
     if other > _ROUNDING:
         shares["others"] = other
     said = [*account.in_words(), *account.others_in_words()]
@@ -224,11 +221,11 @@ def _metadata(session: Session, status: Status) -> dict[str, Any]:
         said.insert(0, f"Policy: {spec.refresh.in_words()}.")
     return {
         "summary": status.headline(),
-        "lifetime budget": plots.budget_bar(shares, max(0.0, 1 - sum(shares.values()))),
-        "state": dg.MetadataValue.md(_state_table(spec, status)),
-        "pending": dg.MetadataValue.md(_pending_table(status)),
+        "lifetime budget": _budget_bar({**shares, "left": max(0.0, 1 - sum(shares.values()))}),
+        "state": _state_table(spec, status),
+        "pending": _pending_table(status),
         "refreshes": dg.MetadataValue.md("\n\n".join(said)),
-        "spending": dg.MetadataValue.md(_spending_table(session, status)),
+        "spending": _spending_table(session, status),
         "lifetime ε": float(spec.lifetime_epsilon),
         "lifetime δ": float(spec.lifetime_delta),
         **session.balance(),
@@ -238,51 +235,52 @@ def _metadata(session: Session, status: Status) -> dict[str, Any]:
     }
 
 
-def _state_table(spec: Spec, status: Status) -> str:
+def _budget_bar(shares: Mapping[str, float]) -> dg.MarkdownMetadataValue:
+    """The lifetime budget as a bar of text: what each ε took, and what is left, as shares in [0, 1]."""
+    blocks = {name: ("░" if name == "left" else "█") * max(1, round(share * _BAR)) for name, share in shares.items()}
+    rows = [[name, blocks[name], f"{share:.1%}"] for name, share in shares.items() if share > 0]
+    return markdown_table(["", "", "of the lifetime"], rows)
+
+
+def _state_table(spec: Spec, status: Status) -> dg.MarkdownMetadataValue:
     now = datetime.now(UTC)
     reached = {epsilon: table_states(spec, state, now) for epsilon, state in status.states.items()}
-    lines = [
-        "| table | " + " | ".join(f"ε={epsilon}" for epsilon in reached) + " |",
-        "|---" * (len(reached) + 1) + "|",
-    ]
     tables = next(iter(reached.values()))
-    lines += [f"| {table} | " + " | ".join(found[table] for found in reached.values()) + " |" for table in tables]
-    return "\n".join(lines)
+    rows = [[table, *(found[table] for found in reached.values())] for table in tables]
+    return markdown_table(["table", *(f"ε={epsilon}" for epsilon in reached)], rows)
 
 
-def _pending_table(status: Status) -> str:
+def _pending_table(status: Status) -> dg.MarkdownMetadataValue:
     """What a refresh would make at each ε, and what of it is still to be bought."""
-    lines = ["| ε | why | steps to make | price at most |", "|---|---|---|---|"]
+    rows = []
     for epsilon, state in status.states.items():
         if state.released and state.outdated:
             price = sum(step.price.amount for step in status.unpaid[epsilon])
             symbol = SYMBOL[state.plan.budget.measure]
-            lines.append(f"| {epsilon} | {state.why()} | {len(state.outdated)} | {symbol}={price:.4g} |")
-    return "\n".join(lines) if lines[2:] else "Nothing is out of date."
+            rows.append([epsilon, state.why(), str(len(state.outdated)), f"{symbol}={price:.4g}"])
+    headers = ["ε", "why", "steps to make", "price at most"]
+    return markdown_table(headers, rows) if rows else dg.MetadataValue.md("Nothing is out of date.")
 
 
-def _spending_table(session: Session, status: Status) -> str:
+def _spending_table(session: Session, status: Status) -> dg.MarkdownMetadataValue:
     spec, entries = session.spec, status.account.entries
     delta = f" (at δ={spec.delta or spec.lifetime_delta:.2g})" if spec.lifetime_delta else ""
-    lines = [f"| ε | price of one refresh | spent so far{delta} | last spent | bundle |", "|---|---|---|---|---|"]
+
+    def spent(price: Price, mine: Sequence[Entry]) -> list[str]:
+        return [str(price), _epsilon_spent(spec, mine), _day(max(e.at for e in mine)) if mine else "never"]
+
+    rows = []
     for epsilon, plan in session.plans.items():
-        mine = _of(entries, epsilon)
         folder = bundle_folder(spec, epsilon)
-        at = _day(max(entry.at for entry in mine)) if mine else "never"
         bundle = f"`{folder.relative_to(spec.state.parent)}`" if folder.exists() else "none"
-        lines.append(f"| {epsilon} | {plan.price} | {_epsilon_spent(spec, mine)} | {at} | {bundle} |")
-    at = _day(max(entry.at for entry in entries)) if entries else "never"
-    lines.append(f"| **together** | {status.account.price} | {_epsilon_spent(spec, entries)} | {at} | |")
-    return "\n".join(lines)
+        rows.append([epsilon, *spent(plan.price, _of(entries, epsilon)), bundle])
+    rows.append(["**together**", *spent(status.account.price, entries), ""])
+    return markdown_table(["ε", "price of one refresh", f"spent so far{delta}", "last spent", "bundle"], rows)
 
 
 def _of(entries: Sequence[Entry], epsilon: str) -> Sequence[Entry]:
     """Entries of one partition; the runner calls its runs by their ε."""
     return [entry for entry in entries if entry.run == run_name(float(epsilon))]
-
-
-def _prices(entries: Sequence[Entry]) -> Iterator[Any]:
-    return (entry.price for entry in entries)
 
 
 def _epsilon_spent(spec: Spec, entries: Sequence[Entry]) -> str:

@@ -11,7 +11,7 @@ import sys
 import warnings
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,19 +25,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _option(help_text: str, *names: str, metavar: str | None = None, least: int | None = None) -> Any:
+    """An option of which the help shows no default, because what is left out is what the text says."""
+    return typer.Option(*names, metavar=metavar, min=least, help=help_text, show_default=False)
+
+
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec file (YAML).", show_default=False)]
 BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle.", show_default=False)]
-Synthesizer = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Instead of the spec's synthesizer.", show_default=False)
-]
-Delta = Annotated[float | None, typer.Option(help="Instead of the spec's δ.", show_default=False)]
+Synthesizer = Annotated[str | None, _option("Instead of the spec's synthesizer.", metavar="NAME")]
+Delta = Annotated[float | None, _option("Instead of the spec's δ.")]
 Engine = Annotated[
-    str | None,
-    typer.Option(
-        metavar="memory|duckdb|source|spark",
-        help="Where rows are counted, instead of the spec's.",
-        show_default=False,
-    ),
+    str | None, _option("Where rows are counted, instead of the spec's.", metavar="memory|duckdb|source|spark")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 AcceptNoise = Annotated[
@@ -63,23 +62,14 @@ def privbench(
 @app.command()
 def init(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A URL, a DuckDB file or a folder.")],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="The spec file to write.", show_default=False)] = None,
+    out: Annotated[Path | None, _option("The spec file to write.", "-o", "--out")] = None,
     sample_dir: Annotated[
-        Path | None,
-        typer.Option("--sample-dir", help="Folder of public example data to propose domains from.", show_default=False),
+        Path | None, _option("Folder of public example data to propose domains from.", "--sample-dir")
     ] = None,
-    unit: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="The table whose rows are protected.", show_default=False)
-    ] = None,
-    public: Annotated[
-        str | None,
-        typer.Option(metavar="TABLE,..", help="Tables that anyone may see, row by row.", show_default=False),
-    ] = None,
+    unit: Annotated[str | None, _option("The table whose rows are protected.", metavar="TABLE")] = None,
+    public: Annotated[str | None, _option("Tables that anyone may see, row by row.", metavar="TABLE,..")] = None,
     leave_out: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TABLE,..", help="Tables to do without, with the keys that refer to them.", show_default=False
-        ),
+        str | None, _option("Tables to do without, with the keys that refer to them.", metavar="TABLE,..")
     ] = None,
     interactive: Annotated[
         bool, typer.Option("--interactive", help="Ask what only you can decide, then plan, and offer to run.")
@@ -89,8 +79,7 @@ def init(
     if out is None and not interactive:
         raise typer.BadParameter("name the spec file to write", param_hint="--out")
     with one_clear_line("no spec was written"):
-        from privbench_core.commands.init import write_spec
-        from privbench_core.commands.interview import interview
+        from privbench_core.commands.init import interview, write_spec
         from privbench_core.draft.draft import Decisions
 
         listed, gone = (tuple(filter(None, map(str.strip, (given or "").split(",")))) for given in (public, leave_out))
@@ -104,9 +93,7 @@ def init(
 @app.command()
 def plan(
     spec: SpecFile,
-    epsilon: Annotated[
-        float | None, typer.Option(help="ε of the run; all of the spec's if left out.", show_default=False)
-    ] = None,
+    epsilon: Annotated[float | None, _option("ε of the run; all of the spec's if left out.")] = None,
     synthesizer: Synthesizer = None,
     delta: Delta = None,
     engine: Engine = None,
@@ -114,25 +101,22 @@ def plan(
 ) -> None:
     """Show the steps, their prices and what the noise means in rows. Reads no row."""
     with one_clear_line():
-        from privbench_core.commands.plan import Asked, show_plans
+        from privbench_core.commands.plan import show_plans
 
-        show_plans(spec, Asked(epsilon, delta, synthesizer, engine), as_json=json)
+        show_plans(spec, epsilon, delta, synthesizer, engine, as_json=json)
 
 
 @app.command()
 def run(
     spec: SpecFile,
-    epsilon: Annotated[float, typer.Option(help="ε this run may spend.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Folder of the bundle; replaced if it holds one.", show_default=False)],
+    epsilon: Annotated[float, _option("ε this run may spend.")],
+    out: Annotated[Path, _option("Folder of the bundle; replaced if it holds one.")],
     synthesizer: Synthesizer = None,
     delta: Delta = None,
     seed: Annotated[int, typer.Option(min=0, help="Of sampling; never of the privacy noise.")] = 0,
     scale: Annotated[float, typer.Option(help="Size relative to the source; costs no budget.")] = 1.0,
     workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Processes for large tables; all processors if left out. Same bytes.", show_default=False
-        ),
+        int | None, _option("Processes for large tables; all processors if left out. Same bytes.", least=1)
     ] = None,
     undeclared_epsilon: Annotated[
         bool, typer.Option("--undeclared-epsilon", help="Run at an ε that the spec does not list.")
@@ -144,33 +128,28 @@ def run(
 ) -> None:
     """Run the whole plan and write a bundle. What was released before is not paid for again."""
     with one_clear_line("releases so far are kept"):
-        from privbench_core.commands.run import Options, run_and_tell
+        from privbench_core.commands.run import run_and_tell
 
-        options = Options(
-            epsilon, out, synthesizer, delta, seed, scale, undeclared_epsilon, accept_noise, workers, engine, csv
-        )
-        run_and_tell(spec, options, as_json=json)
+        chosen = {"synthesizer": synthesizer, "delta": delta, "undeclared_epsilon": undeclared_epsilon}
+        drawn = {"seed": seed, "scale": scale, "workers": workers, "csv": csv}
+        run_and_tell(spec, epsilon, out, engine=engine, accept_noise=accept_noise, as_json=json, **chosen, **drawn)
 
 
 @app.command()
 def evaluate(
     spec: SpecFile,
     bundle: BundleFolder,
-    out: Annotated[Path, typer.Option(help="Folder for metrics.json and report.html.", show_default=False)],
-    workload: Annotated[
-        Path | None, typer.Option(metavar="FILE.sql", help="Queries; else some are made.", show_default=False)
-    ] = None,
+    out: Annotated[Path, _option("Folder for metrics.json and report.html.")],
+    workload: Annotated[Path | None, _option("Queries; else some are made.", metavar="FILE.sql")] = None,
     run_time: Annotated[
         bool, typer.Option("--run-time", help="Also run the queries in an embedded PostgreSQL (extra: runtime).")
     ] = False,
-    run_time_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Also run them in this PostgreSQL.", show_default=False)
-    ] = None,
+    run_time_url: Annotated[str | None, _option("Also run them in this PostgreSQL.", metavar="URL")] = None,
     json: Json = False,
 ) -> None:
     """Compare a bundle with its source. The report is internal: it is not differentially private."""
     with one_clear_line("no report was written"):
-        from privbench_core.commands.evaluate import report
+        from privbench_core.commands.bundles import report
 
         report(spec, bundle, out, workload, run_time=run_time_url or run_time, as_json=json)
 
@@ -184,7 +163,7 @@ def publish(
 ) -> None:
     """Load a bundle into a database: create, load, index, analyze; all or nothing."""
     with one_clear_line("the target is unchanged"):
-        from privbench_core.commands.publish import load
+        from privbench_core.commands.bundles import load
 
         load(bundle, target, replace=replace, as_json=json)
 
@@ -223,15 +202,14 @@ def status(spec: SpecFile, json: Json = False) -> None:
 def refresh(
     spec: SpecFile,
     epsilon: Annotated[
-        float | None,
-        typer.Option(help="ε to refresh, or to release first; all that were released if left out.", show_default=False),
+        float | None, _option("ε to refresh, or to release first; all that were released if left out.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be made.")] = False,
     accept_noise: AcceptNoise = False,
 ) -> None:
     """Make what is stale: bundles in the state folder, as Dagster makes them."""
     with one_clear_line("releases so far are kept"):
-        from privbench_core.commands.refresh import refresh_stale
+        from privbench_core.commands.status import refresh_stale
 
         refresh_stale(spec, epsilon, dry_run=dry_run, accept_noise=accept_noise)
 

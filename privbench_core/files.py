@@ -64,18 +64,31 @@ def replace_folder(out: Path, write: Callable[[Path], None], *, replaceable: Cal
 
 def write_durably(target: Path, content: bytes) -> None:
     """Write a file beside ``target``, sync it and rename it; OSError if that cannot be done, and nothing is left."""
+    with _written_beside(target, content) as new:
+        new.replace(target)
+    sync_entry(target.parent)  # else a power cut may take the name back that others rely on
+
+
+def write_once(target: Path, content: bytes) -> None:
+    """Write a file durably unless it is there: the first process makes it, none replaces it."""
+    with _written_beside(target, content) as new, suppress(FileExistsError):
+        os.link(new, target)
+
+
+@contextmanager
+def _written_beside(target: Path, content: bytes) -> Iterator[Path]:
+    """Yield a file in the folder of ``target`` with ``content`` on disk; its name is gone afterwards."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=target.parent)
+    handle, name = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
+    new = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(beside).replace(target)
-        sync_entry(target.parent)  # else a power cut may take the name back that others rely on
-    except BaseException:  # Ctrl-C among them
-        Path(beside).unlink(missing_ok=True)
-        raise
+        yield new
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def recover_folder(out: Path) -> None:

@@ -14,13 +14,12 @@ import pickle
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from queue import SimpleQueue
-from threading import Lock
 from typing import Any, BinaryIO, TypeVar
 
 from privbench_core.errors import InternalError
@@ -53,33 +52,29 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T], workers: int | None
         return
     pickled = pickle.dumps(work)
     idle: SimpleQueue[_Child] = SimpleQueue()
-    children = [_CHILDREN.take() for _ in range(number)]
+    children = [_take_child() for _ in range(number)]
+
+    def on_one(item: T) -> R:
+        child = idle.get()
+        try:
+            result: R = child.ask(item)
+        finally:
+            idle.put(child)
+        return result
+
     try:
         for child in children:
-            child.give(pickled)
+            child.send("work", pickled)
             idle.put(child)
-
-        def on_one(item: T) -> R:
-            child = idle.get()
-            try:
-                result: R = child.ask(item)
-            finally:
-                idle.put(child)
-            return result
-
         with ThreadPoolExecutor(number) as pool:
-            answers = [pool.submit(on_one, item) for item in items]
             try:
-                for answer in answers:
-                    yield answer.result()
+                yield from pool.map(on_one, items)
             except BaseException:
-                for answer in answers:
-                    answer.cancel()
                 for child in children:
                     child.end()
                 raise
     finally:
-        _CHILDREN.put_back(children)
+        _WAITING.extend(child for child in children if child.process.poll() is None)
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
@@ -118,27 +113,27 @@ def serve() -> None:
             _send(answers, answer)
 
 
-@dataclass
 class _Child:
     """A process that works."""
 
-    process: subprocess.Popen[bytes] = field(
-        default_factory=lambda: subprocess.Popen(  # noqa: S603 - this interpreter
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(  # noqa: S603 - this interpreter
             [sys.executable, "-c", _START, json.dumps(sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-    )
 
-    def give(self, work: bytes) -> None:
-        """Tell it what it will be asked to do."""
-        self._send(("work", work))
+    def send(self, kind: str, content: bytes) -> None:
+        """Send it work, or an item to do it on."""
+        assert self.process.stdin is not None  # noqa: S101 - a pipe
+        with suppress(BrokenPipeError):  # then it does not answer either
+            _send(self.process.stdin, (kind, content))
 
     def ask(self, item: object) -> Any:
         """Return its result for an item, or raise what it raised."""
-        self._send(("item", pickle.dumps(item)))
+        self.send("item", pickle.dumps(item))
         assert self.process.stdout is not None  # noqa: S101 - a pipe
         try:
             found = _received(self.process.stdout)
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+        except (OSError, ValueError, pickle.UnpicklingError):
             found = None
         if found is None:
             raise InternalError("a process ended before its work was done (was it killed, or is memory short?)")
@@ -156,39 +151,24 @@ class _Child:
                 with suppress(OSError):
                     pipe.close()
 
-    def _send(self, message: object) -> None:
-        assert self.process.stdin is not None  # noqa: S101 - a pipe
-        with suppress(BrokenPipeError):  # then it does not answer either
-            _send(self.process.stdin, message)
+
+_WAITING: deque[_Child] = deque()
+"""Processes that wait for the next work; a deque because threads share it."""
 
 
-class _Children:
-    """Processes that wait for the next work."""
-
-    def __init__(self) -> None:
-        self._waiting: list[_Child] = []
-        self._lock = Lock()
-
-    def take(self) -> _Child:
-        with self._lock:
-            while self._waiting:
-                child = self._waiting.pop()
-                if child.process.poll() is None:
-                    return child
-        return _Child()
-
-    def put_back(self, children: Sequence[_Child]) -> None:
-        with self._lock:
-            self._waiting += [child for child in children if child.process.poll() is None]
-
-    def end(self) -> None:
-        with self._lock:
-            while self._waiting:
-                self._waiting.pop().end()
+def _take_child() -> _Child:
+    while _WAITING:
+        with suppress(IndexError):  # another thread has taken the last one
+            child = _WAITING.pop()
+            if child.process.poll() is None:
+                return child
+    return _Child()
 
 
-_CHILDREN = _Children()
-atexit.register(_CHILDREN.end)
+@atexit.register
+def _end_children() -> None:
+    while _WAITING:
+        _WAITING.pop().end()
 
 
 def _send(pipe: BinaryIO | Any, message: object) -> None:

@@ -3,55 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from privbench_core.commands.lifetime import (
+from privbench_core.commands.ledger import (
     balance_after,
+    budget_in_words,
     cohort_as_data,
-    raises_as_data,
+    lifetime_as_data,
+    price_as_data,
+    reading_ledger,
     refreshes_as_data,
     standing_of,
+    tell_neighbours,
+    tell_refreshes,
 )
-from privbench_core.commands.released import released_rows
-from privbench_core.commands.terminal import finite, print_json, say, show
-from privbench_core.commands.time_and_memory import in_words
+from privbench_core.commands.terminal import finite, print_json, say, show, subject
 from privbench_core.engines.choice import engine_of
+from privbench_core.errors import ReleaseError
 from privbench_core.guards import RANGE_ROWS
 from privbench_core.measure.expected_noise import expected_noise, link_noise
+from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
+from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.plans import plan_for
-from privbench_core.privacy.budget import Budget, Price
+from privbench_core.pipeline.receipt import guarantee_of
+from privbench_core.pipeline.workspace import ReleaseStore
+from privbench_core.privacy.budget import Price
 from privbench_core.privacy.reach import find_reaches
 from privbench_core.sampling.ranges import can_be_cut
 from privbench_core.schema.checks import unenforced_checks
+from privbench_core.schema.tables import Schema
 from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan, Step
+from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.synthesizers.contract import Key, Plan
 from privbench_core.synthesizers.steps.link import bounded_keys, bounds_references
 
-
-@dataclass(frozen=True)
-class Asked:
-    """What the command line asks for instead of the spec's; None leaves it to the spec."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-    synthesizer: str | None = None
-    engine: str | None = None
+# From "Any schema" and "Scale" in benchmarks/README.md: sakila (33,000 rows) takes 4 s and 0.4 GB; TPC-H at 0.1 and 1
+# (9 and 90 million values) 25 to 34 s and 237 s, 1.1 and 5 GB. Runs of few columns are up to five times as fast.
+_SECONDS, _GIGABYTES = 4.0, 0.4
+_SECONDS_EACH, _GIGABYTES_EACH = 2.6, 0.055  # per million values
 
 
-def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
-    """Print the plan at one ε, or at each ε of the spec."""
-    spec = with_engine(load_spec(path), asked.engine)
+def show_plans(
+    path: Path,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    synthesizer: str | None = None,
+    engine: str | None = None,
+    *,
+    as_json: bool = False,
+) -> None:
+    """Print the plan at one ε, or at each ε of the spec; None leaves a choice to the spec."""
+    spec = with_engine(load_spec(path), engine)
     spec = replace(spec, engine=engine_of(spec))
-    epsilons = (asked.epsilon,) if asked.epsilon is not None else spec.epsilons
-    plans = [plan_for(spec, e, delta=asked.delta, synthesizer=asked.synthesizer) for e in epsilons]
+    epsilons = spec.epsilons if epsilon is None else (epsilon,)
+    plans = [plan_for(spec, each, delta=delta, synthesizer=synthesizer) for each in epsilons]
     account, unenforced = standing_of(spec), unenforced_checks(spec.schema)
     private = spec.schema.private_tables
     inside = [key.name for table in private for key in table.foreign_keys if key.same_unit]
@@ -60,7 +73,7 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
     if as_json:
         print_json({
             "database": spec.schema.name,
-            "unit": unit_in_words(spec),
+            "unit": spec.schema.unit_in_words,
             "engine": spec.engine,
             "cohort": cohort_as_data(spec, account),
             "unenforced_checks": list(unenforced),
@@ -75,7 +88,7 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
     title = f"{spec.schema.name}: what {plans[0].synthesizer} will buy, and the share of each step"
     headers = ["stage", "table or key", *(f">ε={plan.budget.epsilon:g}" for plan in plans)]
     rows = [
-        [str(step.kind), subject(step), *(f"{_share(plan, plan.step(step.key)):.0%}" for plan in plans)]
+        [str(step.kind), subject(step), *(f"{_share(plan, step.key):.0%}" for plan in plans)]
         for step in plans[0].steps
         if step.reads
     ]
@@ -83,16 +96,16 @@ def show_plans(path: Path, asked: Asked, *, as_json: bool) -> None:
     show(title, headers, rows, footer=["of the lifetime budget", "", *whole])
     free = sum(not step.reads for step in plans[0].steps)
     say(f"{free} more steps, models, rows, checks and the bundle, cost nothing.")
-    released = released_rows(spec)
+    released = _released_rows(spec)
     tell_noise(spec, plans, released)
     for line in engine_in_words(spec):
         say(line)
-    say(f"Time and memory: {in_words(spec.schema, released)}.")
+    say(f"Time and memory: {_time_and_memory(spec.schema, released)}.")
     if whole_tables:
         say(f"Drawn in one piece, even where they have more than {RANGE_ROWS:,} rows: {', '.join(whole_tables)}")
     say()
     show(
-        f"What it guarantees, for {unit_in_words(spec)}",
+        f"What it guarantees, for {spec.schema.unit_in_words}",
         [">run", ">add or remove one", ">replace one", ">lifetime ε spent after the run", ">price"],
         [_terms(spec, account, plan) for plan in plans],
     )
@@ -190,39 +203,42 @@ def _uncertain(rows: float, most: int, released: RowCount | None) -> str:
     return f"about {rows * released.rows_per_unit:,.0f} of {max(0, round(released.rows)):,}"
 
 
-def tell_refreshes(spec: Spec, account: AccountStatus) -> None:
-    """Print the refresh policy, what a refresh costs, how many more there can be, and what bears on the account."""
-    if spec.refresh is not None:
-        say(f"Refresh policy: {spec.refresh.in_words()}")
-    for line in (*account.in_words(), *account.held_in_words(), *account.others_in_words()):
-        say(line)
-    for line in account.raises_in_words():
-        say(line, style="bold")
+def _released_rows(spec: Spec) -> dict[str, RowCount]:
+    """Return the released size of each private table that was profiled before, at whichever ε; reads no private row."""
+    if not (database_folder(spec) / "releases").exists():
+        return {}
+    store = ReleaseStore(database_folder(spec) / "releases")
+    found: dict[str, RowCount] = {}
+    with reading_ledger(spec) as ledger:
+        for table in spec.schema.private_tables:
+            key = ledger.last_release(f"profile/{table.name}", spec.cohort)
+            stored = store.get(key, ledger.released(key)) if key else None
+            if stored is not None:
+                try:
+                    found[table.name] = Profile.from_dict(Artifact.from_bytes(stored).data["profile"]).size
+                except (KeyError, ReleaseError):  # of another version: as if it had not been
+                    continue
+    return found
 
 
-def tell_neighbours(spec: Spec, account: AccountStatus) -> None:
-    """Print which other databases have accounts in the same ledger."""
-    for line in account.neighbours_in_words(spec.schema.name):
-        say(line)
+def _time_and_memory(schema: Schema, released: Mapping[str, RowCount]) -> str:
+    """Return about how long a run takes and how much memory it needs, on two cores.
+
+    Args:
+        schema: The database.
+        released: Sizes of private tables as far as they were released; without them, a rule for the reader.
+    """
+    columns = {table.name: len(table.columns) for table in schema.private_tables}
+    if not columns.keys() <= released.keys():
+        each = f"{_SECONDS_EACH:.0f} s and {_GIGABYTES_EACH * 1000:.0f} MB for each million values (rows times columns)"
+        return f"about {_SECONDS:.0f} s and {_GIGABYTES:g} GB, and {each}"
+    millions = sum(columns[name] * max(0.0, released[name].rows) for name in columns) / 1e6
+    seconds, memory = _SECONDS + _SECONDS_EACH * millions, _GIGABYTES + _GIGABYTES_EACH * millions
+    return f"about {seconds:,.0f} s and {memory:.1f} GB, by the released numbers of rows"
 
 
-def unit_in_words(spec: Spec) -> str:
-    """What one unit of privacy is."""
-    return f"one row of {spec.schema.unit} and all rows that depend on it"
-
-
-def budget_in_words(budget: Budget) -> str:
-    """ε, and δ if there is one."""
-    return f"ε={budget.epsilon:.4g}" + (f", δ={budget.delta:.2g}" if budget.delta else ", δ=0")
-
-
-def subject(step: Step) -> str:
-    """The table, key or part that a step is about."""
-    return "/".join(step.key[1:]) or step.table
-
-
-def _share(plan: Plan, step: Step) -> float:
-    return step.price.amount / plan.budget.total().amount
+def _share(plan: Plan, key: Key) -> float:
+    return plan.step(key).price.amount / plan.budget.total().amount
 
 
 def _terms(spec: Spec, account: AccountStatus, plan: Plan) -> list[str]:
@@ -234,18 +250,14 @@ def _terms(spec: Spec, account: AccountStatus, plan: Plan) -> list[str]:
 
 
 def _as_data(spec: Spec, account: AccountStatus, plan: Plan) -> dict[str, Any]:
-    budget, total = plan.budget, plan.budget.total()
-    swap = budget.replace_one()
+    budget = plan.budget
     after = balance_after(spec, account.entries, plan)
     return {
         "synthesizer": plan.synthesizer,
         "epsilon": budget.epsilon,
         "delta": budget.delta,
-        "guarantee": {
-            "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
-            "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
-        },
-        "total": {"measure": str(total.measure), "amount": total.amount, "delta": total.delta},
+        "guarantee": guarantee_of(budget),
+        "total": price_as_data(budget.total()),
         "steps": [
             {
                 "key": list(step.key),
@@ -254,17 +266,14 @@ def _as_data(spec: Spec, account: AccountStatus, plan: Plan) -> dict[str, Any]:
                 "inputs": [list(key) for key in step.inputs],
                 "reads": list(step.reads),
                 "price": {"amount": step.price.amount, "delta": step.price.delta},
-                "share": step.price.amount / total.amount,
+                "share": _share(plan, step.key),
             }
             for step in plan.steps
         ],
-        "lifetime": {
-            "epsilon": account.balance.lifetime.epsilon,
-            "delta": account.balance.lifetime.delta,
-            "spent": finite(account.balance.spent),
-            "spent_at_delta": account.balance.delta,
-            "raised": raises_as_data(account),
-            "affordable": after is not None,
-            "spent_after": finite(after.spent) if after else None,
-        },
+        "lifetime": lifetime_as_data(
+            account,
+            spent_at_delta=account.balance.delta,
+            affordable=after is not None,
+            spent_after=finite(after.spent) if after else None,
+        ),
     }

@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from privbench_core.commands.interrupted import telling_the_cost
-from privbench_core.commands.lifetime import cohort_as_data, raises_as_data, refreshes_as_data
-from privbench_core.commands.plan import budget_in_words, unit_in_words
-from privbench_core.commands.progress import progress_bar
-from privbench_core.commands.terminal import finite, print_json, say, show
-from privbench_core.errors import NoiseOnlyError, PublishError
+from privbench_core.commands.failure import is_stop
+from privbench_core.commands.ledger import (
+    budget_in_words,
+    cohort_as_data,
+    lifetime_as_data,
+    refreshes_as_data,
+)
+from privbench_core.commands.terminal import console, print_json, say, show, subject
+from privbench_core.errors import NoiseOnlyError, OutOfMemoryError, PublishError
+from privbench_core.pipeline import executor
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
 from privbench_core.pipeline.plans import plans_for, refuse_undeclared
+from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
+from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.publishing.bundle import is_bundle, read_bundle, refuse_foreign_bundle
 from privbench_core.spec.engine import with_engine
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command line says about a run; None leaves the choice to the spec."""
-
-    epsilon: float
-    out: Path
-    synthesizer: str | None = None
-    delta: float | None = None
-    seed: int = 0
-    scale: float = 1.0
-    undeclared_epsilon: bool = False
-    accept_noise: bool = False
-    workers: int | None = None
-    engine: str | None = None
-    csv: bool = True
+from privbench_core.synthesizers.contract import Step
 
 
 @dataclass(frozen=True)
@@ -65,18 +57,37 @@ class Outcome:
         return sum(step.price.amount for step in self.result.plan.steps if releases[step.key].reused)
 
 
-def run_and_tell(path: Path, options: Options, *, as_json: bool) -> None:
-    """Run the plan of a spec and print where the bundle is and what it cost."""
-    spec = with_engine(load_spec(path), options.engine)
-    if not options.undeclared_epsilon:
-        refuse_undeclared(spec, options.epsilon)  # as `run_spec` does, but before anything is opened
-    spec = spec.accepting_noise if options.accept_noise else spec
+def run_and_tell(
+    path: Path,
+    epsilon: float,
+    out: Path,
+    *,
+    engine: str | None = None,
+    accept_noise: bool = False,
+    as_json: bool = False,
+    **options: Any,
+) -> None:
+    """Run the plan of a spec and print where the bundle is and what it cost.
+
+    Args:
+        path: The spec file.
+        epsilon: Budget of the run.
+        out: Folder of the bundle.
+        engine: Overrides the spec's engine.
+        accept_noise: Whether to buy the rest of a run even if released numbers show that it will be noise.
+        as_json: Print JSON instead of text, and ask nothing.
+        options: Others of `privbench_core.run`.
+    """
+    spec = with_engine(load_spec(path), engine)
+    if not options.get("undeclared_epsilon"):
+        refuse_undeclared(spec, epsilon)  # as `run_spec` does, but before anything is opened
+    spec = spec.accepting_noise if accept_noise else spec
     try:
-        outcome = run_with_progress(spec, options)
+        outcome = run_with_progress(spec, epsilon, out, **options)
     except NoiseOnlyError as error:
         if as_json or not _accepted(error):
             raise
-        outcome = run_with_progress(spec.accepting_noise, options)
+        outcome = run_with_progress(spec.accepting_noise, epsilon, out, **options)
     if as_json:
         print_json(_as_data(spec, outcome))
     else:
@@ -104,30 +115,65 @@ def tell_warnings(warnings: Sequence[str]) -> None:
         say(f"  {line}")
 
 
-def run_with_progress(spec: Spec, options: Options) -> Outcome:
-    """Run the plan, with a progress bar on a terminal."""
-    _check_room(options.out, spec.schema.name)
-    workspace = Workspace(spec)
-    try:
-        with telling_the_cost(workspace), progress_bar() as progress:
-            result = run_spec(
-                spec,
-                options.epsilon,
-                out=options.out,
-                delta=options.delta,
-                synthesizer=options.synthesizer,
-                seed=options.seed,
-                scale=options.scale,
-                workers=options.workers,
-                csv=options.csv,
-                undeclared_epsilon=options.undeclared_epsilon,
-                progress=progress,
-                workspace=workspace,
-            )
-        rows = {name: int(facts["rows"]) for name, facts in read_bundle(options.out).manifest["tables"].items()}
+def run_with_progress(spec: Spec, epsilon: float, out: Path, **options: Any) -> Outcome:
+    """Run the plan, with a progress bar on a terminal; ``options`` are others of `run_spec`."""
+    _check_room(out, spec.schema.name)
+    with closing(Workspace(spec)) as workspace:
+        with watched(workspace) as progress:
+            result = run_spec(spec, epsilon, out=out, progress=progress, workspace=workspace, **options)
+        rows = {name: int(facts["rows"]) for name, facts in read_bundle(out).manifest["tables"].items()}
         return Outcome(result, standing(spec, workspace.ledger, plans_for(spec).values()), rows)
-    finally:
-        workspace.close()
+
+
+@contextmanager
+def watched(workspace: Workspace) -> Iterator[executor.Progress]:
+    """Show a progress bar on a terminal, and let Ctrl-C and lack of memory say what was paid since.
+
+    Yields:
+        A callback that gets each step before it runs.
+
+    Raises:
+        KeyboardInterrupt: With what was paid: steps that ended are kept, the one that ran is lost.
+        OutOfMemoryError: With the same.
+    """
+    terminal = console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=terminal,
+        transient=True,
+        disable=not terminal.is_terminal,
+    )
+
+    def progress(number: int, steps: int, step: Step) -> None:
+        bar.update(task, description=f"{step.kind} {subject(step)}", completed=number - 1, total=steps)
+
+    before = workspace.ledger.count()
+    try:
+        with bar:
+            task = bar.add_task("reading", total=None)
+            yield progress
+    except OutOfMemoryError as error:
+        cost = _paid_in_words(workspace, workspace.ledger.entries()[before:])
+        raise OutOfMemoryError(f"{error}. {cost[0].upper()}{cost[1:]}") from None
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not is_stop(error):
+            raise
+        raise KeyboardInterrupt(f"stopped; {_paid_in_words(workspace, workspace.ledger.entries()[before:])}") from None
+
+
+def _paid_in_words(workspace: Workspace, entries: Sequence[Entry]) -> str:
+    """Return what was paid by a run that did not end: steps that ended are kept, the one that ran is lost."""
+    prices = {state: [e.price for e in entries if e.state == state] for state in ("released", "reserved")}
+    kept, lost = (lifetime_share(workspace.ledger.lifetime, prices[state]) for state in ("released", "reserved"))
+    steps = ", ".join(entry.step for entry in entries if entry.state == "reserved")
+    begun = f"{steps} had begun and counts as spent without a result ({lost:.2%})" if steps else ""
+    number = len(prices["released"])
+    paid = f"{number} step{'s' * (number > 1)} of this run ({kept:.2%} of the lifetime budget)" if kept else ""
+    spent = "; ".join(filter(None, (paid, begun))) or "this run had paid for nothing"
+    return f"releases so far are kept: {spent}"
 
 
 def _check_room(out: Path, database: str) -> None:
@@ -144,7 +190,7 @@ def tell(spec: Spec, outcome: Outcome) -> None:
     result, balance = outcome.result, outcome.account.balance
     show(f"Bundle: {result.out}", ["table", ">rows"], [[name, f"{rows:,}"] for name, rows in outcome.rows.items()])
     budget = result.plan.budget
-    say(f"Unit:       {unit_in_words(spec)}")
+    say(f"Unit:       {spec.schema.unit_in_words}")
     say(f"Guarantee:  {budget_in_words(budget)} for adding or removing a unit")
     say(f"            {budget_in_words(budget.replace_one())} for replacing one")
     say(f"This run:   {_cost(outcome)}")
@@ -170,27 +216,15 @@ def _cost(outcome: Outcome) -> str:
 def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
     result, balance = outcome.result, outcome.account.balance
     budget = result.plan.budget
-    swap = budget.replace_one()
     return {
         "database": spec.schema.name,
         "synthesizer": result.plan.synthesizer,
         "bundle": str(result.out),
         "rows": outcome.rows,
-        "guarantee": {
-            "unit": unit_in_words(spec),
-            "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
-            "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
-        },
+        "guarantee": {"unit": spec.schema.unit_in_words, **guarantee_of(budget)},
         "warnings": list(result.warnings),
         "cost": {"measure": str(budget.measure), "paid": result.paid, "reused": outcome.reused},
-        "lifetime": {
-            "epsilon": balance.lifetime.epsilon,
-            "delta": balance.lifetime.delta,
-            "spent": finite(balance.spent),
-            "spent_at_delta": balance.delta,
-            "left": balance.left,
-            "raised": raises_as_data(outcome.account),
-        },
+        "lifetime": lifetime_as_data(outcome.account, spent_at_delta=balance.delta, left=balance.left),
         "cohort": cohort_as_data(spec, outcome.account),
         "refreshes": refreshes_as_data(spec, outcome.account),
     }

@@ -1,21 +1,22 @@
-"""``privbench status``: what is stale at which ε, what a refresh costs, what is left."""
+"""``privbench status`` and ``privbench refresh``: what is stale at which ε, what it costs, and making it again."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from privbench_core.commands.lifetime import raises_as_data, reading_ledger, refreshes_as_data
-from privbench_core.commands.plan import tell_refreshes
-from privbench_core.commands.terminal import finite, print_json, say, show
-from privbench_core.errors import SourceError
-from privbench_core.pipeline.observe import observe_each
-from privbench_core.pipeline.places import bundle_folder, database_folder
+from privbench_core.commands.ledger import lifetime_as_data, reading_ledger, refreshes_as_data, tell_refreshes
+from privbench_core.commands.run import tell_warnings, watched
+from privbench_core.commands.terminal import print_json, say, show, subject
+from privbench_core.errors import SourceError, SpecError
+from privbench_core.pipeline.account_status import lifetime_share
+from privbench_core.pipeline.observe import observe, observe_each
+from privbench_core.pipeline.places import bundle_folder, database_folder, epsilon_name
 from privbench_core.pipeline.plans import plans_for
-from privbench_core.pipeline.staleness import ReleaseState
-from privbench_core.pipeline.status import Cost, Status, status_of
+from privbench_core.pipeline.run import prices_paid, refresh_release, warnings_of
+from privbench_core.pipeline.status import Cost, ReleaseState, Status, status_of
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import zero
 from privbench_core.spec.load import load_spec
@@ -26,9 +27,7 @@ from privbench_core.synthesizers.contract import Plan, Step
 def show_status(path: Path, *, as_json: bool) -> None:
     """Look at the source, and print the state of every ε."""
     spec = load_spec(path)
-    plans = plans_for(spec)
-    with looked_at(spec) as (workspace, observed, broken), reading_ledger(spec) as ledger:
-        status = status_of(spec, ledger, plans, observed, workspace)
+    status, broken = _look(spec, plans_for(spec))
     if as_json:
         print_json(_as_data(spec, status, broken))
         return
@@ -40,30 +39,98 @@ def show_status(path: Path, *, as_json: bool) -> None:
     tell_refreshes(spec, status.account)
 
 
-@contextmanager
-def looked_at(spec: Spec) -> Iterator[tuple[Workspace | None, dict[str, str], dict[str, SourceError]]]:
-    """The workspace, fingerprints of the source as it is now, and what could not be read.
+def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool, accept_noise: bool = False) -> None:
+    """Refresh every ε that was released, or make ``epsilon``, and print what was made.
 
-    There is no workspace, and nothing is looked at, if there was never a run.
+    Raises:
+        SpecError: The spec does not name ``epsilon``.
+    """
+    spec = load_spec(path)
+    spec = spec.accepting_noise if accept_noise else spec
+    plans = plans_for(spec)
+    chosen = None if epsilon is None else epsilon_name(epsilon)
+    if chosen is not None and chosen not in plans:
+        raise SpecError(
+            f"--epsilon: {chosen} is not among privacy.epsilons ({', '.join(plans)}); add it there, or write a bundle"
+            " elsewhere with privbench run"
+        )
+    if dry_run or (chosen is None and not database_folder(spec).exists()):
+        status, broken = _look(spec, plans)
+        for error in broken.values():
+            raise error
+        _choose(spec, status, chosen)
+        return
+    with closing(Workspace(spec)) as workspace:
+        _refresh(workspace, plans, chosen)
+
+
+def _look(spec: Spec, plans: Mapping[str, Plan]) -> tuple[Status, dict[str, SourceError]]:
+    """The status by the source as it is now, and which tables could not be read.
+
+    Nothing is looked at, and no state folder made, if there was never a run.
     """
     if not database_folder(spec).exists():
-        yield None, {}, {}
-        return
-    workspace = Workspace(spec)
-    try:
-        yield workspace, *observe_each(workspace, [table.name for table in spec.schema.tables])
-    finally:
-        workspace.close()
+        with reading_ledger(spec) as ledger:
+            return status_of(spec, ledger, plans, {}, None), {}
+    with closing(Workspace(spec)) as workspace:
+        observed, broken = observe_each(workspace, [table.name for table in spec.schema.tables])
+        return status_of(spec, workspace.ledger, plans, observed, workspace), broken
 
 
-def state_in_words(state: ReleaseState) -> str:
+def _refresh(workspace: Workspace, plans: Mapping[str, Plan], chosen: str | None) -> None:
+    spec = workspace.spec
+    observed = observe(workspace, [table.name for table in spec.schema.tables])
+    for state in _choose(spec, status_of(spec, workspace.ledger, plans, observed, workspace), chosen):
+        with watched(workspace) as progress:
+            made = refresh_release(workspace, state, progress)
+        paid = prices_paid(made)
+        share = f"{lifetime_share(workspace.ledger.lifetime, paid):.2%} of the lifetime budget"
+        total = sum(paid, start=zero(state.plan.budget.measure))
+        cost = f"paid {share} ({total})" if paid else "nothing was paid: all of it was bought before"
+        say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
+        tell_warnings(warnings_of(made))
+    status = status_of(spec, workspace.ledger, plans, observed, workspace)
+    say(f"{spec.schema.name}: {status.headline()}", style="bold")
+
+
+def _choose(spec: Spec, status: Status, chosen: str | None) -> list[ReleaseState]:
+    """The states to refresh; prints what will be made at each."""
+    states = status.states.values()
+    if chosen is None and not any(state.released for state in states):
+        bought = ", ".join(status.bought)
+        free = f" At {bought} it costs nothing: a run has bought it for a bundle elsewhere." if bought else ""
+        todo = f"A first release is your decision: give --epsilon.{free}"
+        say(f"{spec.schema.name}: nothing was released here yet. {todo}")
+        return []
+    found = [state for state in states if (state.released if chosen is None else state.epsilon == chosen)]
+    stale = [state for state in found if state.outdated]
+    for state in stale:
+        why = {late.step.key: late.in_words() for late in state.stale}
+        unpaid = status.unpaid[state.epsilon]
+        rows = [
+            [str(step.kind), subject(step), why.get(step.key, "follows"), _price_in_words(state.plan, [step], unpaid)]
+            for step in state.outdated
+        ]
+        footer = ["at most", "", "", _price_in_words(state.plan, state.outdated, unpaid)]
+        title = f"{spec.schema.name} at ε={state.epsilon}"
+        show(title, ["stage", "table or key", "why", ">price"], rows, footer=footer)
+    for state in found:
+        if state not in stale:
+            say(f"ε={state.epsilon}: up to date.")
+    for state in states if chosen is None else ():
+        if not state.released:
+            say(f"ε={state.epsilon}: {state.why()}.")
+    return stale
+
+
+def _state_in_words(state: ReleaseState) -> str:
     """Return "up to date", "stale" or "never released"."""
     if not state.released:
         return "never released"
     return "up to date" if state.up_to_date else "stale"
 
 
-def price_in_words(plan: Plan, steps: Iterable[Step], unpaid: Collection[Step]) -> str:
+def _price_in_words(plan: Plan, steps: Iterable[Step], unpaid: Collection[Step]) -> str:
     """What is still to be bought of some steps, at most; "free" if they look at no private row."""
     steps = tuple(steps)
     total = sum((step.price for step in steps if step in unpaid), start=zero(plan.budget.measure))
@@ -77,16 +144,15 @@ def _row(spec: Spec, state: ReleaseState, unpaid: Collection[Step]) -> list[str]
     bundle = bundle_folder(spec, state.epsilon)
     return [
         state.epsilon,
-        state_in_words(state),
+        _state_in_words(state),
         state.why(),
         str(len(steps)) if steps else "",
-        price_in_words(state.plan, steps, unpaid) if steps else "",
+        _price_in_words(state.plan, steps, unpaid) if steps else "",
         str(bundle) if bundle.exists() else "",
     ]
 
 
 def _as_data(spec: Spec, status: Status, broken: Mapping[str, SourceError]) -> dict[str, Any]:
-    balance = status.account.balance
     return {
         "database": spec.schema.name,
         "headline": status.headline(),
@@ -94,13 +160,7 @@ def _as_data(spec: Spec, status: Status, broken: Mapping[str, SourceError]) -> d
         "unreadable": {table: str(error) for table, error in broken.items()},
         "pending": _cost_as_data(status.pending),
         "outdated": _cost_as_data(status.outdated),
-        "lifetime": {
-            "epsilon": balance.lifetime.epsilon,
-            "delta": balance.lifetime.delta,
-            "spent": finite(balance.spent),
-            "left": balance.left,
-            "raised": raises_as_data(status.account),
-        },
+        "lifetime": lifetime_as_data(status.account, left=status.account.balance.left),
         "refreshes": refreshes_as_data(spec, status.account),
     }
 
@@ -110,7 +170,7 @@ def _state_as_data(spec: Spec, state: ReleaseState, unpaid: Collection[Step]) ->
     pending = {step.key for step in state.pending}
     return {
         "epsilon": state.plan.budget.epsilon,
-        "state": state_in_words(state),
+        "state": _state_in_words(state),
         "why": state.why(),
         "bundle": str(bundle) if bundle.exists() else None,
         "stale": [
@@ -119,16 +179,14 @@ def _state_as_data(spec: Spec, state: ReleaseState, unpaid: Collection[Step]) ->
                 "why": stale.in_words(),
                 "pending": stale.step.key in pending,
                 "blocked": stale.blocked or None,
-                "price": _price_as_data(stale.step if stale.step in unpaid else None),
+                "price": {
+                    "amount": stale.step.price.amount if stale.step in unpaid else 0.0,
+                    "delta": stale.step.price.delta if stale.step in unpaid else 0.0,
+                },
             }
             for stale in state.stale
         ],
     }
-
-
-def _price_as_data(step: Step | None) -> dict[str, float]:
-    """What a step costs; nothing if it was bought before."""
-    return {"amount": 0.0, "delta": 0.0} if step is None else {"amount": step.price.amount, "delta": step.price.delta}
 
 
 def _cost_as_data(cost: Cost) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from privbench_core.synthesizers.contract import Step
+
 _WIDTH_WITHOUT_TERMINAL = 120  # chosen by hand: files and pipes need no folding at 80 columns
 
 
@@ -53,3 +55,8 @@ def finite(value: float) -> float | None:
     (0.5, None)
     """
     return value if math.isfinite(value) else None
+
+
+def subject(step: Step) -> str:
+    """Return the table, key or part that a step is about."""
+    return "/".join(step.key[1:]) or step.table

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.plans import run_name
+from privbench_core.pipeline.record import step_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
 from privbench_core.privacy.ledger.balance import Balance, share_of
 from privbench_core.privacy.ledger.declarations import DeclaredLifetime
@@ -15,7 +16,7 @@ from privbench_core.privacy.ledger.holds import Hold
 from privbench_core.privacy.ledger.ledger import Entry, Ledger, OtherDatabase
 from privbench_core.privacy.ledger.refresh_limits import Purchase, RefreshLimits
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan
+from privbench_core.synthesizers.contract import Plan, Step
 
 WARNING = "Warning:"
 
@@ -80,14 +81,12 @@ class AccountStatus:
         zcdp = self.price.measure is Measure.ZCDP
         detail = f"; ε={self.epsilon:.4g} at δ={self.balance.lifetime.delta:.2g}" if zcdp else ""
         cost = f"A refresh of {several} costs {share:.1%} of the lifetime budget ({self.price}{detail})"
-        so_far = f" Begun so far: {self.refresh:,}." if self.refresh else ""
         if self.refusal is not None:
             return [f"{cost}.", f"{WARNING} the next refresh will be refused: {self.refusal}"]
         if self.left == 1:
-            return [
-                f"{cost}.",
-                f"{WARNING} the next refresh (number {self.refresh + 1}) is the last that is affordable.",
-            ]
+            number = self.refresh + 1
+            return [f"{cost}.", f"{WARNING} the next refresh (number {number}) is the last that is affordable."]
+        so_far = f" Begun so far: {self.refresh:,}." if self.refresh else ""
         return [f"{cost}. {self.left:,} more such refreshes can be paid for.{so_far}"]
 
     def others_in_words(self) -> list[str]:
@@ -121,20 +120,16 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus
     """
     plans = tuple(plans)
     everything = ledger.entries()
-    mine = [entry for entry in everything if entry.account == spec.cohort]
-    spent = ledger.spent(spec.cohort)
-    bought = {
-        (run_name(plan.budget.epsilon), "/".join(s.key)): s.price for plan in plans for s in plan.steps if s.reads
-    }
+    bought = purchases_of((plan, plan.steps) for plan in plans)
     price = sum(bought.values(), start=zero(plans[0].budget.measure))
     left, refusal = affordable(spec, ledger, "all ε", bought)
     others = dict.fromkeys(entry.account for entry in everything if entry.account != spec.cohort)
     return AccountStatus(
-        entries=tuple(mine),
+        entries=tuple(entry for entry in everything if entry.account == spec.cohort),
         balance=ledger.balance(spec.cohort),
         others={name: ledger.balance(name) for name in others},
         epsilons=len(plans),
-        refresh=spent.refresh,
+        refresh=ledger.spent(spec.cohort).refresh,
         price=price,
         epsilon=_epsilon(ledger.lifetime, price),
         left=left,
@@ -143,6 +138,16 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus
         declared=ledger.lifetimes(),
         held=tuple(ledger.held(spec.cohort)),
     )
+
+
+def purchases_of(steps: Iterable[tuple[Plan, Iterable[Step]]]) -> dict[Purchase, Price]:
+    """The price of each step that looks at private rows, as the ledger calls it: by run and step."""
+    return {
+        (run_name(plan.budget.epsilon), step_name(step.key)): step.price
+        for plan, chosen in steps
+        for step in chosen
+        if step.reads
+    }
 
 
 def affordable(spec: Spec, ledger: Ledger, what: str, bought: Mapping[Purchase, Price]) -> tuple[int, str | None]:

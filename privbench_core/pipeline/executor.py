@@ -1,20 +1,31 @@
-"""The one executor of plans: in order from beginning to end, or step by step as an orchestrator asks for them."""
+"""The one executor of plans: in order from beginning to end, or step by step as an orchestrator asks for them.
+
+Before the first step that pays, the price of all that the run has still to buy is held in the ledger, once. The hold is
+advisory (`privacy.ledger.holds`): it lasts as long as the lock that the run's process has in the state folder, so
+nobody waits for a run that was killed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from privbench_core.errors import OutOfMemoryError, SourceChangedError, ValidationError
+from privbench_core.errors import (
+    BudgetExhaustedError,
+    LedgerError,
+    OutOfMemoryError,
+    SourceChangedError,
+    ValidationError,
+)
 from privbench_core.models.profile import Profile
-from privbench_core.pipeline.forgotten import refuse_forgotten
-from privbench_core.pipeline.holding import held
-from privbench_core.pipeline.manifest import Made, Manifest, definition_of, step_name
-from privbench_core.pipeline.outlook import refuse_noise
-from privbench_core.pipeline.receipt import receipt_for
-from privbench_core.pipeline.runner import Release, Runner
+from privbench_core.pipeline.plans import refuse_noise
+from privbench_core.pipeline.receipt import receipt_for, refuse_forgotten
+from privbench_core.pipeline.record import Manifest, definition_of, step_name, write_manifests
+from privbench_core.pipeline.runner import Made, Release, Runner, load_made
+from privbench_core.privacy.budget import zero
 from privbench_core.spec.location import expand, is_spark_url
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
@@ -22,7 +33,6 @@ from privbench_core.validate.expectations import prepare_ahead
 from privbench_core.validate.words import expectation_in_words
 
 Progress = Callable[[int, int, Step], None]
-Load = Callable[[Key], Made]
 _SHOWN = 100  # expectations listed in a message; chosen by hand
 
 
@@ -37,7 +47,11 @@ class Executor:
         runner: Of the plan.
         steps: Keys of the steps that will be run; all of the plan if none are named.
         made: Digests of what the other steps made before.
-        what: What is about to run, as a refusal calls it.
+        epsilon: ε that the record has these steps under: inputs are loaded from it, and what is made is entered. None
+            keeps no record, and the steps' inputs are made by the same executor.
+
+    Raises:
+        LedgerError: The bundle that would be replaced records more spending than the ledger knows of.
     """
 
     def __init__(
@@ -45,114 +59,117 @@ class Executor:
         runner: Runner,
         steps: Collection[Key] | None = None,
         made: Mapping[Key, str] | None = None,
-        what: str | None = None,
+        epsilon: str | None = None,
     ) -> None:
         self.runner = runner
         self.steps = tuple(step for step in runner.plan.steps if steps is None or step.key in steps)
-        self._made = dict(made or {})
-        self._what = what or f"the run at ε={runner.plan.budget.epsilon:g}"
+        self._others = dict(made or {})
+        self._epsilon = epsilon
         self._hold = ExitStack()
         self._held = False
-        self._known = False
         self._readers = {step.key for step in self.steps if step.reads}
         self._profiles: dict[str, Profile] = {}
         self._prepares = False
+        if runner.run.out is not None:
+            refuse_forgotten(runner.workspace.spec, runner.workspace.ledger, runner.run.out)
 
-    def run(
-        self,
-        *,
-        load: Load | None = None,
-        keep: Callable[[Key, Made], None] | None = None,
-        progress: Progress | None = None,
-    ) -> dict[Key, Made]:
+    def run(self, progress: Progress | None = None) -> dict[Key, Made]:
         """Run all steps in order.
 
         Args:
-            load: Gives what a step that is not among them made before.
-            keep: Is called with what each step made.
             progress: Is called before each step with its number, the number of steps and the step.
         """
+        made: dict[Key, Made] = {}
+        self._prepares = any(step.kind is StepKind.VALIDATE for step in self.steps)
         with self._hold:
-            return self._run_all(load, keep, progress)
+            for number, step in enumerate(self.steps, start=1):
+                if progress is not None:
+                    progress(number, len(self.steps), step)
+                made[step.key] = self.step(step.key, made)
+        return made
 
     def close(self) -> None:
         """Give back what is held and was not spent. Those who call `step` by themselves call this at the end."""
         self._hold.close()
 
-    def _run_all(
-        self, load: Load | None, keep: Callable[[Key, Made], None] | None, progress: Progress | None
-    ) -> dict[Key, Made]:
-        made: dict[Key, Made] = {}
-        self._prepares = any(step.kind is StepKind.VALIDATE for step in self.steps)
-        for number, step in enumerate(self.steps, start=1):
-            if progress is not None:
-                progress(number, len(self.steps), step)
-            inputs = {key: made[key] if key in made or load is None else load(key) for key in step.inputs}
-            made[step.key] = self.step(step.key, inputs)
-            if keep is not None:
-                keep(step.key, made[step.key])
-        return made
-
-    def step(self, key: Key, inputs: Mapping[Key, Made]) -> Made:
-        """Run one step on what was made before it: see `_step`, whose errors it passes on.
-
-        Raises:
-            OutOfMemoryError: The step needs more memory than there is. What was asked for is not said: it may be as
-                large as a private table.
-        """
-        try:
-            return self._step(key, inputs)
-        except MemoryError:
-            reads = self.runner.plan.step(key).reads
-            less = "Count rows on disk (engine: duckdb)" if reads else "Run it with fewer workers, at a smaller scale"
-            what = f"{step_name(key)}: not enough memory for this step. {less}, or on a machine with more memory"
-            raise OutOfMemoryError(what) from None
-
-    def _step(self, key: Key, inputs: Mapping[Key, Made]) -> Made:
+    def step(self, key: Key, made: Mapping[Key, Made] | None = None) -> Made:
         """Run one step on what was made before it.
+
+        Args:
+            key: The step.
+            made: What other steps have made; what it needs beyond that is loaded from the record.
 
         Raises:
             BudgetExhaustedError: The steps that are still to be paid for cost more than is left, or than other runs
                 leave of it.
-            LedgerError: The bundle that would be replaced records more spending than the ledger knows of.
             NoiseOnlyError: Most of them would be noise, by what was released before, and nobody accepted that.
+            OutOfMemoryError: The step needs more memory than there is. What was asked for is not said: it may be as
+                large as a private table.
             SourceChangedError: The inputs were made from another state of the source than there is now.
             ValidationError: It would publish what failed its validation.
         """
-        runner = self.runner
-        step = runner.plan.step(key)
-        self._refuse_forgotten()
+        made, step, epsilon = made or {}, self.runner.plan.step(key), self._epsilon
+        try:
+            inputs = {
+                before: load_made(self.runner.workspace, before, epsilon)
+                if before not in made and epsilon is not None
+                else made[before]
+                for before in step.inputs
+            }
+            result = self._step(step, inputs)
+        except MemoryError:
+            less = (
+                "Count rows on disk (engine: duckdb)" if step.reads else "Run it with fewer workers, at a smaller scale"
+            )
+            what = f"{step_name(key)}: not enough memory for this step. {less}, or on a machine with more memory"
+            raise OutOfMemoryError(what) from None
+        if epsilon is not None:
+            write_manifests(self.runner.workspace.spec, epsilon, {key: result.manifest})
+        return result
+
+    def _step(self, step: Step, inputs: Mapping[Key, Made]) -> Made:
+        runner, spec = self.runner, self.runner.workspace.spec
         releases = {before: made.release for before, made in inputs.items()}
         sources = self._sources(step, inputs)
-        receipt = None
         self._remember({before: release for before, release in releases.items() if before[0] == StepKind.PROFILE.value})
+        receipt = None
         if step.kind is StepKind.PUBLISH:
-            self._refuse_failures(inputs)
-            receipt = receipt_for(runner.workspace.spec, runner.plan, runner.workspace.ledger, runner.run)
+            _refuse_failures(inputs)
+            receipt = receipt_for(spec, runner.plan, runner.workspace.ledger, runner.run)
         if step.reads and not runner.released(step, releases):
             if not self._held:
-                self._hold.enter_context(held(runner, self._what, {step.key for step in self.steps}, self._made))
+                self._hold.enter_context(held(runner, self._what, {step.key for step in self.steps}, self._others))
                 self._held = True
-            if not runner.workspace.spec.fidelity.accept_noise:
+            if not spec.fidelity.accept_noise:
                 left = [other for other in self.steps if other.key in self._readers]
-                refuse_noise(runner.workspace.spec.schema, runner.plan, left, self._profiles)
+                refuse_noise(spec.schema, runner.plan, left, self._profiles)
             if step.kind is StepKind.FIDELITY:  # one processor draws a reference sample
                 self._prepare_validation()
         release = runner.execute(step, releases, receipt)
         if step.kind is StepKind.PROFILE:
-            self._remember({key: release})
-        self._readers.discard(key)
+            self._remember({step.key: release})
+        self._readers.discard(step.key)
         if not self._readers:
             runner.snapshot.forget()
             self.close()
-        return Made(release, self._manifest(step, release, sources, inputs))
+        manifest = Manifest(
+            release=release.key,
+            digest=release.digest,
+            sources=sources,
+            inputs={step_name(key): before.digest for key, before in releases.items()},
+            definition=definition_of(runner.plan, step),
+            failed=len(_failures(release.artifact)) if step.kind is StepKind.VALIDATE else 0,
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            synthesizer=runner.plan.synthesizer,
+        )
+        return Made(release, manifest)
 
-    def _refuse_forgotten(self) -> None:
-        """Before the first step: refuse to go on if the bundle that is to be replaced knows of forgotten spending."""
-        workspace, out = self.runner.workspace, self.runner.run.out
-        if out is not None and not self._known:
-            refuse_forgotten(workspace.spec, workspace.ledger, out)
-        self._known = True
+    @property
+    def _what(self) -> str:
+        """What is about to run, as a refusal calls it."""
+        if self._epsilon is None:
+            return f"the run at ε={self.runner.plan.budget.epsilon:g}"
+        return f"this refresh at ε={self._epsilon}"
 
     def _prepare_validation(self) -> None:
         """Let what validation needs be imported now, if it follows in this process."""
@@ -168,33 +185,14 @@ class Executor:
             if key[1] not in self._profiles and "profile" in (data := release.artifact.data):
                 self._profiles[key[1]] = Profile.from_dict(data["profile"])
 
-    def _manifest(
-        self, step: Step, release: Release, sources: Mapping[str, str], inputs: Mapping[Key, Made]
-    ) -> Manifest:
-        return Manifest(
-            release=release.key,
-            digest=release.digest,
-            sources=sources,
-            inputs={step_name(key): made.release.digest for key, made in inputs.items()},
-            definition=definition_of(self.runner.plan, step),
-            failed=len(_failures(release.artifact)) if step.kind is StepKind.VALIDATE else 0,
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
-            synthesizer=self.runner.plan.synthesizer,
-        )
-
     def _sources(self, step: Step, inputs: Mapping[Key, Made]) -> dict[str, str]:
         """Fingerprints of all source tables that ``step`` and the steps before it look at."""
+        public = (table.name for table in self.runner.workspace.spec.schema.tables if table.public)
+        looks = {table: self.runner.snapshot.fingerprint(table) for table in sorted({*step.reads, *public})}
         seen: dict[str, str] = {}
         changed: set[str] = set()
-        for before in inputs.values():
-            for table, fingerprint in before.manifest.sources.items():
-                if seen.setdefault(table, fingerprint) != fingerprint:
-                    changed.add(table)
-        now = self.runner.snapshot.fingerprint
-        public = (table.name for table in self.runner.workspace.spec.schema.tables if table.public)
-        for table in sorted({*step.reads, *public}):
-            if seen.setdefault(table, now(table)) != now(table):
-                changed.add(table)
+        for found in (*(before.manifest.sources for before in inputs.values()), looks):
+            changed |= {table for table, now in found.items() if seen.setdefault(table, now) != now}
         if changed:
             names = ", ".join(sorted(changed))
             raise SourceChangedError(
@@ -203,13 +201,57 @@ class Executor:
             )
         return seen
 
-    def _refuse_failures(self, inputs: Mapping[Key, Made]) -> None:
-        """Keep a publish step from publishing what failed its validation."""
-        failed = [o for made in inputs.values() if made.manifest.failed for o in _failures(made.release.artifact)]
-        if failed:
-            lines = [f"{o['table']}: {expectation_in_words(o['name'], o.get('column'))}" for o in failed]
-            message = f"nothing was published: {len(failed)} expectations do not hold:"
-            raise ValidationError("\n".join([message, *lines[:_SHOWN]]))
+
+@contextmanager
+def held(
+    runner: Runner, what: str, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None
+) -> Iterator[None]:
+    """Hold the price of all that is unpaid until the block ends, and give back what was not reserved by then.
+
+    Args:
+        runner: Of the plan; its steps are then taken out of the hold.
+        what: What is about to run, as the refusal calls it.
+        steps: As in `Runner.unpaid`.
+        made: As in `Runner.unpaid`.
+
+    Raises:
+        BudgetExhaustedError: The lifetime budget or the refresh policy has too little left, or another run holds it;
+            nothing was spent.
+    """
+    mark = secrets.token_hex(16)
+    with runner.workspace.at_work(mark, what):
+        number = _hold(runner, what, steps, made, mark)
+        try:
+            yield
+        finally:
+            if number is not None:
+                with suppress(LedgerError):  # a hold ends with its lock, too
+                    runner.workspace.ledger.end_hold(number)
+
+
+def _hold(
+    runner: Runner, what: str, steps: Collection[Key] | None, made: Mapping[Key, str] | None, mark: str
+) -> int | None:
+    """Hold the price of what is unpaid; None if nothing is: what was bought stays usable under a lowered budget."""
+    ledger, account = runner.workspace.ledger, runner.workspace.spec.cohort
+    while unpaid := runner.unpaid(steps, made):
+        cost = sum((step.price for step in unpaid), start=zero(runner.plan.budget.measure))
+        purchases = [(runner.run.name, step_name(step.key)) for step in unpaid]
+        try:
+            return ledger.hold(what, cost, runner.purpose, mark, account, purchases)
+        except BudgetExhaustedError:
+            if runner.unpaid(steps, made) == unpaid:
+                raise  # else another process has bought something in between
+    return None
+
+
+def _refuse_failures(inputs: Mapping[Key, Made]) -> None:
+    """Keep a publish step from publishing what failed its validation."""
+    failed = [o for made in inputs.values() if made.manifest.failed for o in _failures(made.release.artifact)]
+    if failed:
+        lines = [f"{o['table']}: {expectation_in_words(o['name'], o.get('column'))}" for o in failed]
+        message = f"nothing was published: {len(failed)} expectations do not hold:"
+        raise ValidationError("\n".join([message, *lines[:_SHOWN]]))
 
 
 def _failures(artifact: Artifact) -> list[dict[str, Any]]:

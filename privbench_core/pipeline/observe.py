@@ -1,69 +1,29 @@
 """What state the source is in: a keyed fingerprint per table, as cheaply as the owner's choice allows.
 
 A fingerprint names what a release was paid for. Whatever it is made from is private, so it leaves this module hashed
-with the workspace's secret. The last one of each table is kept in the state folder, by any command: that is what
+with the workspace's secret. The last one of each table is kept in the `record`, by any command: that is what
 `staleness` compares releases with.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 
 from privbench_core.backends.base import Source, versioned
 from privbench_core.backends.registry import open_source
 from privbench_core.errors import ReleaseError, SourceError
-from privbench_core.pipeline import record
-from privbench_core.pipeline.places import replace_file
+from privbench_core.files import write_durably
+from privbench_core.pipeline.record import record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.schema.change import Content
 from privbench_core.schema.identity import canonical_json, column_identity
 from privbench_core.schema.tables import Table
-from privbench_core.spec.model import Spec
 from privbench_core.version import __version__
 
 _MEMORY = "stored.json"
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What a look at a table found.
-
-    Attributes:
-        fingerprint: Keyed; another one after a change.
-        at: When the table was first seen like that.
-    """
-
-    fingerprint: str
-    at: str
-
-
-def last_observed(spec: Spec) -> dict[str, Observation]:
-    """The last observation of each table that was ever looked at.
-
-    Raises:
-        ReleaseError: The record is damaged.
-    """
-    rows = record.read(spec, "select source, fingerprint, at from observed")
-    return {source: Observation(fingerprint, at) for source, fingerprint, at in rows if source in spec.schema.by_name}
-
-
-def record_observations(spec: Spec, fingerprints: Mapping[str, str]) -> None:
-    """Keep what a look at some tables found.
-
-    Raises:
-        ReleaseError: It cannot be written.
-    """
-    known = {table: seen.fingerprint for table, seen in last_observed(spec).items()}
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    rows = [(table, found, at) for table, found in fingerprints.items() if known.get(table) != found]
-    if not rows:
-        return
-    record.write(spec, "insert or replace into observed(source, fingerprint, at) values (?, ?, ?)", rows)
 
 
 def observe_each(workspace: Workspace, names: Sequence[str]) -> tuple[dict[str, str], dict[str, SourceError]]:
@@ -151,6 +111,6 @@ def _remembered(workspace: Workspace) -> dict[str, tuple[str, str]]:
 
 def _remember(workspace: Workspace, seen: dict[str, tuple[str, str]]) -> None:
     try:
-        replace_file(workspace.folder / _MEMORY, json.dumps(seen, indent=1, sort_keys=True))
+        write_durably(workspace.folder / _MEMORY, json.dumps(seen, indent=1, sort_keys=True).encode())
     except OSError as error:
         raise ReleaseError(f"{_MEMORY} cannot be written to the state folder: {error.strerror}") from error

@@ -6,21 +6,17 @@
 <state>/<database>/RESERVATIONS             how many reservations the ledger had, once more
 <state>/<database>/releases/                what the steps released
 <state>/<database>/locks/                   of steps that are being made, and of runs that hold what they have to buy
-<state>/<database>/manifests/               what each step was made from, per ε
-<state>/<database>/observed/                what the source looked like when it was last looked at
+<state>/<database>/record.sqlite            what each step was made from, and the source when it was last looked at
 <state>/<database>/bundles/, reports/       per ε; a cohort has its own
 <state>/<database>/errors/                  details that only the owner may read
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from privbench_core.errors import ReleaseError
-from privbench_core.files import file_name
+from privbench_core.files import file_name, write_once
 from privbench_core.spec.model import Spec
 
 _OWNER = "DATABASE"
@@ -77,44 +73,19 @@ def claim_folder(spec: Spec) -> Path:
     if not marker.exists():
         others = [path for path in folder.iterdir() if path.name not in {_OWNER, "errors"} and path.suffix != ".tmp"]
         if others and not marker.exists():  # another process may have claimed the folder meanwhile
-            raise ReleaseError(_refusal(folder, name, "does not say whose it is"))
+            raise _refusal(folder, name, "does not say whose it is")
         write_once(marker, name.encode())
     try:
         owner = marker.read_text(encoding="utf-8")
     except ValueError:
         owner = "an unreadable name"
     if owner != name:
-        raise ReleaseError(_refusal(folder, name, f"belongs to the database {owner}"))
+        raise _refusal(folder, name, f"belongs to the database {owner}")
     return folder
 
 
-def write_once(path: Path, content: bytes) -> None:
-    """Write a file durably unless it is there: the first process makes it, none replaces it."""
-    handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    with suppress(FileExistsError):
-        os.link(beside, path)
-    Path(beside).unlink()
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file beside its place and rename it, so that no reader sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(beside).replace(path)
-    except BaseException:  # Ctrl-C among them
-        Path(beside).unlink(missing_ok=True)
-        raise
-
-
-def _refusal(folder: Path, name: str, found: str) -> str:
-    return (
+def _refusal(folder: Path, name: str, found: str) -> ReleaseError:
+    return ReleaseError(
         f"{folder}: this folder {found}, so nothing of {name} is written there. Give the spec of {name} another state"
         " folder (state:), or move this one away"
     )

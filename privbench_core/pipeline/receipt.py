@@ -1,13 +1,22 @@
-"""The receipt: what a bundle says about its own privacy, for both notions of neighbours, with every step's price."""
+"""The receipt: what a bundle says about its own privacy, for both notions of neighbours, with every step's price.
+
+It says what all releases of its account had cost when it was written, so that forgotten spending is noticed.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
+from privbench_core.errors import LedgerError
+from privbench_core.pipeline.record import step_name
 from privbench_core.pipeline.runner import Run
+from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.relations import reference_moves, stability
+from privbench_core.publishing.bundle import MANIFEST, is_bundle
 from privbench_core.schema.columns import Learn, Range, Values
 from privbench_core.schema.constraints import OnUnitRemoved
 from privbench_core.schema.tables import Schema
@@ -17,6 +26,7 @@ from privbench_core.synthesizers.steps.link import bounded_keys
 from privbench_core.version import __version__
 
 _DAY = len("2026-01-31")  # of an ISO 8601 time
+_ROUNDING = 1 + 1e-6  # far above what manifests round (1e-9), far below any release
 COHORT_TERMS = (
     "no unit of this cohort is in another one; a unit that is in several is protected by the sum of their figures"
 )
@@ -30,23 +40,23 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
     """
     schema = spec.schema
     budget = plan.budget
-    swap = budget.replace_one()
     bounded = bounded_keys(plan)
     bought = [entry.at for entry in ledger.entries(spec.cohort) if entry.run == run.name]
+    balance = ledger.balance(spec.cohort)
+    cohort = {"cohort": {"name": spec.cohort, "declared": COHORT_TERMS}} if spec.cohort else {}
     return {
         "created": max(bought)[:_DAY] if bought else None,
         "software": {"name": "privbench", "version": __version__, "synthesizer": plan.synthesizer},
         "guarantee": {
             "unit": schema.unit_in_words,
-            "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
-            "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
+            **guarantee_of(budget),
             "note": "holds for this bundle alone; further releases on the same people add up",
-            "all_releases_so_far": _cumulative(ledger, spec.cohort),
-            **_cohort(spec),
+            "all_releases_so_far": {"epsilon_at_most": round(balance.spent, 9), "delta": balance.delta},
+            **cohort,
         },
         "spend": [
             {
-                "step": "/".join(step.key),
+                "step": step_name(step.key),
                 "measure": str(step.price.measure),
                 "amount": step.price.amount,
                 "delta": step.price.delta,
@@ -60,14 +70,49 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
     }
 
 
-def _cumulative(ledger: Ledger, cohort: str) -> dict[str, float]:
-    balance = ledger.balance(cohort)
-    return {"epsilon_at_most": round(balance.spent, 9), "delta": balance.delta}
+def guarantee_of(budget: Budget) -> dict[str, dict[str, float]]:
+    """What a budget guarantees, for both notions of neighbours."""
+    swap = budget.replace_one()
+    return {
+        "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
+        "replace_one_unit": {"epsilon": swap.epsilon, "delta": swap.delta},
+    }
 
 
-def _cohort(spec: Spec) -> dict[str, Any]:
-    """What it means that this population is declared to be another one than those before."""
-    return {"cohort": {"name": spec.cohort, "declared": COHORT_TERMS}} if spec.cohort else {}
+def refuse_forgotten(spec: Spec, ledger: Ledger, out: Path) -> None:
+    """Refuse to replace a bundle that records more spending than the ledger knows of.
+
+    A ledger that knows of less has lost entries, or is another one; to replace the bundle would publish a smaller total
+    than the true one.
+
+    Args:
+        spec: Of the database; a bundle of another database, cohort or unit says nothing about its account.
+        ledger: Of the database.
+        out: Folder of the bundle, which may not be there.
+
+    Raises:
+        LedgerError: The bundle knows of more; nothing was spent.
+    """
+    if not is_bundle(out):
+        return
+    manifest = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+    try:
+        guarantee = manifest["privacy"]["guarantee"]
+        epsilon = float(guarantee["all_releases_so_far"]["epsilon_at_most"])
+        delta = float(guarantee["all_releases_so_far"]["delta"])
+        account = manifest["database"], guarantee.get("cohort", {}).get("name", ""), guarantee["unit"]
+    except (KeyError, TypeError, ValueError):
+        return  # of another version, or by another program: it records no total
+    if account != (spec.schema.name, spec.cohort, spec.schema.unit_in_words):
+        return
+    known = ledger.spent_at(delta, spec.cohort)
+    if epsilon > known * _ROUNDING:
+        raise LedgerError(
+            f"{out}: this bundle records that ε={epsilon:.4g} was spent by all releases so far (δ={delta:.2g}), and the"
+            f" ledger of {spec.schema.name} knows of ε={known:.4g} only: spending was forgotten, so the bundle is not"
+            " replaced, and nothing was spent. Restore the state folder and the ledger that it was made with. If they"
+            " are lost, keep the bundle, write to another --out, and tell recipients that the two totals add up"
+        )
 
 
 def _table_terms(schema: Schema, name: str, bounded: Collection[str]) -> dict[str, Any]:
@@ -87,6 +132,7 @@ def _table_terms(schema: Schema, name: str, bounded: Collection[str]) -> dict[st
         for key in table.foreign_keys
         if not (key.owner or key.same_unit or key.name in bounded or schema.table(key.parent).public)
     ]
+    along = [{"key": key.name, "parent": key.parent} for key in table.foreign_keys if key.name in bounded]
     inside = [{"key": key.name, "parent": key.parent} for key in table.foreign_keys if key.same_unit]
     terms: dict[str, Any] = {
         "protection": "enforced",
@@ -94,13 +140,12 @@ def _table_terms(schema: Schema, name: str, bounded: Collection[str]) -> dict[st
         "max_rows_per_unit": schema.max_rows_per_unit(name),
         "stability": stability(schema, name),
     }
-    if along := [{"key": key.name, "parent": key.parent} for key in table.foreign_keys if key.name in bounded]:
-        terms["enforced_along"] = along
-    if inside:
-        terms["enforced_inside_of_a_unit"] = inside
-    if others:
-        terms["protected_only_by_the_declared_bound"] = others
-    return terms
+    named = {
+        "enforced_along": along,
+        "enforced_inside_of_a_unit": inside,
+        "protected_only_by_the_declared_bound": others,
+    }
+    return terms | {name: keys for name, keys in named.items() if keys}
 
 
 def _public(schema: Schema) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A plan run on other rows than the source's, in memory, for the owner: nothing is released and nothing is entered.
+"""What the plan of a bundle would do again, for the owner: nothing is released and nothing is entered.
 
 `privbench evaluate` rehearses the plan of a bundle on half of the units, to attack it. The noise is the real one, so
 what is attacked is what was published but for the number of units; the ledger is of the moment, because what never
@@ -8,24 +8,28 @@ leaves the owner's machine is no release. The result is not protected by any bud
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from privbench_core.errors import BudgetError, InternalError, SpecError
+from privbench_core.errors import BudgetError, InternalError, PrivbenchError, SpecError
 from privbench_core.evaluation.attacks import RunOnRows
 from privbench_core.evaluation.inputs import summarize_bundle
 from privbench_core.pipeline.executor import Executor
-from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline.places import database_folder
+from privbench_core.pipeline.plans import plan_for, run_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import GivenRows
-from privbench_core.pipeline.workspace import Scratch
+from privbench_core.pipeline.workspace import Scratch, Workspace
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.publishing.bundle import is_bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, StepKind
 from privbench_core.synthesizers.steps.sampled import SampledTable
 
+_UNKNOWN = "Whether the source has changed since the bundle was made is not known here."
 _NOT_NEEDED = {StepKind.FIDELITY, StepKind.VALIDATE, StepKind.PUBLISH}
 
 
@@ -36,13 +40,7 @@ def rehearsal_of(spec: Spec, bundle: Path) -> RunOnRows | None:
     installed, options that have changed): then there is nothing to attack, and the report says so.
     """
     plan = plan_of(spec, bundle)
-    if plan is None:
-        return None
-
-    def run(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
-        return rehearse(spec, plan, tables)
-
-    return run
+    return None if plan is None else partial(rehearse, spec, plan)
 
 
 def plan_of(spec: Spec, bundle: Path) -> Plan | None:
@@ -71,15 +69,32 @@ def rehearse(
         seed: Of sampling.
         noise: Injected by tests.
     """
-    here = Scratch(spec.accepting_noise, plan.budget)
-    try:
+    with closing(Scratch(spec.accepting_noise, plan.budget)) as here:
         runner = Runner(here, plan, Run("rehearsal", seed), noise, GivenRows(here, tables))
         made = Executor(runner, {step.key for step in plan.steps if step.kind not in _NOT_NEEDED}).run()
-    finally:
-        here.close()
     sampled = {step.table: made[step.key] for step in plan.steps if step.kind is StepKind.SAMPLE}
     rows = {name: SampledTable(step.release.artifact).whole_rows() for name, step in sampled.items()}
     missing = [table.name for table in spec.schema.tables if table.name not in rows]
     if missing:
         raise InternalError(f"{', '.join(missing)}: the plan of {plan.synthesizer} has no sample step for it")
     return rows
+
+
+def source_state(spec: Spec, bundle: Path) -> str:
+    """Return in words whether the source has changed since a bundle was made: whether its plan would buy it again.
+
+    For the owner only: fingerprints are of private rows.
+    """
+    plan = plan_of(spec, bundle)
+    if plan is None or not (database_folder(spec) / "releases").exists():
+        return _UNKNOWN
+    try:
+        workspace = Workspace(spec)
+    except PrivbenchError:
+        return _UNKNOWN
+    with closing(workspace):
+        unpaid = Runner(workspace, plan, Run(run_name(plan.budget.epsilon))).unpaid()
+    changed = sorted({step.table for step in unpaid if step.kind is StepKind.PROFILE})
+    if changed:
+        return f"The source or the spec has changed since the bundle was made: {', '.join(changed)}."
+    return "The source is as it was when the bundle was made."

@@ -1,21 +1,29 @@
-"""A full run without an orchestrator: plan, then every step in order."""
+"""Full runs and refreshes without an orchestrator; what a refresh leaves is what an orchestrator would leave."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from privbench_core.errors import SpecError
+from privbench_core.files import file_name
 from privbench_core.pipeline.executor import Executor, Progress
+from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.plans import plan_for, refuse_undeclared, run_name
-from privbench_core.pipeline.runner import Release, Run, Runner
-from privbench_core.pipeline.workload import public_workload
+from privbench_core.pipeline.record import read_manifests
+from privbench_core.pipeline.runner import Made, Release, Run, Runner
+from privbench_core.pipeline.status import ReleaseState
 from privbench_core.pipeline.workspace import Workspace
+from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, StepKind
+
+if TYPE_CHECKING:
+    from privbench_core.workload.statements import Workload
 
 
 @dataclass(frozen=True)
@@ -55,26 +63,8 @@ def run_spec(
 ) -> RunResult:
     """Run the whole plan of ``spec`` at ``epsilon`` and write the bundle to ``out``.
 
-    Args:
-        spec: The validated spec.
-        epsilon: Budget of this run.
-        out: Folder of the bundle, replaced if it holds one.
-        delta: Overrides the spec's δ.
-        synthesizer: Overrides the spec's synthesizer.
-        seed: Of sampling; the same seed and releases give the same bundle.
-        scale: Size of the synthetic database relative to the source; costs nothing.
-        workers: Most processes that make large tables; as many as there are processors if None. Any number makes the
-            same bytes.
-        csv: Whether the bundle has its rows once more, as CSV for psql, which takes as long as the rest of writing.
-        undeclared_epsilon: Whether ``epsilon`` may be one that the spec does not list.
-        noise: Injected by tests, refused by a durable ledger.
-        progress: Called before each step with its number, the number of steps and the step.
-        workspace: An open workspace to use; else the spec's own is opened and closed.
-
-    Raises:
-        SpecError: The spec does not list ``epsilon``, or an argument makes no sense; nothing was opened.
-        NoiseOnlyError: The rest would be noise, and the spec does not accept that.
-        PrivbenchError: Any of its kinds; a later run does not pay again for the steps that were released.
+    Arguments and errors are those of `privbench_core.run`, but that the spec says whether noise is accepted. Tests
+    inject ``noise``, which a durable ledger refuses. An open ``workspace`` is used; else the spec's own is opened.
     """
     if not 0 < scale < math.inf:
         raise SpecError(f"scale: {scale} is not positive; 1 is the size of the source, 10 ten times as large")
@@ -87,13 +77,73 @@ def run_spec(
     here = workspace or Workspace(spec)
     runner = Runner(here, plan, Run(run_name(epsilon), seed, scale, Path(out), workload, workers, csv), noise)
     try:
-        made = Executor(runner).run(progress=progress)
-        releases = {key: step.release for key, step in made.items()}
-        paid = sum(release.paid.amount for release in releases.values() if release.paid is not None)
-        published = [step.key for step in plan.steps if step.kind is StepKind.PUBLISH]
-        warnings = [line for key in published for line in releases[key].artifact.data.get("warnings", ())]
-        return RunResult(plan, releases, Path(out), paid, tuple(warnings))
+        made = Executor(runner).run(progress)
     finally:
         runner.snapshot.forget()
         if workspace is None:
             here.close()
+    releases = {key: step.release for key, step in made.items()}
+    return RunResult(plan, releases, Path(out), sum(paid.amount for paid in prices_paid(made)), warnings_of(made))
+
+
+def refresh_release(workspace: Workspace, state: ReleaseState, progress: Progress | None = None) -> dict[Key, Made]:
+    """Make all that is out of date at one ε, and write its bundle in the state folder.
+
+    Raises:
+        PrivbenchError: Any of its kinds; what was made before that stays, and is not paid for again.
+    """
+    steps = {step.key for step in state.outdated}
+    return refresh_executor(workspace, state.plan, state.epsilon, steps).run(progress)
+
+
+def refresh_executor(
+    workspace: Workspace,
+    plan: Plan,
+    epsilon: str,
+    steps: Collection[Key],
+    *,
+    seed: int = 0,
+    scale: float = 1.0,
+    workers: int | None = None,
+) -> Executor:
+    """Return the executor of some steps at one ε, which enters them in the record, with the bundle in the state folder.
+
+    Args:
+        workspace: Of the database.
+        plan: At this ε.
+        epsilon: As files and partitions call it.
+        steps: What is made again; all else stays as the record has it.
+        seed: Of sampling.
+        scale: Size of the synthetic database relative to the source.
+        workers: Most processes that make large tables; as many as there are processors if None.
+    """
+    spec = workspace.spec
+    run = Run(run_name(plan.budget.epsilon), seed, scale, bundle_folder(spec, epsilon), public_workload(spec), workers)
+    made = {key: m.digest for key, m in read_manifests(spec, plan, epsilon).items() if key not in steps}
+    return Executor(Runner(workspace, plan, run), steps, made, epsilon)
+
+
+def prices_paid(made: Mapping[Key, Made]) -> list[Price]:
+    """What some steps have cost: nothing for those that were bought before, or that look at no private row."""
+    return [step.release.paid for step in made.values() if step.release.paid is not None]
+
+
+def warnings_of(made: Mapping[Key, Made]) -> tuple[str, ...]:
+    """What the released numbers say against using a bundle, by the publish step that wrote it."""
+    published = [step for key, step in made.items() if key[0] == StepKind.PUBLISH.value]
+    return tuple(line for step in published for line in step.release.artifact.data.get("warnings", ()))
+
+
+def public_workload(spec: Spec) -> dict[str, Workload]:
+    """The queries that a spec has published, by the name that they get in a bundle; empty if it declares none.
+
+    They are read before anything is spent.
+
+    Raises:
+        SourceError: The file cannot be read, or holds no queries.
+    """
+    if spec.workload is None:
+        return {}
+    from privbench_core.workload.statements import read_workload  # brings in sqlglot, for those who have a workload
+
+    return {file_name(spec.workload.stem): read_workload(spec.workload)}

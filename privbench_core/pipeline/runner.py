@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from privbench_core.errors import ReleaseError
+from privbench_core.pipeline.record import Manifest, read_manifest, step_name
 from privbench_core.pipeline.snapshot import Snapshot
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price
@@ -78,6 +79,32 @@ class Release:
         return Artifact.from_bytes(self.stored, self.parts)
 
 
+@dataclass(frozen=True)
+class Made:
+    """What a step hands on: its release, and what it was made from."""
+
+    release: Release
+    manifest: Manifest
+
+
+def load_made(workspace: Workspace, key: Key, epsilon: str) -> Made:
+    """What a step made earlier, its checksum verified.
+
+    Raises:
+        ReleaseError: It was not made, or the release is gone or damaged.
+    """
+    manifest = read_manifest(workspace.spec, key, epsilon)
+    if manifest is None:
+        raise ReleaseError(f"{step_name(key)}: not made yet at ε={epsilon}; make it first")
+    stored = workspace.releases.get(manifest.release, {manifest.digest})
+    if stored is None:
+        raise ReleaseError(
+            f"{step_name(key)}: its release is gone from the state folder; restore it, or make the step again"
+        )
+    parts = workspace.releases.parts(manifest.release)
+    return Made(Release(manifest.release, manifest.digest, stored, None, reused=True, parts=parts), manifest)
+
+
 class Decoded(Mapping[Key, Artifact]):
     """The contents of some releases, each decoded when it is asked for, so that none is in memory before or after."""
 
@@ -127,9 +154,10 @@ class Runner:
         return self._release_key(step, {key: inputs[key].digest for key in step.inputs})
 
     def _release_key(self, step: Step, digests: Mapping[Key, str]) -> str:
-        public = [t.name for t in self.workspace.spec.schema.tables if t.public]
+        spec = self.workspace.spec
+        public = [t.name for t in spec.schema.tables if t.public]
         identity: dict[str, Any] = {
-            "database": self.workspace.spec.schema.name,
+            "database": spec.schema.name,
             "synthesizer": self.plan.synthesizer,
             "step": step.key,
             "version": step.code_version,
@@ -179,11 +207,11 @@ class Runner:
         for step in self.plan.steps:
             if steps is not None and step.key not in steps:
                 continue
-            ready = all(key in known for key in step.inputs)
-            release = self._stored(step, self._release_key(step, known)) if ready else None
+            key = self._release_key(step, known) if all(before in known for before in step.inputs) else None
+            release = self._stored(step, key) if key else None
             if release is not None:
                 known[step.key] = release.digest
-            elif step.reads and not (ready and self.workspace.is_locked(self._release_key(step, known))):
+            elif step.reads and not (key and self.workspace.is_locked(key)):
                 unpaid.append(step)
         return tuple(unpaid)
 
@@ -201,7 +229,7 @@ class Runner:
         """
         key = self.release_key(step, inputs)
         # One process at a time makes a release: one that had to wait finds what another one bought.
-        with self.workspace.exclusive(key, "/".join(step.key)):
+        with self.workspace.exclusive(key, step_name(step.key)):
             return self._stored(step, key) or self._make(step, key, inputs, receipt)
 
     def _make(self, step: Step, key: str, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None) -> Release:
@@ -209,25 +237,23 @@ class Runner:
         artifacts = Decoded({name: inputs[name] for name in step.inputs})
         session = reservation = None
         if step.reads:
-            private = self.snapshot.private
             session, reservation = open_session(
-                private,
+                self.snapshot.private,
                 self.workspace.ledger,
                 self._noise,
                 release=key,
-                step="/".join(step.key),
+                step=step_name(step.key),
                 run=self.run.name,
                 price=step.price,
                 account=self.workspace.spec.cohort,
                 purpose=self.purpose,
             )
             self.workspace.remember_spending()
-        run = self.run
-        fidelity = self.workspace.spec.fidelity
+        run, parts = self.run, self.workspace.releases.parts(key)
         context = StepContext(
             *(artifacts, session, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload),
-            fidelity,
-            parts=(parts := self.workspace.releases.parts(key)),
+            self.workspace.spec.fidelity,
+            parts=parts,
             workers=run.workers,
             csv=run.csv,
         )

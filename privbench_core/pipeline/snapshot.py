@@ -16,7 +16,8 @@ from privbench_core.engines.choice import engine_of, open_engine
 from privbench_core.engines.left_over import sweep
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.observe import fingerprint_of, record_observations
+from privbench_core.pipeline.observe import fingerprint_of
+from privbench_core.pipeline.record import record_observations
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.views import Engine
 from privbench_core.schema.tables import Table
@@ -139,11 +140,10 @@ class Observed(Snapshot):
     """The source as it was last looked at: fingerprints, and no rows.
 
     Args:
-        workspace: Of the run.
         fingerprints: By table; one that was never looked at has none, and nothing made from it is found.
     """
 
-    def __init__(self, workspace: Workspace, fingerprints: Mapping[str, str]) -> None:
+    def __init__(self, fingerprints: Mapping[str, str]) -> None:
         self.fingerprints = dict(fingerprints)
 
     def fingerprint(self, table: str) -> str:

@@ -1,22 +1,125 @@
-"""The status of a benchmark in one place: what is stale, what a refresh costs, how often that can still be paid."""
+"""The status of a benchmark: what is out of date at each ε and why, what a refresh costs, how often it can be paid.
+
+Worked out from what is written down alone: what each step was made from (`Manifest`), against what its inputs are and
+what the source was when it was last looked at. A command, a sensor and a check get the same answer, and it does not
+matter when or in what order things changed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
 
-from privbench_core.pipeline.account_status import AccountStatus, affordable, lifetime_share, standing
-from privbench_core.pipeline.manifest import step_name
+from privbench_core.pipeline.account_status import AccountStatus, affordable, lifetime_share, purchases_of, standing
 from privbench_core.pipeline.plans import run_name
+from privbench_core.pipeline.record import Manifest, definition_of, read_manifests, step_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import Observed
-from privbench_core.pipeline.staleness import ReleaseState, staleness
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.ledger.refresh_limits import Purchase
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan, Step
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A step that is out of date.
+
+    Attributes:
+        step: The step.
+        changed: Tables of the source that changed after it, or a step before it, looked at them.
+        inputs: Steps before it that were made again since, or are about to be because of a change.
+        edited: Whether the spec or the code changed what it is made with.
+        missing: Whether it was never made.
+        blocked: Why it cannot be made now although something changed; "" if it can.
+    """
+
+    step: Step
+    changed: tuple[str, ...] = ()
+    inputs: tuple[Key, ...] = ()
+    edited: bool = False
+    missing: bool = False
+    blocked: str = ""
+
+    @property
+    def by_change(self) -> bool:
+        """Whether a change of the source or of a step before it made it stale: no edit, and no first release."""
+        return bool(self.changed or self.inputs) and not self.missing
+
+    def in_words(self) -> str:
+        """Why it is stale: "person changed"."""
+        if self.missing:
+            return "never made"
+        if self.changed:
+            return f"{', '.join(self.changed)} changed"
+        if self.edited:
+            return "the spec or the code changed"
+        return f"{', '.join(map(step_name, self.inputs))} made again"
+
+
+@dataclass(frozen=True)
+class ReleaseState:
+    """How far one ε is.
+
+    Attributes:
+        epsilon: As files and partitions call it.
+        plan: Its plan.
+        made: The manifest of each step that was made.
+        stale: The steps that are out of date, in the order of the plan.
+        source: Keyed hash of the observed source: the same if and only if all tables are.
+    """
+
+    epsilon: str
+    plan: Plan
+    made: Mapping[Key, Manifest]
+    stale: tuple[Stale, ...]
+    source: str
+
+    @property
+    def released(self) -> bool:
+        """Whether there was a bundle at this ε, of this synthesizer: until then, to make one is a person's decision."""
+        made = ((step, self.made[step.key]) for step in self.plan.steps if step.key in self.made)
+        return any(step.kind is StepKind.PUBLISH and manifest.is_of(self.plan, step) for step, manifest in made)
+
+    @cached_property
+    def pending(self) -> tuple[Step, ...]:
+        """The steps that follow from a change and can be made now."""
+        return tuple(s.step for s in self.stale if s.by_change and not s.blocked) if self.released else ()
+
+    @cached_property
+    def outdated(self) -> tuple[Step, ...]:
+        """All steps that are stale for any reason, and those behind them: what a person who asks for a refresh gets."""
+        keys = {stale.step.key for stale in self.stale}
+        for step in self.plan.steps:
+            if keys.intersection(step.inputs):
+                keys.add(step.key)
+        return tuple(step for step in self.plan.steps if step.key in keys)
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether there is a bundle, made from the source as it is and the spec as it is."""
+        return self.released and not self.stale
+
+    def why(self) -> str:
+        """Why it is out of date, or not to be made without being asked for, in a few words; "" if it is up to date."""
+        if not self.released:
+            other = any(step.kind is StepKind.PUBLISH and step.key in self.made for step in self.plan.steps)
+            by = f" with {self.plan.synthesizer}" if other else ""
+            todo = f"materialise it by hand, or run privbench refresh --epsilon {self.epsilon}"
+            return f"never released{by}: a first release is a decision; {todo}"
+        changed = dict.fromkeys(table for s in self.stale if not s.missing for table in s.changed)
+        causes = [f"{', '.join(changed)} changed"] if changed else []
+        again = dict.fromkeys(step_name(key) for s in self.stale if not s.changed for key in s.inputs if s.by_change)
+        stale = {step_name(s.step.key) for s in self.stale}
+        causes += [f"{name} was made again" for name in again if name not in stale]
+        edited = [step_name(s.step.key) for s in self.stale if s.edited or s.missing]
+        causes += [f"the spec or the code of {_some(edited)} changed"] if edited else []
+        causes += list(dict.fromkeys(s.blocked for s in self.stale if s.blocked))
+        return "; ".join(causes)
 
 
 @dataclass(frozen=True)
@@ -50,7 +153,7 @@ class Status:
 
     Attributes:
         states: Of every ε.
-        unpaid: The outdated steps of every ε that are still to be bought, see `unpaid_steps`.
+        unpaid: The outdated steps of every ε that no run has bought yet.
         account: Of the cohort.
         pending: What follows from changes, at all ε.
         outdated: That, and what follows from edits of the spec or the code.
@@ -101,49 +204,106 @@ def status_of(
         observed: Fingerprint of each table of the source when it was last looked at.
         workspace: Holds what was bought; None if there was never a run.
     """
+
+    def cost(steps: Mapping[str, Iterable[Step]]) -> Cost:
+        prices = purchases_of((plans[epsilon], chosen) for epsilon, chosen in steps.items())
+        times, refusal = affordable(spec, ledger, "the refresh", prices)
+        return Cost(prices, lifetime_share(ledger.lifetime, prices.values()), times, refusal)
+
     states = staleness(spec, plans, observed)
-    unpaid = {epsilon: unpaid_steps(workspace, state, observed) for epsilon, state in states.items()}
-    released = [state for state in states.values() if state.released]
+    unpaid = {epsilon: _unpaid(workspace, state, observed) for epsilon, state in states.items()}
+    released = {epsilon: state for epsilon, state in states.items() if state.released}
     return Status(
         states,
         unpaid,
         standing(spec, ledger, plans.values()),
-        cost_of(
-            spec, ledger, {s.epsilon: (s.plan, [p for p in s.pending if p in unpaid[s.epsilon]]) for s in released}
-        ),
-        cost_of(spec, ledger, {s.epsilon: (s.plan, unpaid[s.epsilon]) for s in released}),
-        cost_of(spec, ledger, {epsilon: (state.plan, unpaid[epsilon]) for epsilon, state in states.items()}),
-        cost_of(spec, ledger, {epsilon: (plan, plan.steps) for epsilon, plan in plans.items()}),
+        pending=cost({e: [step for step in state.pending if step in unpaid[e]] for e, state in released.items()}),
+        outdated=cost({epsilon: unpaid[epsilon] for epsilon in released}),
+        first=cost(unpaid),
+        whole=cost({epsilon: plan.steps for epsilon, plan in plans.items()}),
     )
 
 
-def unpaid_steps(workspace: Workspace | None, state: ReleaseState, observed: Mapping[str, str]) -> tuple[Step, ...]:
+def _unpaid(workspace: Workspace | None, state: ReleaseState, observed: Mapping[str, str]) -> tuple[Step, ...]:
     """The outdated steps of one ε that a refresh has still to buy: not those that any run has bought from these inputs.
 
     `staleness` says what is to be made again, as far as *this front end's* manifests go; whether it is paid for again
     is decided by the store of releases alone, as when it runs. So a bundle that ``privbench run`` wrote elsewhere is
     not a release of the state folder, but what it bought costs nothing here.
-
-    Args:
-        workspace: Holds what was bought; None if there was never a run.
-        state: Of the ε.
-        observed: Fingerprint of each table of the source when it was last looked at.
     """
     if workspace is None:
         return tuple(step for step in state.outdated if step.reads)
     steps = {step.key for step in state.outdated}
     others = {key: manifest.digest for key, manifest in state.made.items() if key not in steps}
     run = Run(run_name(state.plan.budget.epsilon))
-    return Runner(workspace, state.plan, run, snapshot=Observed(workspace, observed)).unpaid(steps, others)
+    return Runner(workspace, state.plan, run, snapshot=Observed(observed)).unpaid(steps, others)
 
 
-def cost_of(spec: Spec, ledger: Ledger, steps: Mapping[str, tuple[Plan, Iterable[Step]]]) -> Cost:
-    """What some steps cost, by ε."""
-    prices = {
-        (run_name(plan.budget.epsilon), step_name(step.key)): step.price
-        for plan, chosen in steps.values()
-        for step in chosen
-        if step.reads
-    }
-    times, refusal = affordable(spec, ledger, "the refresh", prices)
-    return Cost(prices, lifetime_share(ledger.lifetime, prices.values()), times, refusal)
+def staleness(spec: Spec, plans: Mapping[str, Plan], observed: Mapping[str, str]) -> dict[str, ReleaseState]:
+    """The state of every ε.
+
+    Args:
+        spec: The spec; manifests are read from its state folder.
+        plans: The plan of each ε, by the name that files and partitions have.
+        observed: Fingerprint of each table of the source when it was last looked at; what was never looked at counts
+            as unchanged.
+
+    Raises:
+        ReleaseError: A manifest is damaged.
+    """
+    text = "\x1f".join(f"{table.name}={observed.get(table.name, '')}" for table in spec.schema.tables)
+    source = blake2b(text.encode(), digest_size=8).hexdigest()
+    states = {}
+    for epsilon, plan in plans.items():
+        made = read_manifests(spec, plan, epsilon)
+        states[epsilon] = ReleaseState(epsilon, plan, made, _stale(plan, made, observed), source)
+    return states
+
+
+def _stale(plan: Plan, made: Mapping[Key, Manifest], observed: Mapping[str, str]) -> tuple[Stale, ...]:
+    found: dict[Key, Stale] = {}
+    for step in plan.steps:
+        state = _compare(plan, step, made, observed, found)
+        if state.missing or state.edited or state.by_change:
+            found[step.key] = state
+    return tuple(found.values())
+
+
+def _compare(
+    plan: Plan, step: Step, made: Mapping[Key, Manifest], observed: Mapping[str, str], before: Mapping[Key, Stale]
+) -> Stale:
+    """A step against the source and its inputs, given which steps before it are stale."""
+    blocked = _blocked(step, made, before)
+    manifest = made.get(step.key)
+    if manifest is None:
+        return Stale(step, missing=True)
+    changed = tuple(
+        table for table, seen in sorted(manifest.sources.items()) if table in observed and observed[table] != seen
+    )
+    inputs = tuple(
+        key
+        for key in step.inputs
+        if (key in before and before[key].by_change)
+        or (key in made and made[key].digest != manifest.inputs.get(step_name(key)))
+    )
+    edited = manifest.definition != definition_of(plan, step)
+    return Stale(step, changed, inputs, edited, blocked=blocked if changed or inputs else "")
+
+
+def _blocked(step: Step, made: Mapping[Key, Manifest], before: Mapping[Key, Stale]) -> str:
+    """Why a step cannot be made from its inputs as they are or will be."""
+    missing = [key for key in step.inputs if key not in made]
+    if missing:
+        return f"{_some([step_name(key) for key in missing])} {'was' if len(missing) == 1 else 'were'} never made"
+    for key in step.inputs:
+        stale = before.get(key)
+        if stale is not None and stale.by_change:
+            if stale.blocked:
+                return stale.blocked
+        elif step.kind is StepKind.PUBLISH and made[key].failed:
+            return f"{step_name(key)}: {made[key].failed} expectations do not hold"
+    return ""
+
+
+def _some(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

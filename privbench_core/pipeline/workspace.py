@@ -11,12 +11,11 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol
 
 from privbench_core.errors import LedgerError, ReleaseError
-from privbench_core.files import write_durably
+from privbench_core.files import write_durably, write_once
 from privbench_core.locks import exclusive, is_locked
-from privbench_core.pipeline.places import claim_folder, lock_file, replace_file, write_once
+from privbench_core.pipeline.places import claim_folder, lock_file
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.neighbour_relation import neighbour_relation
@@ -53,7 +52,7 @@ class Workspace:
         except BaseException:
             self.ledger.close()
             raise
-        self.releases: Releases = ReleaseStore(self.folder / "releases", shared=spec.state / "releases")
+        self.releases = ReleaseStore(self.folder / "releases")
 
     def keyed(self, text: str) -> str:
         """A hash of ``text`` that says nothing without the secret (for fingerprints in logs)."""
@@ -66,7 +65,7 @@ class Workspace:
         number = self.ledger.count()
         for note in self._notes:
             with suppress(OSError):  # a full disk: the note is then an older one, which says less and nothing wrong
-                replace_file(note, str(number))
+                write_durably(note, str(number).encode())
 
     @property
     def _notes(self) -> tuple[Path, Path]:
@@ -142,7 +141,7 @@ class Scratch(Workspace):
         self.spec = spec
         self.secret = secrets.token_bytes(16)
         self.ledger = Ledger(":memory:", spec.schema.name, spec.schema.unit_in_words, budget)
-        self.releases = NoStore()
+        self.releases = ReleaseStore(None)
 
     def exclusive(self, key: str, what: str) -> AbstractContextManager[None]:
         """Nobody else can be at work here."""
@@ -153,65 +152,25 @@ class Scratch(Workspace):
         return False
 
 
-class Releases(Protocol):
-    """Bytes of released artifacts by key."""
-
-    def put(self, key: str, stored: bytes) -> str:
-        """Store an artifact and return its digest."""
-        ...
-
-    def get(self, key: str, digests: Collection[str] | None = None) -> bytes | None:
-        """The stored bytes, None if there are none."""
-        ...
-
-    def parts(self, key: str) -> PartFiles:
-        """Where an artifact's rows lie that are made range by range."""
-        ...
-
-
-class NoStore:
-    """Takes artifacts and keeps none: a rehearsal runs every step once."""
-
-    def put(self, key: str, stored: bytes) -> str:
-        """Return the digest."""
-        return digest_of(stored)
-
-    def get(self, key: str, digests: Collection[str] | None = None) -> bytes | None:
-        """Nothing is kept."""
-        return None
-
-    def parts(self, key: str) -> PartFiles:
-        """Files that go when nobody needs them any more."""
-        return PartFiles.temporary()
-
-
 class ReleaseStore:
     """Files of released artifacts by key, checked against the digest that the ledger or a caller remembers.
 
     Args:
-        folder: Of one database.
-        shared: Where earlier versions kept the releases of all databases; only read.
+        folder: Of one database; None keeps nothing, for a rehearsal, which runs every step once.
     """
 
-    def __init__(self, folder: Path, *, shared: Path | None = None) -> None:
-        self.folder = folder
-        self._shared = shared
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def path(self, key: str) -> Path:
-        """Where the artifact of ``key`` lies."""
-        own = _file(self.folder, key)
-        shared = _file(self._shared, key) if self._shared else own
-        return shared if shared.exists() and not own.exists() else own
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
 
     def put(self, key: str, stored: bytes) -> str:
-        """Store durably: written beside, synced, renamed. Returns the digest."""
-        try:
-            write_durably(_file(self.folder, key), stored)
-        except OSError as error:
-            raise ReleaseError(
-                f"the result of a step could not be stored: {error.strerror}. Make room, then run again"
-            ) from error
+        """Store an artifact durably (written beside, synced, renamed) and return its digest."""
+        if self._folder is not None:
+            try:
+                write_durably(self.path(key), stored)
+            except OSError as error:
+                raise ReleaseError(
+                    f"the result of a step could not be stored: {error.strerror}. Make room, then run again"
+                ) from error
         return digest_of(stored)
 
     def get(self, key: str, digests: Collection[str] | None = None) -> bytes | None:
@@ -220,8 +179,7 @@ class ReleaseStore:
         Raises:
             ReleaseError: They match none of ``digests``: the file was damaged after it was released.
         """
-        path = self.path(key)
-        if not path.exists():
+        if self._folder is None or not (path := self.path(key)).exists():
             return None
         stored = path.read_bytes()
         if digests is not None and digest_of(stored) not in digests:
@@ -233,8 +191,13 @@ class ReleaseStore:
         return stored
 
     def parts(self, key: str) -> PartFiles:
-        """A folder beside the artifact's file."""
-        return PartFiles(_file(self.folder, key).with_suffix(".parts"))
+        """Where an artifact's rows lie that are made range by range: beside its file, or only as long as needed."""
+        return PartFiles.temporary() if self._folder is None else PartFiles(self.path(key).with_suffix(".parts"))
+
+    def path(self, key: str) -> Path:
+        """Where the artifact of ``key`` lies."""
+        assert self._folder is not None  # noqa: S101 - nothing has a place where nothing is kept
+        return self._folder / key[:2] / f"{key}.bin"
 
 
 def _lock_of_hold(mark: str) -> str:
@@ -256,10 +219,6 @@ def _number_in(note: Path) -> int:
         return int(note.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return 0
-
-
-def _file(folder: Path, key: str) -> Path:
-    return folder / key[:2] / f"{key}.bin"
 
 
 def _secret(path: Path) -> bytes:

@@ -19,9 +19,8 @@ from typer.testing import CliRunner
 from privbench_assets.definitions import project_root
 from privbench_assets.keys import step_key
 from privbench_core.cli import app
-from privbench_core.pipeline.manifest import read_manifest
-from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.plans import plan_for, run_name
+from privbench_core.pipeline.record import last_observed, read_manifest
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.publishing.bundle import read_bundle
@@ -141,7 +140,7 @@ def test_a_daemon_catches_up_with_what_it_did_not_see(big_town: Path, tmp_path: 
         pq.write_table(pq.read_table(path).slice(1), path)
         observed = dagster(home, big_town, "job", "execute", *location, "-j", "town_observe")
         assert observed.returncode == 0, observed.stderr[-3000:]
-        return last_observed(spec)["person"].fingerprint
+        return last_observed(spec)["person"]
 
     def published() -> str:
         manifest = read_manifest(spec, ("publish", "bundle"), "3.2")

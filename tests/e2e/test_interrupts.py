@@ -87,7 +87,7 @@ def test_init_leaves_no_spec(made_town: Path) -> None:
 def test_an_interview_is_left_at_any_question(made_town: Path) -> None:
     out = made_town.parent / "asked.yaml"
     said, error = interrupted(
-        "privbench_core.commands.interview.show_plans",
+        "privbench_core.commands.init.show_plans",
         *("init", made_town.parent, "--interactive", "-o", out),
         folder=made_town.parent,
         after="1. Whose rows",

@@ -69,7 +69,7 @@ def test_defaults_alone_never_publish_a_table(catalogue: Catalogue, data: st.Dat
     try:
         with (
             patch("privbench_core.draft.draft.read_catalogue", lambda _: catalogue),
-            patch("privbench_core.commands.interview.show_plans", lambda *_, **__: None),
+            patch("privbench_core.commands.init.show_plans", lambda *_, **__: None),
         ):
             drafts = [reflect("db", decisions=Decisions(unit=unit))]
             given = [] if unit is None else [f"--unit={unit}"]

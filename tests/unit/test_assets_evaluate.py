@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from privbench_assets.evaluation import NOTICE
+from privbench_assets.assets import NOTICE
 from privbench_core import api
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.places import database_folder

@@ -11,8 +11,8 @@ import pytest
 
 from privbench_assets.checks import UP_TO_DATE
 from privbench_assets.status import BUDGET, DATABASE, age_in_words
-from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.places import database_folder
+from privbench_core.pipeline.record import last_observed
 from privbench_core.privacy.budget import Budget
 from tests.helpers.orchestrated import Orchestrated, errors, failure_of, shown
 
@@ -118,7 +118,7 @@ def test_a_run_records_what_it_saw_of_the_source(operated: Orchestrated) -> None
         (record,) = operated.instance.fetch_observations(operated.key(f"source/{table}"), limit=5).records
         observed = record.asset_observation
         assert observed is not None
-        assert observed.tags["dagster/data_version"] == last_observed(operated.spec)[table].fingerprint
+        assert observed.tags["dagster/data_version"] == last_observed(operated.spec)[table]
 
 
 def test_the_status_is_reported_after_a_failure(operated: Orchestrated) -> None:

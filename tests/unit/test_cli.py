@@ -754,7 +754,7 @@ def test_at_a_terminal_noise_is_bought_after_a_yes(answer: bool, monkeypatch: py
 
     asked: list[bool] = []
 
-    def noise_first(spec: Spec, _options: object) -> None:
+    def noise_first(spec: Spec, *_: object, **__: object) -> None:
         asked.append(spec.fidelity.accept_noise)
         raise NoiseOnlyError("the rest would be noise")
 
@@ -762,5 +762,5 @@ def test_at_a_terminal_noise_is_bought_after_a_yes(answer: bool, monkeypatch: py
     monkeypatch.setattr(run, "_at_a_terminal", lambda: True)
     monkeypatch.setattr(run.typer, "confirm", lambda *_, **__: answer)
     with pytest.raises(NoiseOnlyError):
-        run.run_and_tell(shop, run.Options(0.8, shop.parent / "out", undeclared_epsilon=True), as_json=False)
+        run.run_and_tell(shop, 0.8, shop.parent / "out", undeclared_epsilon=True)
     assert asked == ([False, True] if answer else [False])

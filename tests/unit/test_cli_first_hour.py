@@ -12,11 +12,11 @@ from typer.testing import CliRunner, Result
 
 from privbench_core.backends.folder.read import FolderSource
 from privbench_core.cli import app
-from privbench_core.commands import refresh
 from privbench_core.commands import run as command
+from privbench_core.commands import status
 from privbench_core.errors import SourceError
+from privbench_core.pipeline.rehearsal import source_state
 from privbench_core.pipeline.snapshot import Snapshot
-from privbench_core.pipeline.source_state import source_state
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.load import load_spec
 
@@ -87,13 +87,13 @@ def test_a_stopped_refresh_says_what_it_cost(town_spec: Path, monkeypatch: pytes
         workspace.ledger.reserve(step.table, "/".join(step.key), "epsilon=0.8", step.price)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(refresh, "refresh_release", stopped)
+    monkeypatch.setattr(status, "refresh_release", stopped)
     result = call("refresh", town_spec, "--epsilon", 0.8)
     assert result.exit_code == 130
     assert re.search(
         r"kept: profile/household had begun and counts as spent without a result \(0\.\d+%\)", result.stderr
     )
-    monkeypatch.setattr(refresh, "refresh_release", interrupted)
+    monkeypatch.setattr(status, "refresh_release", interrupted)
     assert "this run had paid for nothing" in call("refresh", town_spec, "--epsilon", 0.8).stderr
 
 

@@ -17,7 +17,7 @@ from privbench_core.measure.expected_noise import expected_noise, link_noise
 from privbench_core.measure.profile import profile_table
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
-from privbench_core.pipeline.outlook import only_noise
+from privbench_core.pipeline.plans import only_noise
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.schema.columns import Column, ColumnType, Values

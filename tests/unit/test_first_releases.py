@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 import privbench_core
 from privbench_core.cli import app
 from privbench_core.errors import SpecError
-from privbench_core.pipeline.manifest import Manifest, definition_of, read_manifest, write_manifest
 from privbench_core.pipeline.plans import plans_for
+from privbench_core.pipeline.record import Manifest, definition_of, read_manifest, write_manifests
 from privbench_core.pipeline.run import run_spec
-from privbench_core.pipeline.staleness import staleness
+from privbench_core.pipeline.status import staleness
 from privbench_core.spec.load import load_spec
 from tests.helpers.orchestrated import Orchestrated
 
@@ -172,5 +172,5 @@ def test_a_manifest_without_a_synthesizer_is_known_by_its_definition_alone(
     assert not Manifest("r", "d", {}, {}).is_of(plan, step)
     other_synthesizer(operated)
     assert not staleness(spec, plans_for(spec), {})[LOW].released
-    write_manifest(spec, BUNDLE, LOW, unwritten)
+    write_manifests(spec, LOW, {BUNDLE: unwritten})
     assert not staleness(spec, plans_for(spec), {})[LOW].released

@@ -127,16 +127,6 @@ def test_names_of_databases_become_one_folder_each() -> None:
 
 
 @pytest.mark.usefixtures("fake")
-def test_releases_of_the_layout_before_are_not_paid_for_again(town_spec: Path) -> None:
-    spec = load_spec(town_spec)
-    first = run_spec(spec, 0.8, out=town_spec.parent / "a")
-    shutil.move(database_folder(spec) / "releases", spec.state / "releases")
-    shutil.rmtree(database_folder(spec))
-    again = run_spec(spec, 0.8, out=town_spec.parent / "b")
-    assert first.paid > 0 == again.paid
-
-
-@pytest.mark.usefixtures("fake")
 def test_status_and_refresh_do_what_they_say(town_spec: Path, operated: Orchestrated) -> None:
     code, said = privbench("status", town_spec)
     assert (code, said.startswith("town: nothing released yet; a release at all ε costs")) == (0, True)

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.pipeline.manifest import Manifest, definition_of, read_manifest, step_name, write_manifest
-from privbench_core.pipeline.observe import last_observed
 from privbench_core.pipeline.places import claim_folder, record_file
 from privbench_core.pipeline.plans import plans_for
-from privbench_core.pipeline.staleness import ReleaseState, staleness
+from privbench_core.pipeline.record import (
+    Manifest,
+    definition_of,
+    last_observed,
+    read_manifest,
+    step_name,
+    write_manifests,
+)
+from privbench_core.pipeline.status import ReleaseState, staleness
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key
@@ -34,7 +40,7 @@ def spec(town_spec: Path) -> Spec:
             sources[step.key] |= sources[before]
         inputs = {step_name(key): f"digest of {step_name(key)}" for key in step.inputs}
         made = Manifest("r", f"digest of {step_name(step.key)}", sources[step.key], inputs, definition_of(plan, step))
-        write_manifest(found, step.key, "0.8", made)
+        write_manifests(found, "0.8", {step.key: made})
     return found
 
 
@@ -53,7 +59,7 @@ def pending(spec: Spec, observed: Mapping[str, str] = SEEN) -> list[str]:
 def edit(spec: Spec, key: Key, **changes: object) -> None:
     made = read_manifest(spec, key, "0.8")
     assert made is not None
-    write_manifest(spec, key, "0.8", Manifest(**{**made.__dict__, **changes}))
+    write_manifests(spec, "0.8", {key: Manifest(**{**made.__dict__, **changes})})
 
 
 def test_nothing_is_stale_while_nothing_changed(spec: Spec) -> None:
@@ -97,5 +103,5 @@ def test_a_record_that_was_only_begun_holds_nothing(spec: Spec) -> None:
     assert read_manifest(spec, ("model", "person"), "0.8") is None
     assert last_observed(spec) == {}
     edited = Manifest("r", "d", {}, {})
-    write_manifest(spec, ("model", "person"), "0.8", edited)
+    write_manifests(spec, "0.8", {("model", "person"): edited})
     assert read_manifest(spec, ("model", "person"), "0.8") == edited

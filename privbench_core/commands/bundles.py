@@ -1,4 +1,4 @@
-"""``privbench evaluate``: an internal report on how close a bundle is to its source."""
+"""What is done with a bundle: ``privbench evaluate``, an internal report on it, and ``privbench publish``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluation.inputs import refuse_inside_bundle
 from privbench_core.evaluation.q_error import WorkloadResult
 from privbench_core.evaluation.runtime import RunTimeResult
+from privbench_core.publishing.load import load_bundle
 from privbench_core.spec.load import load_spec
 
 _NAMED = 10  # failed queries named on the terminal
@@ -40,6 +41,22 @@ def report(
     _tell(evaluation)
     say(f"Report: {out / 'report.html'} (figures: {out / 'metrics.json'})")
     say(INTERNAL, style="bold red")
+
+
+def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:
+    """Load ``bundle`` into ``target`` and print the rows per table.
+
+    Raises:
+        PublishError: The bundle is damaged, or the target refuses; the target is unchanged.
+    """
+    loaded = load_bundle(bundle, target, replace=replace)
+    if as_json:
+        print_json({"bundle": str(bundle), "rows": loaded.rows, "left_out": list(loaded.left_out)})
+        return
+    show("Loaded", ["table", ">rows"], [[name, f"{count:,}"] for name, count in loaded.rows.items()])
+    say("Keys, indexes and statistics are in place.")
+    for part in loaded.left_out:
+        say(f"Left out, because the target cannot hold it: {part}")
 
 
 def show_fidelity(comparison: Comparison) -> None:
