@@ -22,10 +22,10 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import FidelityOptions, parsed
 from privbench_core.synthesizers.steps.assemble import Shares, whole_plan
-from privbench_core.synthesizers.steps.counted import released_numbers
 from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.profile import learn_steps
+from privbench_core.synthesizers.steps.released import released_numbers
 from privbench_core.tuning import TUNING
 
 Learn = Callable[[Table, Price], list[Step]]

@@ -23,7 +23,7 @@ from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.counted import counted_along, fanout_key, released_numbers
+from privbench_core.synthesizers.steps.released import counted_along, fanout_key, released_numbers
 
 
 def owned_keys(schema: Schema, table: str) -> list[ForeignKey]:

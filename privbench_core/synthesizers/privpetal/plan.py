@@ -27,9 +27,9 @@ from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, S
 from privbench_core.synthesizers.options import GroupOptions, parsed
 from privbench_core.synthesizers.prices import Prices, group_shares
 from privbench_core.synthesizers.steps.assemble import whole_plan
-from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
 from privbench_core.synthesizers.steps.link import link_step, lookup_step
 from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
+from privbench_core.synthesizers.steps.released import fanout_key, released_numbers
 
 
 @dataclass(frozen=True)

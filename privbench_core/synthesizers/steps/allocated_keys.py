@@ -1,4 +1,8 @@
-"""References to other tables, allocated to the ranges of a table beforehand (`sampling.allocation`).
+"""References to other tables, allocated to the ranges of a table beforehand: every parent stays as popular as over all.
+
+Each parent has as many *places* as it is to be referred to. If the rows of each range chose among all parents by
+themselves, caps would not hold, and if each range had parents of its own, none could have more rows than a range. So
+each range gets some places of each kind of parent, and of each parent that has many: its share of them.
 
 Which synthetic parents are popular is decided once: ranks by popularity are shuffled over all parents. Then one range
 of parents after the other gets the degrees of its ranks, by kinds of parents, as far as these still lack references.
@@ -11,9 +15,9 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +28,74 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.errors import InternalError
-from privbench_core.guards import HELD_FILES, MAX_CELLS
+from privbench_core.guards import HELD_FILES, MAX_CELLS, SLOTS
 from privbench_core.models.lookup import ROW, TARGET, Lookup
 from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees, raked
-from privbench_core.sampling.allocation import Allocation
-from privbench_core.sampling.ranges import is_unique
+from privbench_core.sampling.ranges import is_unique, weighted_shares
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import sampling_rng
-from privbench_core.synthesizers.steps.sampled import SampledTable
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Which places each range of rows gets, known without a list of them.
+
+    Places come in blocks as long as there are slots, 2^k, and ranges have slots in proportion to their rows. Place i of
+    a block is in slot (i·g + o) mod 2^k, where g is the odd number next to the golden section of 2^k and o a random
+    offset of the block. Consecutive places, those of a parent and of a kind, are so spread evenly over the ranges.
+
+    Attributes:
+        ends: Where the slots of each range begin, and where the last ones end; shape (ranges + 1,).
+    """
+
+    ends: tuple[int, ...]
+
+    @classmethod
+    def by_rows(cls, rows: Sequence[int]) -> Allocation:
+        """Return the allocation to ranges of so many rows each."""
+        slots = 1 << (len(rows) * SLOTS - 1).bit_length()
+        return cls(tuple(weighted_shares(slots, rows)))
+
+    def places(self, number: int, count: int, rng: np.random.Generator) -> Numbers:
+        """Return which of ``count`` places a range gets, ascending: about as many as are its share.
+
+        Args:
+            number: Of the range.
+            count: Places in all.
+            rng: The same for every range: then each place is in one range.
+
+        >>> allocation = Allocation.by_rows([1, 3])
+        >>> found = [allocation.places(number, 1000, np.random.default_rng(0)) for number in range(2)]
+        >>> [len(places) for places in found], (np.sort(np.concatenate(found)) == np.arange(1000)).all().item()
+        ([249, 751], True)
+        """
+        slots = self.ends[-1]
+        offsets = rng.integers(0, slots, -(-count // slots))
+        mine = np.arange(*self.ends[number : number + 2])
+        back = pow(round(slots * (5**0.5 - 1) / 2) | 1, -1, slots)
+        inside = (mine - offsets[:, np.newaxis]) % slots * back % slots
+        found = np.sort((inside + np.arange(len(offsets))[:, np.newaxis] * slots).ravel())
+        return np.asarray(found[found < count], dtype=np.int64)
+
+    def allocated(self, number: int, degrees: Numbers, rng: np.random.Generator) -> Numbers:
+        """Return how many places of each parent a range gets, shape (parents,).
+
+        Args:
+            number: Of the range.
+            degrees: Places of each parent; parents of a kind follow each other.
+            rng: As in `places`.
+        """
+        ends = np.cumsum(degrees)
+        places = self.places(number, int(ends[-1]) if len(ends) else 0, rng)
+        parents = np.searchsorted(ends, places, side="right")
+        return np.asarray(np.bincount(parents, minlength=len(degrees)), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -136,35 +193,6 @@ class AllocatedKey:
         """Delete the files."""
         _read.cache_clear()
         shutil.rmtree(self.files.folder, ignore_errors=True)
-
-
-def allocate(
-    table: Table,
-    keys: Sequence[ForeignKey],
-    lookups: Mapping[str, Lookup],
-    coded: Callable[[ForeignKey, int], Parent],
-    parents: Mapping[str, SampledTable],
-    rows: Sequence[int],
-    seed: int,
-    folder: Path,
-) -> tuple[AllocatedKey, ...]:
-    """Allocate the references along some keys of a table to its ranges.
-
-    Args:
-        table: The referring one.
-        keys: Of it, those that reach rows of its own, or rows that have places (`ranges.reach`).
-        lookups: Released, by key name.
-        coded: A range of the rows that a key refers to, with codes of what the link looks at.
-        parents: By table name.
-        rows: Planned for each range.
-        seed: Of the run.
-        folder: For a folder of files for each key.
-    """
-    found: list[AllocatedKey] = []
-    for number, key in enumerate(keys):
-        files, sizes = PartFiles(folder / f"allocated-{number}"), parents[key.parent].rows
-        found.append(AllocatedKey.plan(table, key, lookups[key.name], partial(coded, key), sizes, rows, seed, files))
-    return tuple(found)
 
 
 Degrees = Iterator[tuple[Parent, Numbers, Array]]

@@ -12,9 +12,9 @@ from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, Step
 from privbench_core.synthesizers.limits import impossible_checks, unmeasurable, unsampleable
-from privbench_core.synthesizers.steps.counted import fanout_key
 from privbench_core.synthesizers.steps.fidelity import fidelity_step
 from privbench_core.synthesizers.steps.publish import publish_step
+from privbench_core.synthesizers.steps.released import fanout_key
 from privbench_core.synthesizers.steps.sample import complete_step, deferred_of, public_step, sample_step
 from privbench_core.synthesizers.steps.validate import validate_step
 

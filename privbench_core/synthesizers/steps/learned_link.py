@@ -31,9 +31,9 @@ from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext
-from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
 from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
 from privbench_core.synthesizers.steps.reference import References
+from privbench_core.synthesizers.steps.released import fanout_key, released_numbers
 from privbench_core.tuning import TUNING
 
 
@@ -218,7 +218,7 @@ def _own(profile: Profile) -> dict[str, tuple[Feature, Discretizer]]:
 def _context(
     key: ForeignKey, above: Profile, fanout: Fanout, profile: Profile
 ) -> dict[str, tuple[Feature, Discretizer]]:
-    """Columns that a row has from its owner, as `draw_children` names them."""
+    """Columns that a row has from its owner, as `children_of` names them."""
     found: dict[str, tuple[Feature, Discretizer]] = {
         parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in above.discretizers.items()
     }

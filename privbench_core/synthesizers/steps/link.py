@@ -22,7 +22,7 @@ from privbench_core.schema.identity import Identity, key_identity
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.counted import counted_along, fanout_key, released_numbers
+from privbench_core.synthesizers.steps.released import counted_along, fanout_key, released_numbers
 
 _BOUNDED = "bounded"  # parameter of a step that counts bounded references alone
 

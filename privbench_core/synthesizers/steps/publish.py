@@ -16,7 +16,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle, write_table
 from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.publishing.verdicts import blocking, warnings_of
-from privbench_core.sampling.row_order import added_by, as_added
+from privbench_core.sampling.keys import added_by, as_added
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact

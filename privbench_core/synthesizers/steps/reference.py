@@ -23,14 +23,13 @@ from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import Model, model_from_dict
 from privbench_core.models.rows import Rows
-from privbench_core.sampling.children import draw_children
+from privbench_core.sampling.children import add_sizes, children_of, numbers_of_children
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
-from privbench_core.synthesizers.steps.counted import released_numbers
-from privbench_core.synthesizers.steps.drawing import add_sizes
+from privbench_core.synthesizers.steps.released import released_numbers
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,9 @@ class References:
         codes = {name: parents.codes[name] for name in sizes}
         parent = Parent(pa.table({"row": np.arange(parents.n)}), codes, sizes, None)
         known = {name: joint for name, joint in fanout.fanout_tables.items() if name in codes}  # not of siblings
-        rows, owners = draw_children(replace(fanout, fanout_tables=known), parent, self.rng, None, scale)
+        link = replace(fanout, fanout_tables=known)
+        numbers = numbers_of_children(link, parent, round(fanout.owned * scale), self.rng)
+        rows, owners = children_of(link, parent, numbers, round(fanout.ownerless * scale), self.rng)
         if key.parent == self.schema.unit:  # else it is not known here which owners are of one unit
             alone = parents.n + np.arange(len(owners))
             add_sizes(rows, np.where(owners < 0, alone, owners), profile, self.model(table.name))

@@ -1,7 +1,8 @@
-"""Numbers of children that links look at: of a row's owner, those of its other children; of a row it refers to, all.
+"""What earlier steps have released: profiles, links, and the numbers of children that other links look at.
 
 Who has many posts has many badges, and edits many posts of others. So columns of children, numbers of children, and
-references follow how many children a parent has along owner keys of tables that are drawn before.
+references follow how many children a parent has along owner keys of tables that are drawn before: of a row's owner,
+those of its other children; of a row it refers to, all.
 """
 
 from __future__ import annotations
@@ -11,18 +12,28 @@ from itertools import islice
 
 from privbench_core.guards import MAX_COUNTED
 from privbench_core.models.fanout import Fanout
+from privbench_core.models.profile import Profile
 from privbench_core.privacy.relations import stability
 from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
-from privbench_core.synthesizers.steps.sampled import SampledTable
 
 
 def fanout_key(key: ForeignKey) -> Key:
     """Key of the step that models a foreign key."""
     return ("fanout", key.name)
+
+
+def released_profile(inputs: Mapping[Key, Artifact], table: str) -> Profile:
+    """The profile of a private table."""
+    return Profile.from_dict(inputs["profile", table].data["profile"])
+
+
+def released_fanout(inputs: Mapping[Key, Artifact], key: ForeignKey) -> Fanout:
+    """The link along an owner key."""
+    return Fanout.from_dict(inputs[fanout_key(key)].data["link"])
 
 
 def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
@@ -53,23 +64,10 @@ def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
 
 def released_numbers(schema: Schema, key: ForeignKey, inputs: Mapping[Key, Artifact]) -> dict[ForeignKey, Fanout]:
     """The released links along the keys of `counted_along`."""
-    others = counted_along(schema, key)
-    return {other: Fanout.from_dict(inputs[fanout_key(other)].data["link"]) for other in others}
+    return {other: released_fanout(inputs, other) for other in counted_along(schema, key)}
 
 
 def counted_beside(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
     """The keys that links of a table look along by `counted_along`, but its own owner key: children drawn before it."""
     found = (other for key in table.foreign_keys for other in counted_along(schema, key))
     return tuple(other for other in dict.fromkeys(found) if other.child != table.name)
-
-
-def drawn_beside(
-    schema: Schema, table: Table, inputs: Mapping[Key, Artifact], stage: str
-) -> dict[ForeignKey, SampledTable]:
-    """The children along the keys of `counted_beside`, from the samples of a stage."""
-    return {key: SampledTable(inputs[stage, key.child]) for key in counted_beside(schema, table)}
-
-
-def samples_beside(schema: Schema, table: Table, stage: str) -> list[Key]:
-    """The steps whose samples `drawn_beside` looks at."""
-    return [(stage, key.child) for key in counted_beside(schema, table)]
