@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from privbench_core.models.measured import Measured, MeasuredLeaf
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.contract import Plan, Step, StepContext
-from privbench_core.synthesizers.options import parsed
+from privbench_core.synthesizers.contract import Plan, Step, structure_rng
 from privbench_core.synthesizers.privbench import SharedOptions, conditional_link, network_plan
 from privbench_core.synthesizers.steps.profile import learn_steps
 
@@ -32,16 +31,12 @@ class Options(SharedOptions):
         alpha, gamma1, gamma2, iterations: α, γ1, γ2 and J of Algorithms 3 to 5.
     """
 
+    SHARES: ClassVar[frozenset[str]] = SharedOptions.SHARES | {"gamma1", "gamma2"}
+    LEAST: ClassVar[Mapping[str, float]] = {**SharedOptions.LEAST, "iterations": 1}
     alpha: float = 0.1
     gamma1: float = 0.5
     gamma2: float = 0.5
     iterations: int = 2
-
-    @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Return options from a spec; every unknown name and bad value in one SpecError."""
-        shares = frozenset({"gamma", "profile", "validation", "gamma1", "gamma2"})
-        return parsed(cls(), given, shares=shares, least={"beta": 1, "iterations": 1})
 
     def network(self, ordered: frozenset[str]) -> HistogramSPN:
         """Return the network over columns of which some are ordered."""
@@ -58,8 +53,8 @@ class PrivSPN:
         chosen = Options.parse(options)
 
         def learn(table: Table, price: Price) -> list[Step]:
-            def network(context: StepContext, ordered: Mapping[str, int]) -> Histograms:
-                return Histograms.of(chosen.network(frozenset(ordered)), context, table)
+            def network(ordered: Mapping[str, int]) -> Histograms:
+                return Histograms(chosen.network(frozenset(ordered)), structure_rng(table.name))
 
             return learn_steps(schema, table, price, chosen.profile, network, chosen.network(frozenset()).identity())
 
@@ -72,11 +67,6 @@ class Histograms:
 
     network: HistogramSPN
     rng: np.random.Generator
-
-    @classmethod
-    def of(cls, network: HistogramSPN, context: StepContext, table: Table) -> Histograms:
-        """Return the network of a table; not the run's seed: another sample must not buy the model again."""
-        return cls(network, replace(context, seed=0).rng("structure", table.name))
 
     def has_power(self, *_: object) -> bool:
         """Return True: every leaf measures its own histogram, so there is always something to spend on."""

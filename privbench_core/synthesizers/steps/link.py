@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from privbench_core.measure.lookup import Features, fit_lookup
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.measure.targets import Referred
 from privbench_core.models.fanout import parent_column
-from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.relations import deciding_tables, lets_go, reference_moves, referring_rows, stability
@@ -22,17 +21,9 @@ from privbench_core.schema.identity import Identity, key_identity
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.released import counted_along, fanout_key, released_numbers
+from privbench_core.synthesizers.steps.released import counted_along, fanout_key, released_numbers, released_profile
 
 _BOUNDED = "bounded"  # parameter of a step that counts bounded references alone
-
-
-class Spending(Protocol):
-    """How a step spends its price."""
-
-    def identity(self) -> Identity:
-        """Return all that its result depends on."""
-        ...
 
 
 def link_step(
@@ -40,7 +31,7 @@ def link_step(
     key: ForeignKey,
     price: Price,
     run: Callable[[StepContext], Artifact],
-    fit: Spending,
+    fit: Identity,
     inputs: tuple[Key, ...] = (),
     looked_at: tuple[str, ...] = (),
 ) -> Step:
@@ -53,7 +44,7 @@ def link_step(
         key: The key.
         price: Of the step.
         run: The work; the profiles of both private tables are among its inputs.
-        fit: How it spends the price: part of the release's identity.
+        fit: How it spends the price, as part of the release's identity.
         inputs: Of the work, beside the profiles.
         looked_at: Private tables whose rows the work looks at, beside those of the key.
     """
@@ -64,7 +55,7 @@ def link_step(
     looked_at = (*looked_at, *(other.child for other in counted))
     reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]), *looked_at)
     moves = [stability(schema, child.name), reference_moves(schema, key)]
-    parameters: dict[str, Any] = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
+    parameters: dict[str, Any] = {"key": key_identity(key), "fit": fit, "stability": moves}
     if lets_go(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
@@ -92,29 +83,27 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         owner = None
 
     def run(context: StepContext) -> Artifact:
-        profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
-        parent: Referred | PublicParent | None
+        profile = released_profile(context.inputs, key.child)
+        parent: Referred | PublicParent | None = None
         if schema.table(key.parent).public:
             parent = PublicParent(schema.table(key.parent), context.public[key.parent])
-        elif determined(schema, key):
-            parent = None
-        else:
-            stored = context.inputs["profile", key.parent].data["profile"]
-            parent = Referred(Profile.from_dict(stored), released_numbers(schema, key, context.inputs))
-        above: Features = {}
+        elif not determined(schema, key):
+            above = released_profile(context.inputs, key.parent)
+            parent = Referred(above, released_numbers(schema, key, context.inputs))
+        columns: Features = {}
         owners: dict[str, NDArray[np.float64]] = {}
         referring = referring_rows(schema, key) if lets_go(schema, key) else None
         if owner is not None:
-            found = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"])
+            found = released_profile(context.inputs, owner.parent)
             features = found.discretizers.items()
-            above = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
+            columns = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
             owners = {parent_column(name): counts for name, counts in found.one_way.clean().items()}
-        lookup = fit_lookup(context.opened(), key, profile, parent, price, above, referring, owners)
+        lookup = fit_lookup(context.opened(), key, profile, parent, price, columns, referring, owners)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
-    above = () if owner is None else (owner.parent,)
-    profiles = tuple(("profile", name) for name in above)
-    return link_step(schema, key, price, run, PAIRS, profiles, above)
+    looked_at = () if owner is None else (owner.parent,)
+    profiles = tuple(("profile", name) for name in looked_at)
+    return link_step(schema, key, price, run, PAIRS.identity(), profiles, looked_at)
 
 
 def determined(schema: Schema, key: ForeignKey) -> bool:
