@@ -9,7 +9,7 @@ with the other columns of the unique set.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -57,21 +57,11 @@ class RowLimits:
         )
 
 
-def draw_attributes(
-    table: Table,
-    rows: Rows,
-    model: Model,
-    discretizers: Mapping[str, Discretizer],
-    limits: RowLimits,
-    fixed: Mapping[str, pa.Array],
-    rng: np.random.Generator,
-    dated: Mapping[str, DatedRows],
-) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
-    """Draw the codes of all columns of the model, and the values of those that are attributes.
+@dataclass
+class RowDraft:
+    """Attributes of rows while they are drawn.
 
-    The caller drops rows that still break a limit.
-
-    Args:
+    Attributes:
         table: Whose rows they are.
         rows: With their context drawn; not changed.
         model: Released.
@@ -80,77 +70,75 @@ def draw_attributes(
         fixed: Columns that are drawn already and stay.
         rng: Sampling only.
         dated: Columns that come after those of their owners, or after others of the row.
+        codes: Of all columns of the model.
+        values: Of those that are attributes.
     """
-    draft = _RowDraft(table, rows, model, discretizers, limits, fixed, rng, dated)
-    for attempt in range(3 * REDRAWING_ROUNDS):
-        broken, again = draft.broken(), draft.repeated()
-        if not broken.any() and not again.any():
-            break
-        if attempt < REDRAWING_ROUNDS:
-            draft.decode_again(again & ~broken)
-            draft.draw_again(broken)
-        else:
-            draft.draw_again(broken | again)
-        draft.depend()
-    draft.free_values()
-    draft.repair()
-    return draft.codes, draft.values
 
+    table: Table
+    rows: Rows
+    model: Model
+    discretizers: Mapping[str, Discretizer]
+    limits: RowLimits
+    fixed: Mapping[str, pa.Array]
+    rng: np.random.Generator
+    dated: Mapping[str, DatedRows]
+    codes: dict[str, Codes] = field(init=False)
+    values: dict[str, pa.Array] = field(init=False)
 
-class _RowDraft:
-    """Attributes while they are drawn."""
-
-    def __init__(
-        self,
-        table: Table,
-        rows: Rows,
-        model: Model,
-        discretizers: Mapping[str, Discretizer],
-        limits: RowLimits,
-        fixed: Mapping[str, pa.Array],
-        rng: np.random.Generator,
-        dated: Mapping[str, DatedRows],
-    ) -> None:
-        self._table, self._rows, self._model, self._discretizers = table, rows, model, discretizers
-        self._limits, self._fixed, self._rng, self._dated = limits, fixed, rng, dated
-        self._bases = {name: fixed[name] for name in table.owner_bases}
-        drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
+    def __post_init__(self) -> None:
+        self._bases = {name: self.fixed[name] for name in self.table.owner_bases}
+        drawn = in_ranges(self._drawn_with_values, row_ranges(self.rows), self.rng)
         self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in drawn[0][0]}
-        self.values = {name: joined([values[name] for _, values in drawn]) for name in discretizers}
-        self._date(np.arange(rows.n))
+        self.values = {name: joined([values[name] for _, values in drawn]) for name in self.discretizers}
+        self._date(np.arange(self.rows.n))
         self.depend()
+
+    def settle(self) -> None:
+        """Redraw rows until they keep all limits, as far as they can; the caller drops those that still break one."""
+        for attempt in range(3 * REDRAWING_ROUNDS):
+            broken, again = self.broken(), self.repeated()
+            if not broken.any() and not again.any():
+                break
+            if attempt < REDRAWING_ROUNDS:
+                self.decode_again(again & ~broken)
+                self.draw_again(broken)
+            else:
+                self.draw_again(broken | again)
+            self.depend()
+        self.free_values()
+        self.repair()
 
     def broken(self) -> NDArray[np.bool_]:
         """Return which rows break a check."""
-        result = np.zeros(self._rows.n, dtype=bool)
-        for rule in self._limits.rules:
-            result |= rule.broken({**self._fixed, **self.values})
+        result = np.zeros(self.rows.n, dtype=bool)
+        for rule in self.limits.rules:
+            result |= rule.broken({**self.fixed, **self.values})
         return result
 
     def repeated(self) -> NDArray[np.bool_]:
         """Return which rows repeat a unique value."""
-        columns = {**self._fixed, **self.values}
-        result = np.zeros(self._rows.n, dtype=bool)
-        for unique in self._limits.unique:
-            result |= repeated(group_numbers([columns[name] for name in unique], self._rows.n))
+        columns = {**self.fixed, **self.values}
+        result = np.zeros(self.rows.n, dtype=bool)
+        for unique in self.limits.unique:
+            result |= repeated(group_numbers([columns[name] for name in unique], self.rows.n))
         return result
 
     def decode_again(self, which: NDArray[np.bool_]) -> None:
         """Draw other values of the same codes, for the unique columns of some rows."""
-        names = {name for unique in self._limits.unique for name in unique} & self.values.keys()
+        names = {name for unique in self.limits.unique for name in unique} & self.values.keys()
         self._put({name: self.codes[name][which] for name in sorted(names)}, which)
 
     def draw_again(self, which: NDArray[np.bool_]) -> None:
         """Draw other codes and values for some rows, given the same context."""
-        codes = self._drawn(self._rows.take(np.flatnonzero(which)), self._rng)
+        codes = self._drawn(self.rows.take(np.flatnonzero(which)), self.rng)
         for name, drawn in codes.items():
             self.codes[name][which] = drawn
-        self._put({name: codes[name] for name in self._discretizers}, which)
+        self._put({name: codes[name] for name in self.discretizers}, which)
 
     def depend(self) -> None:
         """Enforce functional dependencies."""
         free = frozenset(self.values)
-        self._replace(made_dependent(self._limits.dependencies, {**self._fixed, **self.values}, free))
+        self._replace(made_dependent(self.limits.dependencies, {**self.fixed, **self.values}, free))
 
     def free_values(self) -> None:
         """Give rows that still repeat a unique set of several columns an unused value of its last attribute.
@@ -158,77 +146,77 @@ class _RowDraft:
         Redrawing would hardly ever find the unused ones (the last seasons of a player who has almost all of them).
         """
         free = self._undetermined()
-        for unique in self._limits.unique:
-            columns = {**self._fixed, **self.values}
+        for unique in self.limits.unique:
+            columns = {**self.fixed, **self.values}
             changeable = [name for name in unique if name in free]
-            again = repeated(group_numbers([columns[name] for name in unique], self._rows.n))
+            again = repeated(group_numbers([columns[name] for name in unique], self.rows.n))
             if len(unique) > 1 and changeable and again.any():
                 name = changeable[-1]
-                scope = group_numbers([columns[other] for other in unique if other != name], self._rows.n)
-                self._replace({name: free_values(columns[name], scope, again, self._rng)})
+                scope = group_numbers([columns[other] for other in unique if other != name], self.rows.n)
+                self._replace({name: free_values(columns[name], scope, again, self.rng)})
 
     def repair(self) -> None:
         """Let rows that still break a check have the columns that it names from random rows that keep it."""
         free = self._undetermined()
-        for rule in self._limits.rules:
+        for rule in self.limits.rules:
             names = [name for name in rule.columns if name in free]
             for _ in range(REDRAWING_ROUNDS if names else 0):  # columns that stay may differ from the other row's
-                broken = rule.broken({**self._fixed, **self.values})
+                broken = rule.broken({**self.fixed, **self.values})
                 kept = np.flatnonzero(~broken)
                 if not len(kept) or not broken.any():
                     break
-                take = np.arange(self._rows.n)
-                take[broken] = self._rng.choice(kept, int(broken.sum()))
+                take = np.arange(self.rows.n)
+                take[broken] = self.rng.choice(kept, int(broken.sum()))
                 self._replace({name: self.values[name].take(pa.array(take)) for name in names})
 
     def _undetermined(self) -> frozenset[str]:
         """Return the attributes in no functional dependency, which may change independently."""
-        determined = {name for rule in self._limits.dependencies for name in (*rule.determinant, *rule.dependent)}
+        determined = {name for rule in self.limits.dependencies for name in (*rule.determinant, *rule.dependent)}
         return frozenset(self.values.keys() - determined)
 
     def _drawn_with_values(
         self, where: slice, rng: np.random.Generator
     ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
-        codes = self._drawn(self._rows.take(where), rng)
-        cells = allocate_within_bins(codes, self._discretizers, rng)
-        drawn = {name: discretizer.values(cells[name], rng) for name, discretizer in self._discretizers.items()}
-        return codes, written_values(self._table, drawn, {name: v[where] for name, v in self._bases.items()})
+        codes = self._drawn(self.rows.take(where), rng)
+        cells = allocate_within_bins(codes, self.discretizers, rng)
+        drawn = {name: discretizer.values(cells[name], rng) for name, discretizer in self.discretizers.items()}
+        return codes, written_values(self.table, drawn, {name: v[where] for name, v in self._bases.items()})
 
     def _drawn(self, part: Rows, rng: np.random.Generator) -> dict[str, Codes]:
-        self._model.draw(part, rng)
-        return {name: codes for name, codes in part.codes.items() if name not in self._rows.codes}
+        self.model.draw(part, rng)
+        return {name: codes for name, codes in part.codes.items() if name not in self.rows.codes}
 
     def _put(self, codes: Mapping[str, Codes], which: NDArray[np.bool_]) -> None:
         index = np.flatnonzero(which)
-        take = np.arange(self._rows.n)
-        take[index] = self._rows.n + np.arange(len(index))
-        drawn = {name: self._discretizers[name].decode(again, self._rng) for name, again in codes.items()}
-        near = {column.name for pair in self._table.relatives for column in pair}
+        take = np.arange(self.rows.n)
+        take[index] = self.rows.n + np.arange(len(index))
+        drawn = {name: self.discretizers[name].decode(again, self.rng) for name, again in codes.items()}
+        near = {column.name for pair in self.table.relatives for column in pair}
         known = {**self._bases, **self.values}
         before = {name: known[name].take(pa.array(index)) for name in sorted(near)}
-        for name, values in written_values(self._table, drawn, before).items():
+        for name, values in written_values(self.table, drawn, before).items():
             self.values[name] = pa.concat_arrays([self.values[name], values]).take(pa.array(take))
         self._date(index)
 
     def _date(self, index: NDArray[np.int64]) -> None:
         """Let the dates of some rows come after those of their owners, and others of their own, as was measured."""
         made: dict[str, pa.Array] = {}
-        take = np.arange(self._rows.n)
-        take[index] = self._rows.n + np.arange(len(index))
-        for name, rows in self._dated.items():
+        take = np.arange(self.rows.n)
+        take[index] = self.rows.n + np.arange(len(index))
+        for name, rows in self.dated.items():
             before, here = self.values[name].take(pa.array(index)), self.codes[name][index]
-            self.codes[name][index], after = rows.drawn(here, before, index, self.values | made, self._rng)
+            self.codes[name][index], after = rows.drawn(here, before, index, self.values | made, self.rng)
             made[name] = pa.concat_arrays([self.values[name], after]).take(pa.array(take))
-        self.values |= with_followers(self._table, made, self.values)
+        self.values |= with_followers(self.table, made, self.values)
 
     def _replace(self, changed: Mapping[str, pa.Array]) -> None:
         """Replace values, and encode them again."""
-        made = with_followers(self._table, changed, self.values)
+        made = with_followers(self.table, changed, self.values)
         other = {name: values for name, values in made.items() if not values.equals(self.values[name])}
         self.values |= other
-        moved = other.keys() | {column.name for column, base in self._table.relatives if base.name in other}
-        of_moved = {name: self._discretizers[name] for name in moved}
-        self.codes |= encoded(self._table, pa.table({**self._bases, **self.values}), of_moved)
+        moved = other.keys() | {column.name for column, base in self.table.relatives if base.name in other}
+        of_moved = {name: self.discretizers[name] for name in moved}
+        self.codes |= encoded(self.table, pa.table({**self._bases, **self.values}), of_moved)
 
 
 def free_values(

@@ -29,7 +29,7 @@ from privbench_core.models.profile import Profile
 from privbench_core.models.registry import Model, model_from_dict
 from privbench_core.models.rows import Rows
 from privbench_core.models.siblings import AgreeingSiblings
-from privbench_core.sampling.attributes import RowLimits, draw_attributes
+from privbench_core.sampling.attributes import RowDraft, RowLimits
 from privbench_core.sampling.children import add_sizes, row_weights
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
 from privbench_core.sampling.keys import added_by, fresh_keys
@@ -285,8 +285,9 @@ class TableModels(Links):
         lags = Lags(fanout.lags if fanout else (), self.profile.lags, frozenset(self.profile.guessed))
         model = AgreeingSiblings(self.model, fanout.agreements) if fanout and fanout.agreements else self.model
         dated = dated_columns(lags, discretizers, above)
-        codes, values = draw_attributes(table, context, model, discretizers, limits, columns, rng, dated)
-        columns |= values
+        draft = RowDraft(table, context, model, discretizers, limits, columns, rng, dated)
+        draft.settle()
+        codes, columns = draft.codes, columns | draft.values
         outside = tuple(key for key in keys if not key.same_unit)
         linked = {name for key in outside for name in lookups[key.name].context if name in rows.codes} - codes.keys()
         seen = {name: codes[name] for name in codes if name in discretizers} | {n: rows.codes[n] for n in linked}

@@ -35,7 +35,7 @@ from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import sampling_rng
 from privbench_core.synthesizers.steps.allocated_keys import AllocatedKey
 from privbench_core.synthesizers.steps.drawing import Links, TableModels
-from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
+from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable, span_of
 from privbench_core.workers import side_by_side
 
 Numbers = NDArray[np.int64]
@@ -123,7 +123,9 @@ class _Ranges(ABC):
         if found is None:
             made = self.made(number).to_artifact()
             found = self.parts.put(number, made), made
-        return Listed.of(*found, self._owners_of(number))
+        digest, data = found[0], found[1].data
+        rows, units = data["summary"]["rows"], span_of(data["units"])
+        return Listed(digest, rows, self._owners_of(number), data["dropped"], units)
 
     def drawn(self, workers: int | None, **facts: Any) -> Artifact:
         """Make all ranges in processes and list them; where there is one alone, the artifact holds its rows.
