@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -229,12 +229,18 @@ def _private_degrees(
         rng: Sampling only.
     """
     popularity, total = lookup.popularity, max(1, sum(sizes))
-    kinds = _Kinds.of(lookup, map(coded, range(len(sizes))))
-    lacking = kinds.wanted(lookup, references)
+    kinds, room = dict[str, int](), np.zeros(1)
+    for number in range(len(sizes)):
+        parent = coded(number)
+        if number == 0:
+            kinds = _kind_sizes(lookup, parent)
+            room = np.zeros(math.prod(kinds.values()))
+        room += np.bincount(_kinds_of(parent, kinds), minlength=len(room))
+    lacking = _wanted(lookup, kinds, room, references)
     range_of_rank = rng.permutation(np.repeat(np.arange(len(sizes), dtype=np.uint16), sizes))
     for number in range(len(sizes)):
         here, ranks = coded(number), np.flatnonzero(range_of_rank == number)
-        present, kind = np.unique(kinds.of_parents(here), return_inverse=True)
+        present, kind = np.unique(_kinds_of(here, kinds), return_inverse=True)
         if most == 1:
             degrees = np.ones(len(ranks))
         elif isinstance(popularity, ByRank):
@@ -248,59 +254,32 @@ def _private_degrees(
         yield here, kind, degrees
 
 
-@dataclass(frozen=True)
-class _Kinds:
-    """Kinds of parents: combinations of codes of the targets that a link tells them apart by.
-
-    Attributes:
-        columns: These targets.
-        shape: Number of codes of each.
-        room: Parents of each kind, shape (kinds,).
-    """
-
-    columns: tuple[str, ...]
-    shape: tuple[int, ...]
-    room: Array
-
-    @classmethod
-    def of(cls, lookup: Lookup, parts: Iterable[Parent]) -> _Kinds:
-        """Return the kinds of all parents, given range by range."""
-        kinds = cls((), (), np.zeros(1))
-        for parent in parts:
-            if not kinds.room.any():
-                columns, shape = _columns(lookup, parent)
-                kinds = cls(columns, shape, np.zeros(math.prod(shape)))
-            room = np.bincount(kinds.of_parents(parent), minlength=len(kinds.room))
-            kinds = replace(kinds, room=kinds.room + room)
-        return kinds
-
-    def wanted(self, lookup: Lookup, references: int) -> Array:
-        """Return how many references each kind is to get, shape (kinds,)."""
-        codes = np.unravel_index(np.arange(len(self.room)), self.shape) if self.shape else ()
-        margins = [
-            (np.asarray(of), lookup.marginals[name][:size])
-            for name, size, of in zip(self.columns, self.shape, codes, strict=True)
-        ]
-        wanted = raked(self.room, margins)
-        return wanted * (references / wanted.sum()) if wanted.any() else np.zeros(len(wanted))
-
-    def of_parents(self, parent: Parent) -> Numbers:
-        """Return the number of the kind of each parent, shape (parents,)."""
-        if not self.columns:
-            return np.zeros(parent.table.num_rows, dtype=np.int64)
-        codes = [parent.codes[name.removeprefix(TARGET)].astype(np.int64) for name in self.columns]
-        return np.asarray(np.ravel_multi_index(codes, self.shape), dtype=np.int64)
-
-
-def _columns(lookup: Lookup, parent: Parent) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """What tells kinds apart, as far as a table of them can be held, and the number of codes of each."""
-    columns, shape = list[str](), list[int]()
+def _kind_sizes(lookup: Lookup, parent: Parent) -> dict[str, int]:
+    """Number of codes of the targets that tell kinds of parents apart, as far as a table of them can be held."""
+    sizes = dict[str, int]()
     for name in lookup.kind_columns(parent.codes):
         size = lookup.targets[name].size
-        if name.removeprefix(TARGET) in parent.codes and math.prod(shape) * size <= MAX_CELLS:
-            columns.append(name)
-            shape.append(size)
-    return tuple(columns), tuple(shape)
+        if name.removeprefix(TARGET) in parent.codes and math.prod(sizes.values()) * size <= MAX_CELLS:
+            sizes[name] = size
+    return sizes
+
+
+def _kinds_of(parent: Parent, sizes: Mapping[str, int]) -> Numbers:
+    """Return the number of the kind of each parent, a combination of codes of these targets; shape (parents,)."""
+    if not sizes:
+        return np.zeros(parent.table.num_rows, dtype=np.int64)
+    codes = [parent.codes[name.removeprefix(TARGET)].astype(np.int64) for name in sizes]
+    return np.asarray(np.ravel_multi_index(codes, tuple(sizes.values())), dtype=np.int64)
+
+
+def _wanted(lookup: Lookup, kinds: Mapping[str, int], room: Array, references: int) -> Array:
+    """Return how many references each kind is to get, given the parents of each; shape (kinds,)."""
+    codes = np.unravel_index(np.arange(len(room)), tuple(kinds.values())) if kinds else ()
+    margins = [
+        (np.asarray(of), lookup.marginals[name][:size]) for (name, size), of in zip(kinds.items(), codes, strict=True)
+    ]
+    wanted = raked(room, margins)
+    return wanted * (references / wanted.sum()) if wanted.any() else np.zeros(len(wanted))
 
 
 @lru_cache(HELD_FILES)  # one range of rows after the other reads the same

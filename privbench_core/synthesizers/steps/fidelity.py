@@ -76,13 +76,12 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
 
     def run(context: StepContext) -> Artifact:
         units = released_profile(context.inputs, schema.unit).total
-        above = {name: Sample.from_artifact(context.inputs["fidelity", name]) for name in private}
-        above |= {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
         models = TableModels.of(schema, table, context.inputs, min(1.0, REFERENCE_ROWS / units))
-        sampled = {name: SampledTable(context.inputs["fidelity", name]) for name in (*private, *beside)}
-        sampled |= {name: SampledTable(above[name].to_artifact()) for name in parents if name not in sampled}
-        sample = RangeDrawing(models, 0, sampled, context.parts, (Piece.whole(models),)).made(0)
-        metrics = _metrics(schema, table, price, context, sample, above)
+        samples = {name: SampledTable(context.inputs["fidelity", name]) for name in (*private, *beside)}
+        public = {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
+        samples |= {name: SampledTable(sample.to_artifact()) for name, sample in public.items()}
+        sample = RangeDrawing(models, 0, samples, context.parts, (Piece.whole(models),)).made(0)
+        metrics = _metrics(schema, table, price, context, sample, samples)
         stored = sample.to_artifact()
         shown = {figure.metric: str(figure) for figure in metrics}
         return Artifact({**stored.data, "metrics": [f.to_dict() for f in metrics], "summary": shown}, stored.table)
@@ -107,7 +106,7 @@ def _metrics(
     price: Price,
     context: StepContext,
     sample: Sample,
-    parents: Mapping[str, Sample],
+    samples: Mapping[str, SampledTable],
 ) -> list[FidelityFigure]:
     """Mean total variation distances of one-way, two-way and join marginals: noisy, with the noise's deviation."""
     session = context.opened()
@@ -123,7 +122,7 @@ def _metrics(
         children = max(1.0, profile.size.rows / max(above.size.rows, 1.0))
         places = sample.parents[owner.name]
         of_parents = {name: _clamping(discretizer) for name, discretizer in above.discretizers.items()}
-        for name, found in parents[owner.parent].encoded(schema.table(owner.parent), of_parents).items():
+        for name, found in samples[owner.parent].whole().encoded(schema.table(owner.parent), of_parents).items():
             discretizer = of_parents[name]
             columns[parent_column(name)] = (OfParent(owner, name), discretizer)
             codes[parent_column(name)] = np.append(found, np.int32(discretizer.size))[places]  # -1: no owner

@@ -125,7 +125,7 @@ class _Ranges(ABC):
             found = self.parts.put(number, made), made
         digest, data = found[0], found[1].data
         rows, units = data["summary"]["rows"], span_of(data["units"])
-        return Listed(digest, rows, self._owners_of(number), data["dropped"], units)
+        return Listed(digest, rows, self.owners[number], data["dropped"], units)
 
     def drawn(self, workers: int | None, **facts: Any) -> Artifact:
         """Make all ranges in processes and list them; where there is one alone, the artifact holds its rows.
@@ -134,11 +134,11 @@ class _Ranges(ABC):
             workers: Most processes at a time.
             facts: For the summary.
         """
-        if self.count == 1:
+        if len(self.owners) == 1:
             return self.made(0).to_artifact(**facts)
         drawing = self.with_allocated_keys(workers)
         try:
-            listed = list(side_by_side(drawing, range(self.count), workers))
+            listed = list(side_by_side(drawing, range(len(self.owners)), workers))
         finally:
             drawing.forget_allocated_keys()
         return replace(SampledTable.listing(listed, **facts), parts=self.parts)
@@ -177,10 +177,14 @@ class _Ranges(ABC):
                 parents[key.name] = self._referred(key, None)
         return parents, lookups
 
+    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
+        """Return the rows that a key refers to, with all that the link looks at: those of a range, or all of them."""
+        return self.models.parent(key.parent, self.samples[key.parent].part(number))
+
     @property
     @abstractmethod
-    def count(self) -> int:
-        """Number of ranges."""
+    def owners(self) -> tuple[int, ...]:
+        """For each range the range of owners that its rows belong to."""
 
     @abstractmethod
     def made(self, number: int) -> Sample:
@@ -189,14 +193,6 @@ class _Ranges(ABC):
     @abstractmethod
     def _planned_rows(self, workers: int | None) -> Sequence[int]:
         """Return how many rows each range has before any are left out."""
-
-    @abstractmethod
-    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
-        """Return the rows that a key refers to, with all that the link looks at: those of a range, or all of them."""
-
-    @abstractmethod
-    def _owners_of(self, number: int) -> int:
-        """Return the range of owners that the rows of a range belong to."""
 
 
 @dataclass(frozen=True)
@@ -209,14 +205,14 @@ class RangeDrawing(_Ranges):
 
     models: TableModels
     pieces: tuple[Piece, ...]
-    _owners: dict[int | None, tuple[Parent, Numbers]] = field(
+    _held: dict[int | None, tuple[Parent, Numbers]] = field(
         default_factory=dict, repr=False, compare=False, kw_only=True
     )
 
     @property
-    def count(self) -> int:
-        """See `_Ranges.count`."""
-        return len(self.pieces)
+    def owners(self) -> tuple[int, ...]:
+        """See `_Ranges.owners`."""
+        return tuple(piece.owners or 0 for piece in self.pieces)
 
     def made(self, number: int) -> Sample:
         """See `_Ranges.made`."""
@@ -232,7 +228,7 @@ class RangeDrawing(_Ranges):
         if owner is not None and here is not None:
             parents[owner.name] = here
         if piece.place == piece.of - 1:
-            self._owners.clear()
+            self._held.clear()
         total = sum(piece.rows for piece in self.pieces if piece.place == 0) + sum(p.ownerless for p in self.pieces)
         drawn = models.draw(rows, owners, parents, lookups, rng, (before, total))
         if owner is None:
@@ -254,9 +250,6 @@ class RangeDrawing(_Ranges):
         own = self._numbers(number)[1] if owner is not None and owner in self.models.counted[key.name] else None
         return self.models.counting(key, self.samples, number, own)
 
-    def _owners_of(self, number: int) -> int:
-        return self.pieces[number].owners or 0
-
     def _children(self, piece: Piece) -> tuple[Parent, Numbers, tuple[int, int]]:
         """A range of owners, how many children each has, and which of them are those of a piece."""
         above, numbers = self._numbers(piece.owners)
@@ -268,15 +261,15 @@ class RangeDrawing(_Ranges):
         models, owner = self.models, self.models.table.owner_key
         if owner is None or models.fanout is None:
             raise InternalError(f"{models.table.name}: rows of the unit's table have no owners")
-        if owners not in self._owners:
-            self._owners.clear()  # the pieces of one range of owners follow each other
+        if owners not in self._held:
+            self._held.clear()  # the pieces of one range of owners follow each other
             rows = next(piece.rows for piece in self.pieces if piece.owners == owners)
             rng = sampling_rng(self.seed, "children", models.table.name, str(owners or 0))
             parent = models.counting(owner, self.samples, owners)
             stratum = (0, 1) if owners is None else (owners, len(self.samples[owner.parent].rows))
             numbers = numbers_of_children(models.fanout, parent, rows, rng, models.table, stratum)
-            self._owners[owners] = parent, numbers
-        return self._owners[owners]
+            self._held[owners] = parent, numbers
+        return self._held[owners]
 
 
 @dataclass(frozen=True)
@@ -290,9 +283,9 @@ class RangeCompletion(_Ranges):
     first: SampledTable
 
     @property
-    def count(self) -> int:
-        """See `_Ranges.count`."""
-        return len(self.first.rows)
+    def owners(self) -> tuple[int, ...]:
+        """See `_Ranges.owners`."""
+        return self.first.owners
 
     def made(self, number: int) -> Sample:
         """See `_Ranges.made`."""
@@ -303,9 +296,3 @@ class RangeCompletion(_Ranges):
 
     def _planned_rows(self, workers: int | None) -> Sequence[int]:
         return self.first.rows
-
-    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
-        return self.models.parent(key.parent, self.samples[key.parent].part(number))
-
-    def _owners_of(self, number: int) -> int:
-        return self.first.owners[number]
