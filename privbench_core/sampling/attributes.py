@@ -4,12 +4,19 @@ Rows that break a check are redrawn as a whole (rejection sampling), so that row
 holds; the few that still break it take the columns that it names from rows that keep it. Rows that repeat a unique
 value first get another value of the same code, then another code, and in the end a value that is unused in combination
 with the other columns of the unique set.
+
+Within-bin allocation gives each drawn code a cell, balanced against the cells of all other columns. A code (merged bin)
+may cover many cells: rare values of a list, or part of a range. Each column's rows get their cells by systematic
+sampling, so pairs of cells of two columns occur with the frequencies of independent draws. Here rows with the same code
+swap cells (`models.record_swapping`) until pairs of cells occur as often as expected, rounded. Along a range, the
+expected dependence is interpolated: a cell between the middles of two codes behaves like a mixture of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -18,43 +25,18 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import encoded, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer, joined
-from privbench_core.guards import MAX_CELLS, REDRAWING_ROUNDS
+from privbench_core.estimate.fitting import fit_margins
+from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS, SWEEPS
 from privbench_core.models.parent_choice import repeated
+from privbench_core.models.record_swapping import TargetTable, swap
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.sampling.within_bins import allocate_within_bins
 from privbench_core.schema.constraints import Dependency
 from privbench_core.schema.tables import Table
-
-
-@dataclass(frozen=True)
-class RowLimits:
-    """The constraints that can be checked once the attributes are drawn.
-
-    Attributes:
-        rules: Checks.
-        unique: Unique sets of columns, each with at least one attribute.
-        dependencies: Functional dependencies, attributes on attributes.
-    """
-
-    rules: Sequence[RowRule]
-    unique: Sequence[tuple[str, ...]]
-    dependencies: Sequence[Dependency]
-
-    @classmethod
-    def among(cls, table: Table, rules: Sequence[RowRule], fixed: frozenset[str]) -> RowLimits:
-        """Return the constraints over the attributes of ``table`` and the columns of ``fixed``."""
-        attributes = {column.name for column in table.attributes}
-        known = attributes | fixed
-        return cls(
-            [rule for rule in rules if known.issuperset(rule.columns) and not attributes.isdisjoint(rule.columns)],
-            [u for u in (table.primary_key, *table.unique) if known.issuperset(u) and not attributes.isdisjoint(u)],
-            [d for d in table.dependencies if known.issuperset(d.determinant) and attributes.issuperset(d.dependent)],
-        )
 
 
 @dataclass
@@ -66,26 +48,43 @@ class RowDraft:
         rows: With their context drawn; not changed.
         model: Released.
         discretizers: Of the attributes.
-        limits: Constraints to keep.
+        checks: All of the table that are to be kept.
         fixed: Columns that are drawn already and stay.
         rng: Sampling only.
         dated: Columns that come after those of their owners, or after others of the row.
         codes: Of all columns of the model.
         values: Of those that are attributes.
+        rules: The checks that can be judged once the attributes are drawn.
+        unique: The unique sets of columns of which this holds, each with at least one attribute.
+        dependencies: The functional dependencies of which this holds, attributes on attributes.
     """
 
     table: Table
     rows: Rows
     model: Model
     discretizers: Mapping[str, Discretizer]
-    limits: RowLimits
+    checks: Sequence[RowRule]
     fixed: Mapping[str, pa.Array]
     rng: np.random.Generator
     dated: Mapping[str, DatedRows]
     codes: dict[str, Codes] = field(init=False)
     values: dict[str, pa.Array] = field(init=False)
+    rules: Sequence[RowRule] = field(init=False)
+    unique: Sequence[tuple[str, ...]] = field(init=False)
+    dependencies: Sequence[Dependency] = field(init=False)
 
     def __post_init__(self) -> None:
+        table, attributes = self.table, {column.name for column in self.table.attributes}
+        known = attributes | self.fixed.keys()
+
+        def judged(columns: Sequence[str]) -> bool:
+            return known.issuperset(columns) and not attributes.isdisjoint(columns)
+
+        self.rules = [rule for rule in self.checks if judged(rule.columns)]
+        self.unique = [columns for columns in (table.primary_key, *table.unique) if judged(columns)]
+        self.dependencies = [
+            d for d in table.dependencies if known.issuperset(d.determinant) and attributes.issuperset(d.dependent)
+        ]
         self._bases = {name: self.fixed[name] for name in self.table.owner_bases}
         drawn = in_ranges(self._drawn_with_values, row_ranges(self.rows), self.rng)
         self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in drawn[0][0]}
@@ -94,7 +93,7 @@ class RowDraft:
         self.depend()
 
     def settle(self) -> None:
-        """Redraw rows until they keep all limits, as far as they can; the caller drops those that still break one."""
+        """Redraw rows that break a constraint; the caller drops those that still do."""
         for attempt in range(3 * REDRAWING_ROUNDS):
             broken, again = self.broken(), self.repeated()
             if not broken.any() and not again.any():
@@ -111,7 +110,7 @@ class RowDraft:
     def broken(self) -> NDArray[np.bool_]:
         """Return which rows break a check."""
         result = np.zeros(self.rows.n, dtype=bool)
-        for rule in self.limits.rules:
+        for rule in self.rules:
             result |= rule.broken({**self.fixed, **self.values})
         return result
 
@@ -119,13 +118,13 @@ class RowDraft:
         """Return which rows repeat a unique value."""
         columns = {**self.fixed, **self.values}
         result = np.zeros(self.rows.n, dtype=bool)
-        for unique in self.limits.unique:
+        for unique in self.unique:
             result |= repeated(group_numbers([columns[name] for name in unique], self.rows.n))
         return result
 
     def decode_again(self, which: NDArray[np.bool_]) -> None:
         """Draw other values of the same codes, for the unique columns of some rows."""
-        names = {name for unique in self.limits.unique for name in unique} & self.values.keys()
+        names = {name for unique in self.unique for name in unique} & self.values.keys()
         self._put({name: self.codes[name][which] for name in sorted(names)}, which)
 
     def draw_again(self, which: NDArray[np.bool_]) -> None:
@@ -138,7 +137,7 @@ class RowDraft:
     def depend(self) -> None:
         """Enforce functional dependencies."""
         free = frozenset(self.values)
-        self._replace(made_dependent(self.limits.dependencies, {**self.fixed, **self.values}, free))
+        self._replace(made_dependent(self.dependencies, {**self.fixed, **self.values}, free))
 
     def free_values(self) -> None:
         """Give rows that still repeat a unique set of several columns an unused value of its last attribute.
@@ -146,7 +145,7 @@ class RowDraft:
         Redrawing would hardly ever find the unused ones (the last seasons of a player who has almost all of them).
         """
         free = self._undetermined()
-        for unique in self.limits.unique:
+        for unique in self.unique:
             columns = {**self.fixed, **self.values}
             changeable = [name for name in unique if name in free]
             again = repeated(group_numbers([columns[name] for name in unique], self.rows.n))
@@ -158,7 +157,7 @@ class RowDraft:
     def repair(self) -> None:
         """Let rows that still break a check have the columns that it names from random rows that keep it."""
         free = self._undetermined()
-        for rule in self.limits.rules:
+        for rule in self.rules:
             names = [name for name in rule.columns if name in free]
             for _ in range(REDRAWING_ROUNDS if names else 0):  # columns that stay may differ from the other row's
                 broken = rule.broken({**self.fixed, **self.values})
@@ -171,7 +170,7 @@ class RowDraft:
 
     def _undetermined(self) -> frozenset[str]:
         """Return the attributes in no functional dependency, which may change independently."""
-        determined = {name for rule in self.limits.dependencies for name in (*rule.determinant, *rule.dependent)}
+        determined = {name for rule in self.dependencies for name in (*rule.determinant, *rule.dependent)}
         return frozenset(self.values.keys() - determined)
 
     def _drawn_with_values(
@@ -257,3 +256,81 @@ def free_values(
         vacant = keys[group[found], chosen] > -np.inf
         codes[rows[wanting[found][vacant]]] = chosen[vacant]
     return encoded.dictionary.take(pa.array(codes, mask=codes == size))
+
+
+Array = NDArray[np.float64]
+
+
+def allocate_within_bins(
+    codes: Mapping[str, Codes], discretizers: Mapping[str, Discretizer], rng: np.random.Generator
+) -> dict[str, Codes]:
+    """Draw a cell for every code of every column, as `Discretizer.cells`, balanced against the other columns.
+
+    Args:
+        codes: Column -> codes of all rows.
+        discretizers: Of these columns.
+        rng: Sampling only.
+    """
+    cells = {name: discretizer.cells(codes[name], rng) for name, discretizer in discretizers.items()}
+    merged = {name for name, coder in discretizers.items() if np.count_nonzero(coder.shares[1]) > coder.size}
+    if not merged or len(next(iter(codes.values()))) < FEW_ROWS:
+        return cells
+    columns = {name: _Column.of(codes[name], discretizer) for name, discretizer in discretizers.items()}
+    pairs = [pair for pair in combinations(discretizers, 2) if not merged.isdisjoint(pair)]
+    pairs.sort(key=lambda pair: len(columns[pair[0]].rows) * len(columns[pair[1]].rows))
+    sizes = np.cumsum([len(columns[a].rows) * len(columns[b].rows) for a, b in pairs])
+    kept = pairs[: int(np.searchsorted(sizes, MAX_CELLS, side="right"))]  # the smallest
+    targets = [TargetTable((a, b), _expected(columns[a], columns[b])) for a, b in kept]
+    swap(cells, targets, [(name,) for name in discretizers if name in merged], rng, sweeps=SWEEPS, within=codes)
+    return cells
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column's codes and its cells.
+
+    Attributes:
+        codes: Of all rows.
+        rows: Expected number of rows of each cell, shape (cells,).
+        members: 1 where a cell belongs to a code, shape (codes, cells).
+        mixture: Weights of the codes that a cell is interpolated from, shape (cells, codes).
+    """
+
+    codes: Codes
+    rows: Array
+    members: Array
+    mixture: Array
+
+    @classmethod
+    def of(cls, codes: Codes, discretizer: Discretizer) -> _Column:
+        """Interpolate a cell of a range between the two codes whose middles enclose it; others equal their code."""
+        code_of, shares = discretizer.shares
+        position = np.arange(len(code_of))
+        members = np.zeros((discretizer.size, len(code_of)))
+        members[code_of, position] = 1.0
+        mixture = members.T.copy()
+        ordered = 0 if discretizer.binning is None else discretizer.ordered
+        if ordered > 1:
+            middles = (members @ (shares * position))[:ordered]  # shares of a code add up to 1
+            inside = np.flatnonzero(code_of < ordered)
+            upper = np.clip(np.searchsorted(middles, inside), 1, ordered - 1)
+            weight = np.clip((inside - middles[upper - 1]) / (middles[upper] - middles[upper - 1]), 0.0, 1.0)
+            mixture[inside] = 0.0
+            mixture[inside, upper] = weight
+            mixture[inside, upper - 1] = 1 - weight
+        rows = np.bincount(codes, minlength=discretizer.size)[code_of] * shares
+        return cls(codes, rows, members, mixture)
+
+
+def _expected(first: _Column, second: _Column) -> Array:
+    """Return the expected rows of pairs of cells, given the rows of the pairs of codes and of single cells."""
+    size = len(second.members)
+    both = np.bincount(first.codes.astype(np.int64) * size + second.codes, minlength=len(first.members) * size)
+    drawn = both.reshape(-1, size).astype(np.float64)
+    margins = np.maximum(drawn.sum(axis=1, keepdims=True), 1) * np.maximum(drawn.sum(axis=0), 1)
+    counts = (first.mixture @ (drawn / margins) @ second.mixture.T) * np.outer(first.rows, second.rows)
+    for _ in range(SETTLING_ROUNDS):
+        codes = first.members @ counts @ second.members.T
+        counts *= first.members.T @ (drawn / np.maximum(codes, NEGLIGIBLE)) @ second.members
+        counts = fit_margins(counts, [((0,), first.rows), ((1,), second.rows)], 1)
+    return np.asarray(counts)

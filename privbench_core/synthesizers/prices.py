@@ -1,9 +1,11 @@
-"""How a plan of groups shares its budget between tables and keys: by attributes, those of groups weighing more."""
+"""How a plan's budget is divided; and, for plans of groups, shared between tables and keys by their attributes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.measure.learned import lists_to_learn
@@ -11,8 +13,33 @@ from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.options import GroupOptions
-from privbench_core.synthesizers.steps.assemble import Shares
+from privbench_core.synthesizers.steps.assemble import refuse_impossible
 from privbench_core.synthesizers.steps.link import determined
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What a plan's budget is first divided into.
+
+    Attributes:
+        measuring: For all that is measured.
+        validation: For the fidelity figures of all tables.
+        deltas: Table -> δ for learning its lists of values; 0 where it has none.
+    """
+
+    measuring: Price
+    validation: Price
+    deltas: Mapping[str, float]
+
+    @classmethod
+    def of(cls, schema: Schema, budget: Budget, validation: float) -> Self:
+        """Divide a budget, of which a share is for validation; raises as `refuse_impossible`."""
+        refuse_impossible(schema, budget)
+        total = budget.total()
+        spendable = Price(total.measure, total.amount)
+        learners = [table.name for table in schema.private_tables if lists_to_learn(table)]
+        deltas = {t.name: total.delta / len(learners) if t.name in learners else 0.0 for t in schema.private_tables}
+        return cls(spendable.share(1 - validation), spendable.share(validation), deltas)
 
 
 def group_shares(name: str, schema: Schema, budget: Budget, options: GroupOptions) -> tuple[Shares, Prices]:

@@ -21,11 +21,17 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import FidelityOptions
-from privbench_core.synthesizers.steps.assemble import Shares, whole_plan
+from privbench_core.synthesizers.prices import Shares
+from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
-from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
+from privbench_core.synthesizers.steps.link import (
+    determined,
+    link_step,
+    lookup_step,
+    released_numbers,
+    released_profile,
+)
 from privbench_core.synthesizers.steps.profile import learn_steps
-from privbench_core.synthesizers.steps.released import released_numbers, released_profile
 from privbench_core.tuning import TUNING
 
 Learn = Callable[[Table, Price], list[Step]]

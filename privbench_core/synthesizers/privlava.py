@@ -32,9 +32,14 @@ from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, S
 from privbench_core.synthesizers.options import GroupOptions
 from privbench_core.synthesizers.prices import Prices, group_shares
 from privbench_core.synthesizers.steps.assemble import whole_plan
-from privbench_core.synthesizers.steps.link import lookup_step
+from privbench_core.synthesizers.steps.link import (
+    counted_along,
+    fanout_key,
+    lookup_step,
+    released_numbers,
+    released_profile,
+)
 from privbench_core.synthesizers.steps.profile import profile_step
-from privbench_core.synthesizers.steps.released import counted_along, fanout_key, released_numbers, released_profile
 
 
 @dataclass(frozen=True)

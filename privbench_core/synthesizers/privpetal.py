@@ -26,9 +26,8 @@ from privbench_core.synthesizers.options import GroupOptions
 from privbench_core.synthesizers.prices import Prices, group_shares
 from privbench_core.synthesizers.privbench import fanout_step
 from privbench_core.synthesizers.steps.assemble import whole_plan
-from privbench_core.synthesizers.steps.link import lookup_step
+from privbench_core.synthesizers.steps.link import fanout_key, lookup_step, released_fanout, released_profile
 from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
-from privbench_core.synthesizers.steps.released import fanout_key, released_fanout, released_profile
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKin
 from privbench_core.synthesizers.privbench import SharedOptions
 from privbench_core.synthesizers.privspn import Histograms
 from privbench_core.synthesizers.registry import installed
+from privbench_core.synthesizers.steps.link import released_profile
 from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
-from privbench_core.synthesizers.steps.released import released_profile
 
 GROUP = "privbench.tables"
 

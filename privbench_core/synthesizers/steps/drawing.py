@@ -29,7 +29,7 @@ from privbench_core.models.profile import Profile
 from privbench_core.models.registry import Model, model_from_dict
 from privbench_core.models.rows import Rows
 from privbench_core.models.siblings import AgreeingSiblings
-from privbench_core.sampling.attributes import RowDraft, RowLimits
+from privbench_core.sampling.attributes import RowDraft
 from privbench_core.sampling.children import add_sizes, row_weights
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
 from privbench_core.sampling.keys import added_by, fresh_keys
@@ -41,7 +41,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.unit_numbers import unit_numbers
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
-from privbench_core.synthesizers.steps.released import (
+from privbench_core.synthesizers.steps.link import (
     fanout_key,
     released_fanout,
     released_numbers,
@@ -92,11 +92,6 @@ class Links:
         for latent, (size, drawn) in sample.latents.items():
             codes[latent], sizes[latent] = drawn, size
         return Parent(sample.table, codes, sizes, sample.weights, sample.units)
-
-    def of_units(self, key: ForeignKey, units: Numbers, parents: SampledTable) -> tuple[Parent, Lookup]:
-        """Return the parents along a key that belong to some units, and the link to draw references to them by."""
-        found = self.parent(key.parent, parents.of_units(units))
-        return found, self.lookups[key.name].at_scale(self.scale * found.table.num_rows / max(1, sum(parents.rows)))
 
     def complete(
         self, first: Sample, parents: Mapping[str, Parent], lookups: Mapping[str, Lookup], rng: np.random.Generator
@@ -279,13 +274,12 @@ class TableModels(Links):
         inside = tuple(key for key in keys if key.same_unit)
         unknown = Rows(rows.n, weights=rows.weights)
         places |= draw_references(table, inside, unknown, parents, lookups, columns, rules, rng, units)
-        limits = RowLimits.among(table, rules, frozenset(columns))
         context = _referred(rows, inside, parents, lookups, places)
         fanout = self.fanout
         lags = Lags(fanout.lags if fanout else (), self.profile.lags, frozenset(self.profile.guessed))
         model = AgreeingSiblings(self.model, fanout.agreements) if fanout and fanout.agreements else self.model
         dated = dated_columns(lags, discretizers, above)
-        draft = RowDraft(table, context, model, discretizers, limits, columns, rng, dated)
+        draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated)
         draft.settle()
         codes, columns = draft.codes, columns | draft.values
         outside = tuple(key for key in keys if not key.same_unit)
@@ -295,7 +289,7 @@ class TableModels(Links):
         places |= draw_references(table, outside, own, parents, lookups, columns, rules, rng, units)
         columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in self._later}
         columns |= fresh_keys(table, columns, rows.n, numbering, added_by(self.schema, table))
-        of_keys = [rule for rule in table.dependencies if rule not in limits.dependencies]
+        of_keys = [rule for rule in table.dependencies if rule not in draft.dependencies]
         columns |= with_followers(table, made_dependent(of_keys, columns, frozenset(discretizers)), columns)
         return columns, places, codes
 

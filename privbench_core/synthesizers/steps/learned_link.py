@@ -47,8 +47,15 @@ from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, structure_rng
-from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
-from privbench_core.synthesizers.steps.released import fanout_key, released_fanout, released_numbers, released_profile
+from privbench_core.synthesizers.steps.link import (
+    determined,
+    fanout_key,
+    link_step,
+    lookup_step,
+    released_fanout,
+    released_numbers,
+    released_profile,
+)
 from privbench_core.tuning import TUNING
 
 

@@ -18,8 +18,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.link import bounds_references
-from privbench_core.synthesizers.steps.released import released_profile
+from privbench_core.synthesizers.steps.link import bounds_references, released_profile
 from privbench_core.synthesizers.steps.sample import sampled_key
 from privbench_core.synthesizers.steps.sampled import SampledTable
 

@@ -171,8 +171,10 @@ class _Ranges(ABC):
             parents[allocated.key.name], lookups[allocated.key.name] = allocated.range(number)
         for key in self.models.keys:
             if units is not None and stays_inside(self.models.schema, self.models.table, key):
-                found = self.models.of_units(key, units, self.samples[key.parent])
-                parents[key.name], lookups[key.name] = found
+                above = self.samples[key.parent]
+                found = self.models.parent(key.parent, above.of_units(units))
+                scale = self.models.scale * found.table.num_rows / max(1, sum(above.rows))
+                parents[key.name], lookups[key.name] = found, lookups[key.name].at_scale(scale)
             elif key.name not in parents:
                 parents[key.name] = self._referred(key, None)
         return parents, lookups

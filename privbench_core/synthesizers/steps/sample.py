@@ -20,8 +20,8 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.drawing import DRAWING, Links, TableModels
+from privbench_core.synthesizers.steps.link import counted_beside, fanout_key, released_profile
 from privbench_core.synthesizers.steps.range_drawing import RangeCompletion, RangeDrawing, pieces_of
-from privbench_core.synthesizers.steps.released import counted_beside, fanout_key, released_profile
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 _IN_RANGES = {"in ranges": "3"}

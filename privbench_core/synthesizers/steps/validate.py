@@ -20,7 +20,7 @@ from privbench_core.schema.identity import column_identity, constraints_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.released import fanout_key, released_fanout, released_profile
+from privbench_core.synthesizers.steps.link import fanout_key, released_fanout, released_profile
 from privbench_core.synthesizers.steps.sample import sampled_key
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.validate.derived import tables_to_check
