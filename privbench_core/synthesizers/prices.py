@@ -54,7 +54,7 @@ def group_shares(name: str, schema: Schema, budget: Budget, options: GroupOption
             f"{name}: Gaussian noise has no pure form; run with delta > 0, or take another synthesizer"
         )
     shares = Shares.of(schema, budget, options.validation)
-    return shares, Prices(schema, shares.measuring, options.members, options.links, options.profile)
+    return shares, Prices(schema, shares.measuring, options)
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,12 @@ class Prices:
     Attributes:
         schema: The database.
         whole: What there is to share.
-        members: Weight of an attribute of an owned table against one of a table without owner.
-        links: Weight of an attribute that a foreign key may be tied to, likewise.
-        profiles: Share of what a table's attributes get for its profile, which has all that stands for its rows.
+        options: Weights of attributes, and the share of profiles.
     """
 
     schema: Schema
     whole: Price
-    members: float
-    links: float
-    profiles: float
+    options: GroupOptions
 
     def table(self, table: Table) -> Price:
         """Of all that is measured of a table's attributes."""
@@ -104,14 +100,14 @@ class Prices:
 
     def _profile(self, table: Table) -> float:
         lists, others = len(lists_to_learn(table)), 1 + len(table.attributes)
-        alone = min(1 + self.profiles * len(table.attributes), others / 2)
+        alone = min(1 + self.options.profile * len(table.attributes), others / 2)
         return (lists + alone) / (lists + others)
 
     def _table(self, table: Table) -> float:
         counted = 1 + len(table.attributes) + len(lists_to_learn(table))
-        return (1.0 if table.owner_key is None else self.members) * counted
+        return (1.0 if table.owner_key is None else self.options.members) * counted
 
     def _key(self, key: ForeignKey) -> float:
         parent = self.schema.table(key.parent)
         above = 1 if parent.public or determined(self.schema, key) else 1 + len(parent.attributes)
-        return self.links * (above if key.owner else above + len(self.schema.table(key.child).attributes))
+        return self.options.links * (above if key.owner else above + len(self.schema.table(key.child).attributes))

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from privbench_core.measure.fanout import fit_fanout
 from privbench_core.measure.links import PAIRS
 from privbench_core.measure.privspn import PairwiseSPN
+from privbench_core.measure.table import Network
 from privbench_core.models.fanout import Fanout
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey
@@ -67,6 +69,18 @@ class SharedOptions(LinkOptions):
     profile: float = 0.5
     beta: float = 10_000
 
+    def network(self, _: str, ordered: Mapping[str, int]) -> Network:
+        """Return what models a table of this name, given `ordered_codes` of its columns."""
+        return PairwiseSPN(ordered, beta=self.beta)
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return all that `network` depends on beside the rows."""
+        return PairwiseSPN({}, beta=self.beta).identity()
+
+    def learn(self, schema: Schema, table: Table, price: Price) -> list[Step]:
+        """Return the steps that learn the attributes of a private table."""
+        return learn_steps(schema, table, price, self.profile, partial(self.network, table.name), self.identity())
+
 
 class PrivBench:
     """The default synthesizer: leaves over several columns, with the joints that the budget supports. Pure and zCDP."""
@@ -76,14 +90,7 @@ class PrivBench:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = SharedOptions.parse(options)
-
-        def network(ordered: Mapping[str, int]) -> PairwiseSPN:
-            return PairwiseSPN(ordered, beta=chosen.beta)
-
-        def learn(table: Table, price: Price) -> list[Step]:
-            return learn_steps(schema, table, price, chosen.profile, network, network({}).identity())
-
-        return network_plan(self.name, schema, budget, chosen, learn, conditional_link)
+        return network_plan(self.name, schema, budget, chosen, partial(chosen.learn, schema), conditional_link)
 
 
 def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions, learn: Learn, link: LinkStep) -> Plan:

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 from privbench_core.measure.fanout import fit_sizes_and_siblings
 from privbench_core.measure.groups import GroupFit
-from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.relations import deciding_tables, stability
@@ -24,10 +23,10 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
 from privbench_core.synthesizers.options import GroupOptions
 from privbench_core.synthesizers.prices import Prices, group_shares
-from privbench_core.synthesizers.privbench import fanout_step
+from privbench_core.synthesizers.privbench import SharedOptions, fanout_step
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import fanout_key, lookup_step, released_fanout, released_profile
-from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
+from privbench_core.synthesizers.steps.profile import profile_step
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ class PrivPetal:
             if _has_groups(table):
                 steps.append(profile_step(schema, table, prices.profile(table).with_delta(delta)))
             else:  # the house model in the role of the paper's PrivMRF; and tables of keys alone
-                price, identity = prices.table(table).with_delta(delta), PairwiseSPN({}).identity()
-                steps += learn_steps(schema, table, price, chosen.root_profile, PairwiseSPN, identity)
+                network = SharedOptions(profile=chosen.root_profile)
+                steps += network.learn(schema, table, prices.table(table).with_delta(delta))
         for table in schema.sampling_order:
             if not table.public:
                 steps += self._steps(schema, table, prices, chosen)

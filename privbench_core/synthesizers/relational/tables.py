@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.spn import node_to_dict
@@ -21,10 +20,10 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind, structure_rng
 from privbench_core.synthesizers.privbench import SharedOptions
-from privbench_core.synthesizers.privspn import Histograms
+from privbench_core.synthesizers.privspn import Options as PrivSPNOptions
 from privbench_core.synthesizers.registry import installed
 from privbench_core.synthesizers.steps.link import released_profile
-from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
+from privbench_core.synthesizers.steps.profile import profile_step
 
 GROUP = "privbench.tables"
 
@@ -96,7 +95,7 @@ class Pairwise:
 
     def steps(self, schema: Schema, table: Table, price: Price) -> list[Step]:
         """See `TableSynthesizer.steps`."""
-        return learn_steps(schema, table, price, SharedOptions.profile, PairwiseSPN, PairwiseSPN({}).identity())
+        return SharedOptions().learn(schema, table, price)
 
 
 class SumProduct:
@@ -106,11 +105,7 @@ class SumProduct:
 
     def steps(self, schema: Schema, table: Table, price: Price) -> list[Step]:
         """See `TableSynthesizer.steps`."""
-
-        def network(ordered: Mapping[str, int]) -> Histograms:
-            return Histograms(HistogramSPN(frozenset(ordered)), structure_rng(table.name))
-
-        return learn_steps(schema, table, price, SharedOptions.profile, network, HistogramSPN(frozenset()).identity())
+        return PrivSPNOptions(alpha=0.5).learn(schema, table, price)
 
 
 class Independent:
