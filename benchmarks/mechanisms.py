@@ -101,7 +101,7 @@ def _within_bins() -> None:
     def plain(codes: Any, coders: Any, rng: Any) -> Any:
         return {name: coder.cells(codes[name], rng) for name, coder in coders.items()}
 
-    _replace("sampling.within_bins.allocate_within_bins", plain)
+    _replace("sampling.attributes.allocate_within_bins", plain)
 
 
 def _row_shares() -> None:
@@ -154,7 +154,7 @@ def _adaptive_bins() -> None:
 
 
 def _counted() -> None:
-    _replace("synthesizers.steps.counted.counted_along", lambda *_: ())
+    _replace("synthesizers.steps.link.counted_along", lambda *_: ())
 
 
 def _public_attributes() -> None:

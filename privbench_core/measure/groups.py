@@ -48,7 +48,7 @@ _OTHER, _THIRD = "other.", "third."  # columns of the second child of a pair, an
 
 @dataclass(frozen=True)
 class GroupFit:
-    """How the price of an owned table's groups is spent; see `privpetal.plan.Options`."""
+    """How the price of an owned table's groups is spent; see `privpetal.Options`."""
 
     scores: float = 0.1
     margins: float = 0.1

@@ -43,7 +43,7 @@ from privbench_core.schema.identity import Identity
 
 @dataclass(frozen=True)
 class LatentFit:
-    """How the price of an owner key's latent attributes is spent; see `privlava.plan.Options`.
+    """How the price of an owner key's latent attributes is spent; see `privlava.Options`.
 
     Attributes:
         latents: Number of latent attributes.

@@ -4,12 +4,19 @@ Rows that break a check are redrawn as a whole (rejection sampling), so that row
 holds; the few that still break it take the columns that it names from rows that keep it. Rows that repeat a unique
 value first get another value of the same code, then another code, and in the end a value that is unused in combination
 with the other columns of the unique set.
+
+Within-bin allocation gives each drawn code a cell, balanced against the cells of all other columns. A code (merged bin)
+may cover many cells: rare values of a list, or part of a range. Each column's rows get their cells by systematic
+sampling, so pairs of cells of two columns occur with the frequencies of independent draws. Here rows with the same code
+swap cells (`models.record_swapping`) until pairs of cells occur as often as expected, rounded. Along a range, the
+expected dependence is interpolated: a cell between the middles of two codes behaves like a mixture of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -18,139 +25,119 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import encoded, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer, joined
-from privbench_core.guards import MAX_CELLS, REDRAWING_ROUNDS
+from privbench_core.estimate.fitting import fit_margins
+from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS, SWEEPS
 from privbench_core.models.parent_choice import repeated
+from privbench_core.models.record_swapping import TargetTable, swap
 from privbench_core.models.registry import Model
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.sampling.within_bins import allocate_within_bins
 from privbench_core.schema.constraints import Dependency
 from privbench_core.schema.tables import Table
 
 
-@dataclass(frozen=True)
-class RowLimits:
-    """The constraints that can be checked once the attributes are drawn.
+@dataclass
+class RowDraft:
+    """Attributes of rows while they are drawn.
 
     Attributes:
-        rules: Checks.
-        unique: Unique sets of columns, each with at least one attribute.
-        dependencies: Functional dependencies, attributes on attributes.
-    """
-
-    rules: Sequence[RowRule]
-    unique: Sequence[tuple[str, ...]]
-    dependencies: Sequence[Dependency]
-
-    @classmethod
-    def among(cls, table: Table, rules: Sequence[RowRule], fixed: frozenset[str]) -> RowLimits:
-        """Return the constraints over the attributes of ``table`` and the columns of ``fixed``."""
-        attributes = {column.name for column in table.attributes}
-        known = attributes | fixed
-        return cls(
-            [rule for rule in rules if known.issuperset(rule.columns) and not attributes.isdisjoint(rule.columns)],
-            [u for u in (table.primary_key, *table.unique) if known.issuperset(u) and not attributes.isdisjoint(u)],
-            [d for d in table.dependencies if known.issuperset(d.determinant) and attributes.issuperset(d.dependent)],
-        )
-
-
-def draw_attributes(
-    table: Table,
-    rows: Rows,
-    model: Model,
-    discretizers: Mapping[str, Discretizer],
-    limits: RowLimits,
-    fixed: Mapping[str, pa.Array],
-    rng: np.random.Generator,
-    dated: Mapping[str, DatedRows],
-) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
-    """Draw the codes of all columns of the model, and the values of those that are attributes.
-
-    The caller drops rows that still break a limit.
-
-    Args:
         table: Whose rows they are.
         rows: With their context drawn; not changed.
         model: Released.
         discretizers: Of the attributes.
-        limits: Constraints to keep.
+        checks: All of the table that are to be kept.
         fixed: Columns that are drawn already and stay.
         rng: Sampling only.
         dated: Columns that come after those of their owners, or after others of the row.
+        codes: Of all columns of the model.
+        values: Of those that are attributes.
+        rules: The checks that can be judged once the attributes are drawn.
+        unique: The unique sets of columns of which this holds, each with at least one attribute.
+        dependencies: The functional dependencies of which this holds, attributes on attributes.
     """
-    draft = _RowDraft(table, rows, model, discretizers, limits, fixed, rng, dated)
-    for attempt in range(3 * REDRAWING_ROUNDS):
-        broken, again = draft.broken(), draft.repeated()
-        if not broken.any() and not again.any():
-            break
-        if attempt < REDRAWING_ROUNDS:
-            draft.decode_again(again & ~broken)
-            draft.draw_again(broken)
-        else:
-            draft.draw_again(broken | again)
-        draft.depend()
-    draft.free_values()
-    draft.repair()
-    return draft.codes, draft.values
 
+    table: Table
+    rows: Rows
+    model: Model
+    discretizers: Mapping[str, Discretizer]
+    checks: Sequence[RowRule]
+    fixed: Mapping[str, pa.Array]
+    rng: np.random.Generator
+    dated: Mapping[str, DatedRows]
+    codes: dict[str, Codes] = field(init=False)
+    values: dict[str, pa.Array] = field(init=False)
+    rules: Sequence[RowRule] = field(init=False)
+    unique: Sequence[tuple[str, ...]] = field(init=False)
+    dependencies: Sequence[Dependency] = field(init=False)
 
-class _RowDraft:
-    """Attributes while they are drawn."""
+    def __post_init__(self) -> None:
+        table, attributes = self.table, {column.name for column in self.table.attributes}
+        known = attributes | self.fixed.keys()
 
-    def __init__(
-        self,
-        table: Table,
-        rows: Rows,
-        model: Model,
-        discretizers: Mapping[str, Discretizer],
-        limits: RowLimits,
-        fixed: Mapping[str, pa.Array],
-        rng: np.random.Generator,
-        dated: Mapping[str, DatedRows],
-    ) -> None:
-        self._table, self._rows, self._model, self._discretizers = table, rows, model, discretizers
-        self._limits, self._fixed, self._rng, self._dated = limits, fixed, rng, dated
-        self._bases = {name: fixed[name] for name in table.owner_bases}
-        drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
+        def judged(columns: Sequence[str]) -> bool:
+            return known.issuperset(columns) and not attributes.isdisjoint(columns)
+
+        self.rules = [rule for rule in self.checks if judged(rule.columns)]
+        self.unique = [columns for columns in (table.primary_key, *table.unique) if judged(columns)]
+        self.dependencies = [
+            d for d in table.dependencies if known.issuperset(d.determinant) and attributes.issuperset(d.dependent)
+        ]
+        self._bases = {name: self.fixed[name] for name in self.table.owner_bases}
+        drawn = in_ranges(self._drawn_with_values, row_ranges(self.rows), self.rng)
         self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in drawn[0][0]}
-        self.values = {name: joined([values[name] for _, values in drawn]) for name in discretizers}
-        self._date(np.arange(rows.n))
+        self.values = {name: joined([values[name] for _, values in drawn]) for name in self.discretizers}
+        self._date(np.arange(self.rows.n))
         self.depend()
+
+    def settle(self) -> None:
+        """Redraw rows that break a constraint; the caller drops those that still do."""
+        for attempt in range(3 * REDRAWING_ROUNDS):
+            broken, again = self.broken(), self.repeated()
+            if not broken.any() and not again.any():
+                break
+            if attempt < REDRAWING_ROUNDS:
+                self.decode_again(again & ~broken)
+                self.draw_again(broken)
+            else:
+                self.draw_again(broken | again)
+            self.depend()
+        self.free_values()
+        self.repair()
 
     def broken(self) -> NDArray[np.bool_]:
         """Return which rows break a check."""
-        result = np.zeros(self._rows.n, dtype=bool)
-        for rule in self._limits.rules:
-            result |= rule.broken({**self._fixed, **self.values})
+        result = np.zeros(self.rows.n, dtype=bool)
+        for rule in self.rules:
+            result |= rule.broken({**self.fixed, **self.values})
         return result
 
     def repeated(self) -> NDArray[np.bool_]:
         """Return which rows repeat a unique value."""
-        columns = {**self._fixed, **self.values}
-        result = np.zeros(self._rows.n, dtype=bool)
-        for unique in self._limits.unique:
-            result |= repeated(group_numbers([columns[name] for name in unique], self._rows.n))
+        columns = {**self.fixed, **self.values}
+        result = np.zeros(self.rows.n, dtype=bool)
+        for unique in self.unique:
+            result |= repeated(group_numbers([columns[name] for name in unique], self.rows.n))
         return result
 
     def decode_again(self, which: NDArray[np.bool_]) -> None:
         """Draw other values of the same codes, for the unique columns of some rows."""
-        names = {name for unique in self._limits.unique for name in unique} & self.values.keys()
+        names = {name for unique in self.unique for name in unique} & self.values.keys()
         self._put({name: self.codes[name][which] for name in sorted(names)}, which)
 
     def draw_again(self, which: NDArray[np.bool_]) -> None:
         """Draw other codes and values for some rows, given the same context."""
-        codes = self._drawn(self._rows.take(np.flatnonzero(which)), self._rng)
+        codes = self._drawn(self.rows.take(np.flatnonzero(which)), self.rng)
         for name, drawn in codes.items():
             self.codes[name][which] = drawn
-        self._put({name: codes[name] for name in self._discretizers}, which)
+        self._put({name: codes[name] for name in self.discretizers}, which)
 
     def depend(self) -> None:
         """Enforce functional dependencies."""
         free = frozenset(self.values)
-        self._replace(made_dependent(self._limits.dependencies, {**self._fixed, **self.values}, free))
+        self._replace(made_dependent(self.dependencies, {**self.fixed, **self.values}, free))
 
     def free_values(self) -> None:
         """Give rows that still repeat a unique set of several columns an unused value of its last attribute.
@@ -158,77 +145,77 @@ class _RowDraft:
         Redrawing would hardly ever find the unused ones (the last seasons of a player who has almost all of them).
         """
         free = self._undetermined()
-        for unique in self._limits.unique:
-            columns = {**self._fixed, **self.values}
+        for unique in self.unique:
+            columns = {**self.fixed, **self.values}
             changeable = [name for name in unique if name in free]
-            again = repeated(group_numbers([columns[name] for name in unique], self._rows.n))
+            again = repeated(group_numbers([columns[name] for name in unique], self.rows.n))
             if len(unique) > 1 and changeable and again.any():
                 name = changeable[-1]
-                scope = group_numbers([columns[other] for other in unique if other != name], self._rows.n)
-                self._replace({name: free_values(columns[name], scope, again, self._rng)})
+                scope = group_numbers([columns[other] for other in unique if other != name], self.rows.n)
+                self._replace({name: free_values(columns[name], scope, again, self.rng)})
 
     def repair(self) -> None:
         """Let rows that still break a check have the columns that it names from random rows that keep it."""
         free = self._undetermined()
-        for rule in self._limits.rules:
+        for rule in self.rules:
             names = [name for name in rule.columns if name in free]
             for _ in range(REDRAWING_ROUNDS if names else 0):  # columns that stay may differ from the other row's
-                broken = rule.broken({**self._fixed, **self.values})
+                broken = rule.broken({**self.fixed, **self.values})
                 kept = np.flatnonzero(~broken)
                 if not len(kept) or not broken.any():
                     break
-                take = np.arange(self._rows.n)
-                take[broken] = self._rng.choice(kept, int(broken.sum()))
+                take = np.arange(self.rows.n)
+                take[broken] = self.rng.choice(kept, int(broken.sum()))
                 self._replace({name: self.values[name].take(pa.array(take)) for name in names})
 
     def _undetermined(self) -> frozenset[str]:
         """Return the attributes in no functional dependency, which may change independently."""
-        determined = {name for rule in self._limits.dependencies for name in (*rule.determinant, *rule.dependent)}
+        determined = {name for rule in self.dependencies for name in (*rule.determinant, *rule.dependent)}
         return frozenset(self.values.keys() - determined)
 
     def _drawn_with_values(
         self, where: slice, rng: np.random.Generator
     ) -> tuple[dict[str, Codes], dict[str, pa.Array]]:
-        codes = self._drawn(self._rows.take(where), rng)
-        cells = allocate_within_bins(codes, self._discretizers, rng)
-        drawn = {name: discretizer.values(cells[name], rng) for name, discretizer in self._discretizers.items()}
-        return codes, written_values(self._table, drawn, {name: v[where] for name, v in self._bases.items()})
+        codes = self._drawn(self.rows.take(where), rng)
+        cells = allocate_within_bins(codes, self.discretizers, rng)
+        drawn = {name: discretizer.values(cells[name], rng) for name, discretizer in self.discretizers.items()}
+        return codes, written_values(self.table, drawn, {name: v[where] for name, v in self._bases.items()})
 
     def _drawn(self, part: Rows, rng: np.random.Generator) -> dict[str, Codes]:
-        self._model.draw(part, rng)
-        return {name: codes for name, codes in part.codes.items() if name not in self._rows.codes}
+        self.model.draw(part, rng)
+        return {name: codes for name, codes in part.codes.items() if name not in self.rows.codes}
 
     def _put(self, codes: Mapping[str, Codes], which: NDArray[np.bool_]) -> None:
         index = np.flatnonzero(which)
-        take = np.arange(self._rows.n)
-        take[index] = self._rows.n + np.arange(len(index))
-        drawn = {name: self._discretizers[name].decode(again, self._rng) for name, again in codes.items()}
-        near = {column.name for pair in self._table.relatives for column in pair}
+        take = np.arange(self.rows.n)
+        take[index] = self.rows.n + np.arange(len(index))
+        drawn = {name: self.discretizers[name].decode(again, self.rng) for name, again in codes.items()}
+        near = {column.name for pair in self.table.relatives for column in pair}
         known = {**self._bases, **self.values}
         before = {name: known[name].take(pa.array(index)) for name in sorted(near)}
-        for name, values in written_values(self._table, drawn, before).items():
+        for name, values in written_values(self.table, drawn, before).items():
             self.values[name] = pa.concat_arrays([self.values[name], values]).take(pa.array(take))
         self._date(index)
 
     def _date(self, index: NDArray[np.int64]) -> None:
         """Let the dates of some rows come after those of their owners, and others of their own, as was measured."""
         made: dict[str, pa.Array] = {}
-        take = np.arange(self._rows.n)
-        take[index] = self._rows.n + np.arange(len(index))
-        for name, rows in self._dated.items():
+        take = np.arange(self.rows.n)
+        take[index] = self.rows.n + np.arange(len(index))
+        for name, rows in self.dated.items():
             before, here = self.values[name].take(pa.array(index)), self.codes[name][index]
-            self.codes[name][index], after = rows.drawn(here, before, index, self.values | made, self._rng)
+            self.codes[name][index], after = rows.drawn(here, before, index, self.values | made, self.rng)
             made[name] = pa.concat_arrays([self.values[name], after]).take(pa.array(take))
-        self.values |= with_followers(self._table, made, self.values)
+        self.values |= with_followers(self.table, made, self.values)
 
     def _replace(self, changed: Mapping[str, pa.Array]) -> None:
         """Replace values, and encode them again."""
-        made = with_followers(self._table, changed, self.values)
+        made = with_followers(self.table, changed, self.values)
         other = {name: values for name, values in made.items() if not values.equals(self.values[name])}
         self.values |= other
-        moved = other.keys() | {column.name for column, base in self._table.relatives if base.name in other}
-        of_moved = {name: self._discretizers[name] for name in moved}
-        self.codes |= encoded(self._table, pa.table({**self._bases, **self.values}), of_moved)
+        moved = other.keys() | {column.name for column, base in self.table.relatives if base.name in other}
+        of_moved = {name: self.discretizers[name] for name in moved}
+        self.codes |= encoded(self.table, pa.table({**self._bases, **self.values}), of_moved)
 
 
 def free_values(
@@ -269,3 +256,81 @@ def free_values(
         vacant = keys[group[found], chosen] > -np.inf
         codes[rows[wanting[found][vacant]]] = chosen[vacant]
     return encoded.dictionary.take(pa.array(codes, mask=codes == size))
+
+
+Array = NDArray[np.float64]
+
+
+def allocate_within_bins(
+    codes: Mapping[str, Codes], discretizers: Mapping[str, Discretizer], rng: np.random.Generator
+) -> dict[str, Codes]:
+    """Draw a cell for every code of every column, as `Discretizer.cells`, balanced against the other columns.
+
+    Args:
+        codes: Column -> codes of all rows.
+        discretizers: Of these columns.
+        rng: Sampling only.
+    """
+    cells = {name: discretizer.cells(codes[name], rng) for name, discretizer in discretizers.items()}
+    merged = {name for name, coder in discretizers.items() if np.count_nonzero(coder.shares[1]) > coder.size}
+    if not merged or len(next(iter(codes.values()))) < FEW_ROWS:
+        return cells
+    columns = {name: _Column.of(codes[name], discretizer) for name, discretizer in discretizers.items()}
+    pairs = [pair for pair in combinations(discretizers, 2) if not merged.isdisjoint(pair)]
+    pairs.sort(key=lambda pair: len(columns[pair[0]].rows) * len(columns[pair[1]].rows))
+    sizes = np.cumsum([len(columns[a].rows) * len(columns[b].rows) for a, b in pairs])
+    kept = pairs[: int(np.searchsorted(sizes, MAX_CELLS, side="right"))]  # the smallest
+    targets = [TargetTable((a, b), _expected(columns[a], columns[b])) for a, b in kept]
+    swap(cells, targets, [(name,) for name in discretizers if name in merged], rng, sweeps=SWEEPS, within=codes)
+    return cells
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column's codes and its cells.
+
+    Attributes:
+        codes: Of all rows.
+        rows: Expected number of rows of each cell, shape (cells,).
+        members: 1 where a cell belongs to a code, shape (codes, cells).
+        mixture: Weights of the codes that a cell is interpolated from, shape (cells, codes).
+    """
+
+    codes: Codes
+    rows: Array
+    members: Array
+    mixture: Array
+
+    @classmethod
+    def of(cls, codes: Codes, discretizer: Discretizer) -> _Column:
+        """Interpolate a cell of a range between the two codes whose middles enclose it; others equal their code."""
+        code_of, shares = discretizer.shares
+        position = np.arange(len(code_of))
+        members = np.zeros((discretizer.size, len(code_of)))
+        members[code_of, position] = 1.0
+        mixture = members.T.copy()
+        ordered = 0 if discretizer.binning is None else discretizer.ordered
+        if ordered > 1:
+            middles = (members @ (shares * position))[:ordered]  # shares of a code add up to 1
+            inside = np.flatnonzero(code_of < ordered)
+            upper = np.clip(np.searchsorted(middles, inside), 1, ordered - 1)
+            weight = np.clip((inside - middles[upper - 1]) / (middles[upper] - middles[upper - 1]), 0.0, 1.0)
+            mixture[inside] = 0.0
+            mixture[inside, upper] = weight
+            mixture[inside, upper - 1] = 1 - weight
+        rows = np.bincount(codes, minlength=discretizer.size)[code_of] * shares
+        return cls(codes, rows, members, mixture)
+
+
+def _expected(first: _Column, second: _Column) -> Array:
+    """Return the expected rows of pairs of cells, given the rows of the pairs of codes and of single cells."""
+    size = len(second.members)
+    both = np.bincount(first.codes.astype(np.int64) * size + second.codes, minlength=len(first.members) * size)
+    drawn = both.reshape(-1, size).astype(np.float64)
+    margins = np.maximum(drawn.sum(axis=1, keepdims=True), 1) * np.maximum(drawn.sum(axis=0), 1)
+    counts = (first.mixture @ (drawn / margins) @ second.mixture.T) * np.outer(first.rows, second.rows)
+    for _ in range(SETTLING_ROUNDS):
+        codes = first.members @ counts @ second.members.T
+        counts *= first.members.T @ (drawn / np.maximum(codes, NEGLIGIBLE)) @ second.members
+        counts = fit_margins(counts, [((0,), first.rows), ((1,), second.rows)], 1)
+    return np.asarray(counts)

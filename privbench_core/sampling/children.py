@@ -1,4 +1,4 @@
-"""How many children each synthetic owner has, and the rows of these children with what they know of their owners."""
+"""How many children each synthetic owner has, and these rows with what they know of their owners and their unit."""
 
 from __future__ import annotations
 
@@ -8,33 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.places import place_codes, place_count
-from privbench_core.columns.systematic import narrow
+from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PLACE, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.latent import is_latent
+from privbench_core.models.profile import Profile
+from privbench_core.models.registry import Model
+from privbench_core.models.row_count import UNIT_SIZE, size_classes
 from privbench_core.models.rows import Rows
+from privbench_core.models.spn import Leaf
 from privbench_core.sampling.keys import ordinal_within
 from privbench_core.sampling.references import Parent, room_for_children
 from privbench_core.schema.tables import Table
 
 Places = NDArray[np.signedinteger[Any]]
-
-
-def draw_children(
-    fanout: Fanout, parent: Parent, rng: np.random.Generator, table: Table | None = None, scale: float = 1.0
-) -> tuple[Rows, Places]:
-    """Rows of an owned table with their context (the parent and its attributes, group size), and the parent of each.
-
-    Args:
-        fanout: The released link.
-        parent: The owners.
-        rng: Sampling only.
-        table: The owned table, where its owner key may leave less room than the fanout says.
-        scale: Of the number of rows without an owner; the others follow their parents.
-    """
-    numbers = numbers_of_children(fanout, parent, round(fanout.owned * scale), rng, table)
-    return children_of(fanout, parent, numbers, round(fanout.ownerless * scale), rng, table)
 
 
 def numbers_of_children(
@@ -52,7 +40,7 @@ def numbers_of_children(
         parent: The owners.
         total: Of children.
         rng: Sampling only.
-        table: As in `draw_children`.
+        table: The owned table, where its owner key may leave less room than the fanout says.
         stratum: Which of how many equal ranges of owners these are, see `Fanout.numbers`.
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
@@ -85,7 +73,7 @@ def children_of(
         numbers: Children of each, shape (parents,).
         ownerless: Number of rows without an owner.
         rng: Sampling only.
-        table: As in `draw_children`.
+        table: The owned table, where its owner key may be NULL.
     """
     most = parent.table.num_rows + ownerless
     above_all = np.arange(parent.table.num_rows, dtype=np.int32 if most <= np.iinfo(np.int32).max else np.int64)
@@ -141,3 +129,37 @@ def with_sum(numbers: Places, total: int, room: Places, rng: np.random.Generator
         result = np.minimum(result + more, room)
         missing = total - int(result.sum())
     return result
+
+
+def add_sizes(rows: Rows, units: Places, profile: Profile, model: Model) -> None:
+    """Add to rows what follows from how many of them each unit has: weights, and a class where columns depend on it.
+
+    Where columns depend on it, a leaf's marginals are those of all rows alike (`Profile.one_way`), and of joints only
+    odds ratios are used; of products of signs, their excess over these marginals, though rows were counted otherwise.
+    Other models are drawn in the measure in which their rows were counted.
+    """
+    if not (profile.by_size and isinstance(model, Leaf)):
+        rows.weights = row_weights(units, profile.size.rows_per_unit)
+    if profile.by_size:
+        classes = profile.size.classes
+        rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
+        # What a class tells of columns depends on how many of these rows are in it, not of those that were counted.
+        drawn = np.bincount(rows.codes[UNIT_SIZE], rows.weights, len(classes)) if rows.n else profile.size.rows_of
+        links = {(UNIT_SIZE, name): shape * drawn[:, None] for name, shape in profile.shapes.items()}
+        rows.links = {**rows.links, **links}
+
+
+def row_weights(units: Places, rows_per_unit: int) -> NDArray[np.float64] | None:
+    """How much each row counts where units with more than ``rows_per_unit`` rows count as so many; None for 1 each.
+
+    >>> row_weights(np.array([7, 2, 7, 7]), 2).round(2).tolist()
+    [0.67, 1.0, 0.67, 0.67]
+    """
+    weights: NDArray[np.float64] = np.minimum(1.0, rows_per_unit / _rows_of_unit(units))
+    return weights if weights.min(initial=1.0) < 1 else None
+
+
+def _rows_of_unit(units: Places) -> NDArray[np.int64]:
+    """How many rows have the same number, for each row; shape (rows,)."""
+    least, most = (int(units.min()), int(units.max())) if len(units) else (0, 0)
+    return group_counts(units - least, most - least + 1)[units - least]

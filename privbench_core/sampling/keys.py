@@ -1,8 +1,16 @@
-"""Surrogate keys for synthetic rows: numbered, so a key of the source can recur only if it is a small number."""
+"""Surrogate keys of synthetic rows, and the order in which rows are numbered and published: that of the source's.
+
+Keys are numbered, so a key of the source can recur only if it is a small number. Databases number rows as they come,
+and store them so: what is dated later has a higher key and lies further back. It decides which rows are in one page of
+a table, and so how long an index scan takes, and what the optimiser expects of it. The column that says which row came
+first is declared (`Table.row_order`), so nothing is measured.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +21,11 @@ from privbench_core.columns.grid import Grid
 from privbench_core.columns.opaque import length_limit
 from privbench_core.columns.surrogates import random_uuids
 from privbench_core.errors import InternalError, PublishError
+from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.columns import Column
+from privbench_core.schema.tables import Schema, Table
 
+Places = NDArray[np.signedinteger[Any]]
 _SIGNS = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", np.uint8)  # of numbers in base 36
 
 
@@ -74,6 +85,67 @@ def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
     ordinals = np.empty(len(groups), np.int64)
     ordinals[order] = position - start + 1
     return ordinals
+
+
+def fresh_keys(
+    table: Table, columns: Mapping[str, pa.Array], n: int, numbering: tuple[int, int], order: Sequence[str]
+) -> dict[str, pa.Array]:
+    """Return the primary key columns that no foreign key fills: numbers, in the last one within the rest of the key.
+
+    Args:
+        table: The table.
+        columns: Those that are drawn already.
+        n: Number of rows.
+        numbering: How many rows are in the ranges of the table before these, and in all of them.
+        order: Columns in whose order rows are numbered; none for that in which they are drawn.
+    """
+    rows = added_order([columns[name] for name in order]) if order else np.arange(n)
+    missing = [name for name in table.primary_key if name not in columns]
+    filled = [columns[name] for name in table.primary_key if name in columns]
+    fresh: dict[str, pa.Array] = {}
+    for position, name in enumerate(missing):
+        if filled and position == len(missing) - 1:
+            ordinals = np.empty(n, dtype=np.int64)
+            ordinals[rows] = ordinal_within(group_numbers(filled, n)[rows])
+            numbers = surrogate_key(table.column(name), int(ordinals.max(initial=0)), prefix=table.name)
+            fresh[name] = numbers.take(pa.array(ordinals - 1))
+        else:
+            first, total = numbering
+            numbers = surrogate_key(table.column(name), n, prefix=table.name, first=first, total=total)
+            fresh[name] = numbers.take(pa.array(np.argsort(rows))) if order else numbers
+    return fresh
+
+
+def added_by(schema: Schema, table: Table) -> tuple[str, ...]:
+    """The columns in whose order rows are numbered and published; none where they stay as they are drawn.
+
+    `Table.row_order`; where a table has none, but one above it has, the keys of its owners, as if rows had been added
+    with them. Not of owners with UUIDs, whose order says nothing.
+    """
+    if table.row_order is not None:
+        return (table.row_order,)
+    key = table.owner_key
+    if key is None or any(table.column(name).logical.surrogate == "uuid" for name in key.columns):
+        return ()
+    return key.columns if added_by(schema, schema.table(key.parent)) else ()
+
+
+def added_order(columns: Sequence[pa.Array]) -> Places:
+    """Return the rows in the order of some columns, equal ones as they are and NULL last; shape (rows,).
+
+    >>> added_order([pa.array([5, None, 3, 5])]).tolist()
+    [2, 0, 3, 1]
+    """
+    names = [str(number) for number in range(len(columns))]
+    rows = pa.table(list(columns), names=names)
+    order: Places = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names]).to_numpy()
+    return order.astype(np.int64)
+
+
+def as_added(schema: Schema, table: Table, rows: pa.Table) -> pa.Table:
+    """Return the rows of a table, or of a range of it, as they are published: see `added_by`."""
+    names = added_by(schema, table)
+    return rows.take(added_order([rows.column(name) for name in (*names, *table.primary_key)])) if names else rows
 
 
 def _series(column: Column, numbers: NDArray[np.int64], total: int, prefix: str) -> pa.Array:

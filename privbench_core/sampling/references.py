@@ -22,7 +22,6 @@ from privbench_core.models.lookup import Lookup
 from privbench_core.models.parent_choice import Distinct, ParentChoice, repeated
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.constraints import RowRule
-from privbench_core.sampling.forest import without_cycles
 from privbench_core.sampling.row_groups import common_numbers, group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
@@ -153,53 +152,42 @@ def draw_references(
     places: dict[str, Places] = {}
     for key in keys:
         choice = choice_of(table, key, columns, parents[key.name], rows.n, units)
-        reference = _Reference(key, lookups[key.name], rows, parents[key.name], choice, columns, rng)
-        places[key.name] = reference.drawn(rules)
-        columns |= copied_columns(key, places[key.name], parents[key.name].table, columns)
+        found = _drawn(key, lookups[key.name], rows, parents[key.name], choice, columns, rules, rng)
+        places[key.name] = found
+        columns |= copied_columns(key, found, parents[key.name].table, columns)
     return places
 
 
-@dataclass(frozen=True)
-class _Reference:
-    """What the references along one key are drawn from; attributes as the arguments of `draw_references`."""
-
-    key: ForeignKey
-    lookup: Lookup
-    rows: Rows
-    parent: Parent
-    choice: ParentChoice
-    columns: Mapping[str, pa.Array]
-    rng: np.random.Generator
-
-    def drawn(self, rules: Sequence[RowRule]) -> Places:
-        """Return the parent of each row; those that break a check that can be judged by then are drawn again."""
-        codes, count = self.parent.codes, self.parent.table.num_rows
-        filled = set(self.key.columns) - self.columns.keys()
-        known = filled | self.columns.keys()
-        judged = [rule for rule in rules if not filled.isdisjoint(rule.columns) and known.issuperset(rule.columns)]
-        found = self.lookup.draw(self.rows, codes, count, self.rng, self.choice)
-        for attempt in range(REDRAWING_ROUNDS):
-            if self.key.parent == self.key.child:
-                found = without_cycles(found, self.choice, self.rng)
-            index = np.flatnonzero(self._broken(judged, found))
-            if not len(index):
-                break
-            before = found.copy()
-            if self.key.optional or attempt < REDRAWING_ROUNDS - 1:
-                found[index] = -1
-            if attempt < REDRAWING_ROUNDS - 1:
-                some = self.choice.take(index).beside(found)
-                found[index] = self.lookup.draw(self.rows.take(index), codes, count, self.rng, some, before)
-        return found
-
-    def _broken(self, rules: Sequence[RowRule], places: Places) -> NDArray[np.bool_]:
-        """Return which rows break a check."""
-        result = np.zeros(len(places), dtype=bool)
-        if rules:
-            filled = {**self.columns, **copied_columns(self.key, places, self.parent.table, self.columns)}
-            for rule in rules:
-                result |= rule.broken(filled)
-        return result
+def _drawn(
+    key: ForeignKey,
+    lookup: Lookup,
+    rows: Rows,
+    parent: Parent,
+    choice: ParentChoice,
+    columns: Mapping[str, pa.Array],
+    rules: Sequence[RowRule],
+    rng: np.random.Generator,
+) -> Places:
+    """Return the parent of each row; those that break a check that can be judged by then are drawn again."""
+    filled = set(key.columns) - columns.keys()
+    known = filled | columns.keys()
+    judged = [rule for rule in rules if not filled.isdisjoint(rule.columns) and known.issuperset(rule.columns)]
+    codes, count = parent.codes, parent.table.num_rows
+    found = lookup.draw(rows, codes, count, rng, choice)
+    for attempt in range(REDRAWING_ROUNDS):
+        if key.parent == key.child:
+            found = without_cycles(found, choice, rng)
+        made = {**columns, **copied_columns(key, found, parent.table, columns)} if judged else {}
+        index = np.flatnonzero(np.logical_or.reduce([rule.broken(made) for rule in judged]))
+        if not len(index):
+            break
+        before, last = found.copy(), attempt == REDRAWING_ROUNDS - 1
+        if key.optional or not last:
+            found[index] = -1
+        if not last:
+            some = choice.take(index).beside(found)
+            found[index] = lookup.draw(rows.take(index), codes, count, rng, some, before)
+    return found
 
 
 def copied_columns(key: ForeignKey, places: Places, parent: pa.Table, columns: Collection[str]) -> dict[str, pa.Array]:
@@ -217,3 +205,55 @@ def copied_columns(key: ForeignKey, places: Places, parent: pa.Table, columns: C
         for name, target in zip(key.columns, key.parent_columns, strict=True)
         if name not in columns
     }
+
+
+def without_cycles(places: Places, choice: ParentChoice, rng: np.random.Generator) -> Places:
+    """Return references of a table to itself (employee.manager) as a forest: with every cycle opened, shape (n,).
+
+    One row of each cycle refers to a random row that does not depend on it instead, or to none if there is no such row.
+    References drawn at random have about ln(n)/2 cycles, so few rows change.
+
+    Args:
+        places: Row that each row refers to, -1 for none.
+        choice: What each row may refer to.
+        rng: Sampling only.
+    """
+    result = places.copy()
+    cuts = _one_of_each_cycle(places)
+    result[cuts] = -1
+    roots = _roots(result)
+    room = choice.beside(result).room
+    for row in rng.permutation(cuts).tolist():
+        fits = (roots != row) & (choice.of_parent == choice.of_row[row])
+        fits = fits if room is None else fits & (room > 0)
+        candidates = np.zeros(0) if choice.distinct else np.flatnonzero(fits)
+        if len(candidates):
+            result[row] = rng.choice(candidates)
+            if room is not None:
+                room[result[row]] -= 1
+            roots[roots == row] = roots[result[row]]
+    return result
+
+
+def _one_of_each_cycle(places: Places) -> Places:
+    """Return the smallest row number of every cycle."""
+    n = len(places)
+    steps = np.append(places, n)  # row n represents "none" and refers to itself
+    steps[steps < 0] = n
+    least = np.arange(n + 1)
+    for _ in range(max(1, n.bit_length())):  # after k rounds each step is 2^k references long
+        least = np.minimum(least, least[steps])
+        steps = steps[steps]
+    on_cycle = np.zeros(n + 1, dtype=bool)
+    on_cycle[steps] = True
+    on_cycle[n] = False
+    rows = np.flatnonzero(on_cycle)
+    return np.asarray(rows[least[rows] == rows], dtype=np.int64)
+
+
+def _roots(places: Places) -> Places:
+    """Return the root of each row, in references without cycles."""
+    roots = np.where(places < 0, np.arange(len(places)), places)
+    for _ in range(max(1, len(places).bit_length())):
+        roots = roots[roots]
+    return roots

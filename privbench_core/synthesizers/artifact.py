@@ -24,6 +24,7 @@ from privbench_core.guards import DIGEST_BYTES, INLINE_VALUES
 from privbench_core.publishing.rows_file import write_rows
 
 _MAGIC = b"PRIVBENCH1"
+_HEADER = len(_MAGIC) + DIGEST_BYTES
 _DAMAGED = "a stored result is damaged, or none of privbench's; delete the file to have it made again"
 _NUMBERS = frozenset("biuf")  # kinds of arrays that are stored as they stand in memory
 _CODEC = pa.Codec("zstd", compression_level=1)
@@ -64,9 +65,9 @@ class Artifact:
 
     @classmethod
     def _decoded(cls, content: memoryview, parts: PartFiles | None = None) -> Artifact:
-        """What stands behind a header that is known to be right."""
-        rest = _Rest(_behind_json(content))
-        data = json.loads(_json(content), object_hook=rest.array)
+        """The artifact of what stands behind a header that is known to be right."""
+        text, rest = _split(content)
+        data = json.loads(text, object_hook=rest.array)
         body = rest.content[rest.read :]
         return cls(data, pq.read_table(pa.BufferReader(body)) if body else None, parts)
 
@@ -113,23 +114,22 @@ class PartFiles:
         Raises:
             ReleaseError: It is missing, or not what was stored.
         """
-        return Artifact._decoded(_content(self._read(number, digest)))
+        return Artifact._decoded(self._read(number, digest))
 
     def rows_file(self, number: int, digest: str) -> memoryview:
         """Read the rows of a part as they are stored, as a Parquet file; raises as `get` does."""
-        content = _content(self._read(number, digest))
-        rest = _Rest(_behind_json(content))
-        json.loads(_json(content), object_hook=rest.skip)
+        text, rest = _split(self._read(number, digest))
+        json.loads(text, object_hook=rest.skip)
         return rest.content[rest.read :]
 
-    def _read(self, number: int, digest: str) -> bytes:
+    def _read(self, number: int, digest: str) -> memoryview:
         path = self._path(number)
         if not path.is_file():
             raise ReleaseError(f"{path}: is missing; run again, and it is drawn again, at no cost")
         stored = path.read_bytes()
         if digest_of(stored) != digest:
             raise ReleaseError(f"{path}: does not match its checksum; delete it and run again: it is then drawn again")
-        return stored
+        return memoryview(stored)[_HEADER:]
 
     def finished(self, number: int) -> tuple[str, Artifact] | None:
         """Return digest and content of a part that an earlier run has finished; None if there is none, or half a one.
@@ -156,30 +156,21 @@ class PartFiles:
 
 def verified(stored: bytes) -> memoryview:
     """What stands behind the header; ReleaseError if `Artifact.to_bytes` did not make these bytes, or not so."""
-    content, digest = _content(stored), stored[len(_MAGIC) : len(_MAGIC) + DIGEST_BYTES]
+    content, digest = memoryview(stored)[_HEADER:], stored[len(_MAGIC) : _HEADER]
     if not stored.startswith(_MAGIC) or blake2b(content, digest_size=DIGEST_BYTES).digest() != digest:
         raise ReleaseError(_DAMAGED)
     return content
 
 
-def _content(stored: bytes) -> memoryview:
-    """What stands behind the header, which is not looked at."""
-    return memoryview(stored)[len(_MAGIC) + DIGEST_BYTES :]
-
-
-def _json(content: memoryview) -> bytes:
+def _split(content: memoryview) -> tuple[bytes, _Rest]:
+    """JSON, and what follows it."""
     (length,) = struct.unpack("<Q", content[:8])
-    return bytes(content[8 : 8 + length])
-
-
-def _behind_json(content: memoryview) -> memoryview:
-    (length,) = struct.unpack("<Q", content[:8])
-    return content[8 + length :]
+    return bytes(content[8 : 8 + length]), _Rest(content[8 + length :])
 
 
 def listed_parts(stored: bytes) -> int:
     """How many ranges of rows an artifact lists under ``parts``, without reading the rest of it."""
-    return len(json.loads(_json(verified(stored))).get("parts", ()))
+    return len(json.loads(_split(verified(stored))[0]).get("parts", ()))
 
 
 @dataclass

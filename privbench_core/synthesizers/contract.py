@@ -97,6 +97,11 @@ def sampling_rng(seed: int, *salt: str) -> np.random.Generator:
     return np.random.default_rng([seed, word])
 
 
+def structure_rng(name: str) -> np.random.Generator:
+    """A generator for the structure of models; not of the run's seed: another sample must not buy a model again."""
+    return sampling_rng(0, "structure", name)
+
+
 @dataclass(frozen=True)
 class Step:
     """One step of a plan.

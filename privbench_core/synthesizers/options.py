@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from privbench_core.errors import SpecError, did_you_mean
 
@@ -17,10 +17,19 @@ class FidelityOptions:
     """What the synthesizers that end with the stages of `assemble` have in common.
 
     Attributes:
+        SHARES: Names of those that are strictly between 0 and 1.
+        LEAST: Name -> smallest value, of those that may not be 0.
         validation: Share of the whole budget for the fidelity figures.
     """
 
+    SHARES: ClassVar[frozenset[str]] = frozenset({"validation"})
+    LEAST: ClassVar[Mapping[str, float]] = {}
     validation: float = 0.02
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Return options from a spec; every unknown name and bad value in one SpecError."""
+        return parsed(cls(), given, shares=cls.SHARES, least=cls.LEAST)
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,7 @@ class GroupOptions(FidelityOptions):
             gets what stands for its rows: as much as one attribute, or half of the table's budget.
     """
 
+    SHARES: ClassVar[frozenset[str]] = FidelityOptions.SHARES | {"profile"}
     members: float = 1.5
     links: float = 0.5
     profile: float = 0.1

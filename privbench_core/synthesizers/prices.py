@@ -1,9 +1,11 @@
-"""How a plan of groups shares its budget between tables and keys: by attributes, those of groups weighing more."""
+"""How a plan's budget is divided; and, for plans of groups, shared between tables and keys by their attributes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.measure.learned import lists_to_learn
@@ -11,8 +13,33 @@ from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.options import GroupOptions
-from privbench_core.synthesizers.steps.assemble import Shares
+from privbench_core.synthesizers.steps.assemble import refuse_impossible
 from privbench_core.synthesizers.steps.link import determined
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What a plan's budget is first divided into.
+
+    Attributes:
+        measuring: For all that is measured.
+        validation: For the fidelity figures of all tables.
+        deltas: Table -> δ for learning its lists of values; 0 where it has none.
+    """
+
+    measuring: Price
+    validation: Price
+    deltas: Mapping[str, float]
+
+    @classmethod
+    def of(cls, schema: Schema, budget: Budget, validation: float) -> Self:
+        """Divide a budget, of which a share is for validation; raises as `refuse_impossible`."""
+        refuse_impossible(schema, budget)
+        total = budget.total()
+        spendable = Price(total.measure, total.amount)
+        learners = [table.name for table in schema.private_tables if lists_to_learn(table)]
+        deltas = {t.name: total.delta / len(learners) if t.name in learners else 0.0 for t in schema.private_tables}
+        return cls(spendable.share(1 - validation), spendable.share(validation), deltas)
 
 
 def group_shares(name: str, schema: Schema, budget: Budget, options: GroupOptions) -> tuple[Shares, Prices]:
@@ -27,7 +54,7 @@ def group_shares(name: str, schema: Schema, budget: Budget, options: GroupOption
             f"{name}: Gaussian noise has no pure form; run with delta > 0, or take another synthesizer"
         )
     shares = Shares.of(schema, budget, options.validation)
-    return shares, Prices(schema, shares.measuring, options.members, options.links, options.profile)
+    return shares, Prices(schema, shares.measuring, options)
 
 
 @dataclass(frozen=True)
@@ -37,16 +64,12 @@ class Prices:
     Attributes:
         schema: The database.
         whole: What there is to share.
-        members: Weight of an attribute of an owned table against one of a table without owner.
-        links: Weight of an attribute that a foreign key may be tied to, likewise.
-        profiles: Share of what a table's attributes get for its profile, which has all that stands for its rows.
+        options: Weights of attributes, and the share of profiles.
     """
 
     schema: Schema
     whole: Price
-    members: float
-    links: float
-    profiles: float
+    options: GroupOptions
 
     def table(self, table: Table) -> Price:
         """Of all that is measured of a table's attributes."""
@@ -77,14 +100,14 @@ class Prices:
 
     def _profile(self, table: Table) -> float:
         lists, others = len(lists_to_learn(table)), 1 + len(table.attributes)
-        alone = min(1 + self.profiles * len(table.attributes), others / 2)
+        alone = min(1 + self.options.profile * len(table.attributes), others / 2)
         return (lists + alone) / (lists + others)
 
     def _table(self, table: Table) -> float:
         counted = 1 + len(table.attributes) + len(lists_to_learn(table))
-        return (1.0 if table.owner_key is None else self.members) * counted
+        return (1.0 if table.owner_key is None else self.options.members) * counted
 
     def _key(self, key: ForeignKey) -> float:
         parent = self.schema.table(key.parent)
         above = 1 if parent.public or determined(self.schema, key) else 1 + len(parent.attributes)
-        return self.links * (above if key.owner else above + len(self.schema.table(key.child).attributes))
+        return self.options.links * (above if key.owner else above + len(self.schema.table(key.child).attributes))

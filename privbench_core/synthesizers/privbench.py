@@ -9,22 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar
 
 from privbench_core.measure.fanout import fit_fanout
 from privbench_core.measure.links import PAIRS
 from privbench_core.measure.privspn import PairwiseSPN
-from privbench_core.models.profile import Profile
+from privbench_core.measure.table import Network
+from privbench_core.models.fanout import Fanout
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
-from privbench_core.synthesizers.options import FidelityOptions, parsed
-from privbench_core.synthesizers.steps.assemble import Shares, whole_plan
-from privbench_core.synthesizers.steps.counted import released_numbers
+from privbench_core.synthesizers.options import FidelityOptions
+from privbench_core.synthesizers.prices import Shares
+from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
-from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
+from privbench_core.synthesizers.steps.link import (
+    determined,
+    link_step,
+    lookup_step,
+    released_numbers,
+    released_profile,
+)
 from privbench_core.synthesizers.steps.profile import learn_steps
 from privbench_core.tuning import TUNING
 
@@ -42,6 +50,7 @@ class LinkOptions(FidelityOptions):
         gamma: γ, the share of tables; the rest is for foreign keys. The paper has 0.9 with one noisy count per key.
     """
 
+    SHARES: ClassVar[frozenset[str]] = FidelityOptions.SHARES | {"gamma"}
     gamma: float = 0.7
 
 
@@ -55,13 +64,22 @@ class SharedOptions(LinkOptions):
         beta: β, the smallest noisy number of rows of a part.
     """
 
+    SHARES: ClassVar[frozenset[str]] = LinkOptions.SHARES | {"profile"}
+    LEAST: ClassVar[Mapping[str, float]] = {"beta": 1}
     profile: float = 0.5
     beta: float = 10_000
 
-    @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Return options from a spec; every unknown name and bad value in one SpecError."""
-        return parsed(cls(), given, shares=frozenset({"gamma", "profile", "validation"}), least={"beta": 1})
+    def network(self, _: str, ordered: Mapping[str, int]) -> Network:
+        """Return what models a table of this name, given `ordered_codes` of its columns."""
+        return PairwiseSPN(ordered, beta=self.beta)
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return all that `network` depends on beside the rows."""
+        return PairwiseSPN({}, beta=self.beta).identity()
+
+    def learn(self, schema: Schema, table: Table, price: Price) -> list[Step]:
+        """Return the steps that learn the attributes of a private table."""
+        return learn_steps(schema, table, price, self.profile, partial(self.network, table.name), self.identity())
 
 
 class PrivBench:
@@ -72,15 +90,7 @@ class PrivBench:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = SharedOptions.parse(options)
-
-        def network(_: StepContext, ordered: Mapping[str, int]) -> PairwiseSPN:
-            return PairwiseSPN(ordered, beta=chosen.beta)
-
-        def learn(table: Table, price: Price) -> list[Step]:
-            identity = PairwiseSPN({}, beta=chosen.beta).identity()
-            return learn_steps(schema, table, price, chosen.profile, network, identity)
-
-        return network_plan(self.name, schema, budget, chosen, learn, conditional_link)
+        return network_plan(self.name, schema, budget, chosen, partial(chosen.learn, schema), conditional_link)
 
 
 def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions, learn: Learn, link: LinkStep) -> Plan:
@@ -127,20 +137,20 @@ def conditional_link(schema: Schema, key: ForeignKey, price: Price) -> Step:
     return lookup_step(schema, key, price)
 
 
-def fanout_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
-    """The step that measures the link along an ownership key."""
+def fanout_step(schema: Schema, key: ForeignKey, price: Price, fit: Callable[..., Fanout] = fit_fanout) -> Step:
+    """The step that measures the link along an ownership key, as ``fit`` does."""
 
     def run(context: StepContext) -> Artifact:
-        own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
+        own, above = (released_profile(context.inputs, name) for name in (key.child, key.parent))
         siblings = released_numbers(schema, key, context.inputs)
-        fanout = fit_fanout(context.opened(), key, above, own, price, siblings)
+        fanout = fit(context.opened(), key, above, own, price, siblings)
         summary = {
             "attributes that depend on the number of children": len(fanout.fanout_tables),
             "pair_tables": len(fanout.pair_tables),
         }
         return Artifact({"link": fanout.to_dict(), "summary": summary})
 
-    return link_step(schema, key, price, run, PAIRS)
+    return link_step(schema, key, price, run, PAIRS.identity())
 
 
 def _link_size(schema: Schema, key: ForeignKey) -> float:

@@ -6,22 +6,22 @@ what the default's leaves over several columns add; dependences are kept only as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from privbench_core.measure.one_way import Marginals
 from privbench_core.measure.privspn import HistogramSPN
+from privbench_core.measure.table import Network
 from privbench_core.models.measured import Measured, MeasuredLeaf
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.contract import Plan, Step, StepContext
-from privbench_core.synthesizers.options import parsed
+from privbench_core.schema.tables import Schema
+from privbench_core.synthesizers.contract import Plan, structure_rng
 from privbench_core.synthesizers.privbench import SharedOptions, conditional_link, network_plan
-from privbench_core.synthesizers.steps.profile import learn_steps
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,24 @@ class Options(SharedOptions):
         alpha, gamma1, gamma2, iterations: α, γ1, γ2 and J of Algorithms 3 to 5.
     """
 
+    SHARES: ClassVar[frozenset[str]] = SharedOptions.SHARES | {"gamma1", "gamma2"}
+    LEAST: ClassVar[Mapping[str, float]] = {**SharedOptions.LEAST, "iterations": 1}
     alpha: float = 0.1
     gamma1: float = 0.5
     gamma2: float = 0.5
     iterations: int = 2
 
-    @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Return options from a spec; every unknown name and bad value in one SpecError."""
-        shares = frozenset({"gamma", "profile", "validation", "gamma1", "gamma2"})
-        return parsed(cls(), given, shares=shares, least={"beta": 1, "iterations": 1})
-
-    def network(self, ordered: frozenset[str]) -> HistogramSPN:
+    def histograms(self, ordered: Collection[str]) -> HistogramSPN:
         """Return the network over columns of which some are ordered."""
-        return HistogramSPN(ordered, self.alpha, self.beta, self.gamma1, self.gamma2, self.iterations)
+        return HistogramSPN(frozenset(ordered), self.alpha, self.beta, self.gamma1, self.gamma2, self.iterations)
+
+    def network(self, table: str, ordered: Mapping[str, int]) -> Network:
+        """See `SharedOptions.network`."""
+        return Histograms(self.histograms(ordered), structure_rng(table))
+
+    def identity(self) -> Mapping[str, Any]:
+        """See `SharedOptions.identity`."""
+        return self.histograms(()).identity()
 
 
 class PrivSPN:
@@ -56,14 +60,8 @@ class PrivSPN:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`; the plan promises no joints, whatever the budget."""
         chosen = Options.parse(options)
-
-        def learn(table: Table, price: Price) -> list[Step]:
-            def network(context: StepContext, ordered: Mapping[str, int]) -> Histograms:
-                return Histograms.of(chosen.network(frozenset(ordered)), context, table)
-
-            return learn_steps(schema, table, price, chosen.profile, network, chosen.network(frozenset()).identity())
-
-        return replace(network_plan(self.name, schema, budget, chosen, learn, conditional_link), joints=False)
+        plan = network_plan(self.name, schema, budget, chosen, partial(chosen.learn, schema), conditional_link)
+        return replace(plan, joints=False)
 
 
 @dataclass(frozen=True)
@@ -72,11 +70,6 @@ class Histograms:
 
     network: HistogramSPN
     rng: np.random.Generator
-
-    @classmethod
-    def of(cls, network: HistogramSPN, context: StepContext, table: Table) -> Histograms:
-        """Return the network of a table; not the run's seed: another sample must not buy the model again."""
-        return cls(network, replace(context, seed=0).rng("structure", table.name))
 
     def has_power(self, *_: object) -> bool:
         """Return True: every leaf measures its own histogram, so there is always something to spend on."""

@@ -16,8 +16,8 @@ from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.synthesizers.privlava.plan import PrivLava
-from privbench_core.synthesizers.privpetal.plan import PrivPetal
+from privbench_core.synthesizers.privlava import PrivLava
+from privbench_core.synthesizers.privpetal import PrivPetal
 from privbench_core.synthesizers.privspn import PrivSPN
 from privbench_core.synthesizers.relational.plan import Relational
 from tests.helpers.databases import Database

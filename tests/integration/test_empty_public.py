@@ -13,8 +13,8 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.synthesizers.privlava.plan import PrivLava
-from privbench_core.synthesizers.privpetal.plan import PrivPetal
+from privbench_core.synthesizers.privlava import PrivLava
+from privbench_core.synthesizers.privpetal import PrivPetal
 from privbench_core.synthesizers.relational.plan import Relational
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from tests.helpers.databases import Database, database_from

@@ -18,7 +18,7 @@ from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.noise import OpenDPNoise
 from privbench_core.privacy.views import CodedView
 from privbench_core.synthesizers.contract import Plan
-from privbench_core.synthesizers.privpetal.plan import PrivPetal
+from privbench_core.synthesizers.privpetal import PrivPetal
 from tests.helpers.databases import Database, adversaries, forum, poll, shop, site, town
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 

@@ -19,7 +19,7 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
-from privbench_core.synthesizers.privpetal.plan import PrivPetal
+from privbench_core.synthesizers.privpetal import PrivPetal
 from tests.helpers.databases import Database
 from tests.helpers.key_graphs import (
     Positions,

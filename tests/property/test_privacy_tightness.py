@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.tightness import BUDGETS, MOST, SYNTHESIZERS, UNITS, clinic, losses
-from privbench_core.synthesizers.privlava.plan import PrivLava
-from privbench_core.synthesizers.privpetal.plan import PrivPetal
+from privbench_core.synthesizers.privlava import PrivLava
+from privbench_core.synthesizers.privpetal import PrivPetal
 from tests.helpers.databases import Database
 
 CASES = [

@@ -7,7 +7,7 @@ import pytest
 from privbench_core.schema.columns import Column, ColumnType, Domain, Learn, Range, Values
 from privbench_core.schema.constraints import Check
 from privbench_core.schema.tables import Table
-from privbench_core.synthesizers.limits import impossible_checks
+from privbench_core.synthesizers.steps.assemble import impossible_checks
 
 
 def table(check: str, **domains: Domain) -> Table:

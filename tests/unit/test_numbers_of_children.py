@@ -25,7 +25,7 @@ from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.steps.counted import counted_along
+from privbench_core.synthesizers.steps.link import counted_along
 from tests.helpers.heavy_tails import zipf_sizes
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import integer, owner_key, place_of, rows_of, samples_of, tvd

@@ -9,6 +9,7 @@ import pytest
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.synthesizers.options import GroupOptions
 from privbench_core.synthesizers.prices import Prices
 from tests.helpers.planted import category, integer, owner_key
 
@@ -21,7 +22,9 @@ def prices(*, learned: bool) -> tuple[Prices, Table]:
     user = Table("user", (integer("id"), integer("level", 0, 6)), ("id",))
     columns = (integer("id"), integer("user_id"), integer("day", 0, 99), name)
     badge = Table("badge", columns, ("id",), (owner_key("badge", "user_id", "user", 9),))
-    return Prices(Schema("site", (user, badge), "user"), WHOLE, 1.5, 0.5, 0.1), badge
+    return Prices(
+        Schema("site", (user, badge), "user"), WHOLE, GroupOptions(members=1.5, links=0.5, profile=0.1)
+    ), badge
 
 
 def test_a_list_to_learn_counts_as_an_attribute_for_the_profile() -> None:

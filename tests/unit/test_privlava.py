@@ -15,7 +15,7 @@ from privbench_core.privacy.budget import Budget
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.privlava.plan import Options, PrivLava
+from privbench_core.synthesizers.privlava import Options, PrivLava
 from privbench_core.synthesizers.registry import load_synthesizer, names
 from tests.helpers.databases import Database, forum, shop, town
 from tests.helpers.noise import SeededNoise

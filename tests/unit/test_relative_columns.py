@@ -24,7 +24,7 @@ from privbench_core.schema.constraints import Check
 from privbench_core.schema.identity import column_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import dump_spec, load_spec
-from privbench_core.synthesizers.limits import impossible_checks
+from privbench_core.synthesizers.steps.assemble import impossible_checks
 from tests.helpers import specs
 from tests.helpers.databases import ward
 from tests.helpers.planted import broken_expectations, door_of, draw_exactly, place_of, samples_of, tvd

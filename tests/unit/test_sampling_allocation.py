@@ -11,14 +11,13 @@ import pyarrow as pa
 import pytest
 
 from privbench_core import guards
-from privbench_core.sampling.allocation import Allocation
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import Key
-from privbench_core.synthesizers.steps.counted import drawn_beside
+from privbench_core.synthesizers.steps.allocated_keys import Allocation
 from privbench_core.synthesizers.steps.drawing import TableModels
-from privbench_core.synthesizers.steps.range_drawing import RangeDrawing
+from privbench_core.synthesizers.steps.range_drawing import RangeDrawing, pieces_of
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.workers import side_by_side
 from tests.helpers.market import market
@@ -203,8 +202,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def drawing_of(schema: Schema, made: Mapping[Key, Artifact], folder: Path) -> RangeDrawing:
     models = TableModels.of(schema, schema.table("sale"), made, 1.0)
     above = {name: SampledTable(made["sample", name]) for name in ("customer", "product")}
-    beside = drawn_beside(schema, models.table, made, "sample")
-    drawing = RangeDrawing.plan(models, 0, above, beside, PartFiles(folder))
+    drawing = RangeDrawing(models, 0, above, PartFiles(folder), pieces_of(models, 0, above))
     assert len(drawing.pieces) > 1
     return drawing
 

@@ -19,7 +19,7 @@ from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.drawing import TableModels
-from privbench_core.synthesizers.steps.range_drawing import RangeDrawing
+from privbench_core.synthesizers.steps.range_drawing import RangeDrawing, pieces_of
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.workers import ahead, side_by_side
 from tests.helpers.planted import category, integer, made_exactly, owner_key, planted_pair, rows_of, texts
@@ -45,7 +45,7 @@ def made() -> Iterator[dict[Key, Artifact]]:
 def drawing_of(made: dict[Key, Artifact], table: str, folder: Path, scale: float = 1.0) -> RangeDrawing:
     models = TableModels.of(SCHEMA, SCHEMA.table(table), made, scale)
     above = {} if table == "parent" else {"parent": SampledTable(made["sample", "parent"])}
-    drawing = RangeDrawing.plan(models, 0, above, {}, PartFiles(folder))
+    drawing = RangeDrawing(models, 0, above, PartFiles(folder), pieces_of(models, 0, above))
     assert len(drawing.pieces) > 1
     return drawing
 
@@ -215,13 +215,12 @@ def test_a_third_level_is_the_same_for_any_number_of_processes(tmp_path: Path):
     models = TableModels.of(schema, note, made, 1.0)
     found = []
     for workers in (1, 2):
-        drawing = RangeDrawing.plan(
-            models, 0, {"child": SampledTable(made["sample", "child"])}, {}, PartFiles(tmp_path / str(workers))
-        )
+        above = {"child": SampledTable(made["sample", "child"])}
+        drawing = RangeDrawing(models, 0, above, PartFiles(tmp_path / str(workers)), pieces_of(models, 0, above))
         listed = list(side_by_side(drawing, range(len(drawing.pieces)), workers))
         found.append((listed, files(tmp_path / str(workers))))
     assert len({piece.owners for piece in drawing.pieces}) > 3
     assert found[0] == found[1]
-    in_reverse = RangeDrawing(models, 0, drawing.above, PartFiles(tmp_path / "one"), {}, drawing.pieces, drawing.total)
+    in_reverse = RangeDrawing(models, 0, drawing.samples, PartFiles(tmp_path / "one"), drawing.pieces)
     backwards = {number: in_reverse(number) for number in reversed(range(len(drawing.pieces)))}
     assert [backwards[number] for number in range(len(drawing.pieces))] == found[0][0]

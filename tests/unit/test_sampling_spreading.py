@@ -6,7 +6,7 @@ import pytest
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
-from privbench_core.sampling.within_bins import allocate_within_bins
+from privbench_core.sampling.attributes import allocate_within_bins
 from privbench_core.schema.columns import Column, ColumnType, Range
 
 CELLS, CODES = 24, 4

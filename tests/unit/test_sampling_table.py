@@ -7,16 +7,19 @@ import pytest
 from privbench_core import guards
 from privbench_core.errors import InternalError, PublishError, SpecError
 from privbench_core.models.lookup import Lookup
+from privbench_core.models.one_way import OneWay
+from privbench_core.models.profile import Profile
+from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.privacy.budget import Budget
 from privbench_core.sampling.references import Parent
-from privbench_core.sampling.table import draw_table
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.synthesizers.steps.drawing import TableModels
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.validate.derived import fanout_column, integrity_frame, reference_column
 from tests.helpers.planted import (
@@ -132,9 +135,11 @@ def test_declared_unique_columns_hold_and_nulls_do_not_clash():
 
 
 def drawn(table: Table, parents: dict[str, Parent], lookups: dict[str, Lookup]):
-    """`draw_table` for a unit table whose keys are given by position."""
-    rows = Rows(6)
-    return draw_table(table, rows, Leaf(6.0, {}), {}, None, parents, lookups, np.random.default_rng(0))
+    """Six rows of a table without attributes whose keys are given by position."""
+    schema = Schema("s", (table, Table("p", (integer("id"),), ("id",), public=True)), table.name)
+    profile = Profile({}, OneWay({}, {}), RowCount(6.0, 0.0))
+    models = TableModels(schema, table, 1.0, lookups, {table.name: profile}, Leaf(6.0, {}), {}, None, {})
+    return models.draw(Rows(6), None, parents, lookups, np.random.default_rng(0), (0, 6))
 
 
 class Fixed:

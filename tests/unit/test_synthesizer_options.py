@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from privbench_core.synthesizers import privbench, privspn
+from privbench_core.synthesizers import privbench, privlava, privpetal, privspn
 from privbench_core.synthesizers.options import FidelityOptions
-from privbench_core.synthesizers.privlava import plan as privlava
-from privbench_core.synthesizers.privpetal import plan as privpetal
 from privbench_core.synthesizers.relational import plan as relational
 
 _ROW = re.compile(r"^\| (`.+?`) \| (.+?) \| ", re.MULTILINE)

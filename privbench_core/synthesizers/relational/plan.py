@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey
@@ -35,6 +35,7 @@ class Options(LinkOptions):
             enough for all of them.
     """
 
+    SHARES: ClassVar[frozenset[str]] = LinkOptions.SHARES | {"degrees", "select"}
     gamma: float = 0.6
     tables: str = "pairwise"
     degrees: float = TUNING.degrees
@@ -43,8 +44,7 @@ class Options(LinkOptions):
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
         """Return options from a spec; every unknown name and bad value in one SpecError."""
-        shares = frozenset({"gamma", "validation", "degrees", "select"})
-        return parsed(cls(), given, shares=shares, choices={"tables": table_synthesizers()})
+        return parsed(cls(), given, shares=cls.SHARES, choices={"tables": table_synthesizers()})
 
 
 class Relational:

@@ -8,10 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.profile import Profile
 from privbench_core.models.spn import node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.curator import Curator
@@ -20,11 +18,12 @@ from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind, structure_rng
 from privbench_core.synthesizers.privbench import SharedOptions
-from privbench_core.synthesizers.privspn import Histograms
+from privbench_core.synthesizers.privspn import Options as PrivSPNOptions
 from privbench_core.synthesizers.registry import installed
-from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
+from privbench_core.synthesizers.steps.link import released_profile
+from privbench_core.synthesizers.steps.profile import profile_step
 
 GROUP = "privbench.tables"
 
@@ -77,11 +76,11 @@ def fitted_steps(schema: Schema, table: Table, price: Price, method: TableFit) -
     own = Price(price.measure, price.amount / 2)
 
     def run(context: StepContext) -> Artifact:
-        released = Profile.from_dict(context.inputs[profile].data["profile"])
+        released = released_profile(context.inputs, table.name)
         features = {name: (Own(name), discretizer) for name, discretizer in released.discretizers.items()}
         view = context.opened().view(ViewSpec(table.name, dict(features), (released.size.rows_per_unit,)), "model")
-        rng = replace(context, seed=0).rng("structure", table.name)
-        return Artifact({"model": dict(method.fit(view, released.one_way, own, rng)), "summary": {}})
+        fitted = method.fit(view, released.one_way, own, structure_rng(table.name))
+        return Artifact({"model": dict(fitted), "summary": {}})
 
     first = profile_step(schema, table, replace(price, amount=price.amount - own.amount))
     parameters = {"method": dict(method.identity()), "stability": stability(schema, table.name)}
@@ -96,14 +95,7 @@ class Pairwise:
 
     def steps(self, schema: Schema, table: Table, price: Price) -> list[Step]:
         """See `TableSynthesizer.steps`."""
-        return learn_steps(
-            schema,
-            table,
-            price,
-            SharedOptions.profile,
-            lambda _, ordered: PairwiseSPN(ordered),
-            PairwiseSPN({}).identity(),
-        )
+        return SharedOptions().learn(schema, table, price)
 
 
 class SumProduct:
@@ -113,14 +105,7 @@ class SumProduct:
 
     def steps(self, schema: Schema, table: Table, price: Price) -> list[Step]:
         """See `TableSynthesizer.steps`."""
-        return learn_steps(
-            schema,
-            table,
-            price,
-            SharedOptions.profile,
-            lambda context, ordered: Histograms.of(HistogramSPN(frozenset(ordered)), context, table),
-            HistogramSPN(frozenset()).identity(),
-        )
+        return PrivSPNOptions(alpha=0.5).learn(schema, table, price)
 
 
 class Independent:
@@ -133,7 +118,7 @@ class Independent:
         profile: Key = ("profile", table.name)
 
         def run(context: StepContext) -> Artifact:
-            released = Profile.from_dict(context.inputs[profile].data["profile"])
+            released = released_profile(context.inputs, table.name)
             return Artifact({"model": node_to_dict(MeasuredLeaf(released.one_way).fit()), "summary": {}})
 
         free = zero(price.measure)

@@ -1,4 +1,8 @@
-"""References to other tables, allocated to the ranges of a table beforehand (`sampling.allocation`).
+"""References to other tables, allocated to the ranges of a table beforehand: every parent stays as popular as over all.
+
+Each parent has as many *places* as it is to be referred to. If the rows of each range chose among all parents by
+themselves, caps would not hold, and if each range had parents of its own, none could have more rows than a range. So
+each range gets some places of each kind of parent, and of each parent that has many: its share of them.
 
 Which synthetic parents are popular is decided once: ranks by popularity are shuffled over all parents. Then one range
 of parents after the other gets the degrees of its ranks, by kinds of parents, as far as these still lack references.
@@ -11,9 +15,9 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +28,74 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.errors import InternalError
-from privbench_core.guards import HELD_FILES, MAX_CELLS
+from privbench_core.guards import HELD_FILES, MAX_CELLS, SLOTS
 from privbench_core.models.lookup import ROW, TARGET, Lookup
 from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees, raked
-from privbench_core.sampling.allocation import Allocation
-from privbench_core.sampling.ranges import is_unique
+from privbench_core.sampling.ranges import is_unique, weighted_shares
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import sampling_rng
-from privbench_core.synthesizers.steps.sampled import SampledTable
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Which places each range of rows gets, known without a list of them.
+
+    Places come in blocks as long as there are slots, 2^k, and ranges have slots in proportion to their rows. Place i of
+    a block is in slot (i·g + o) mod 2^k, where g is the odd number next to the golden section of 2^k and o a random
+    offset of the block. Consecutive places, those of a parent and of a kind, are so spread evenly over the ranges.
+
+    Attributes:
+        ends: Where the slots of each range begin, and where the last ones end; shape (ranges + 1,).
+    """
+
+    ends: tuple[int, ...]
+
+    @classmethod
+    def by_rows(cls, rows: Sequence[int]) -> Allocation:
+        """Return the allocation to ranges of so many rows each."""
+        slots = 1 << (len(rows) * SLOTS - 1).bit_length()
+        return cls(tuple(weighted_shares(slots, rows)))
+
+    def places(self, number: int, count: int, rng: np.random.Generator) -> Numbers:
+        """Return which of ``count`` places a range gets, ascending: about as many as are its share.
+
+        Args:
+            number: Of the range.
+            count: Places in all.
+            rng: The same for every range: then each place is in one range.
+
+        >>> allocation = Allocation.by_rows([1, 3])
+        >>> found = [allocation.places(number, 1000, np.random.default_rng(0)) for number in range(2)]
+        >>> [len(places) for places in found], (np.sort(np.concatenate(found)) == np.arange(1000)).all().item()
+        ([249, 751], True)
+        """
+        slots = self.ends[-1]
+        offsets = rng.integers(0, slots, -(-count // slots))
+        mine = np.arange(*self.ends[number : number + 2])
+        back = pow(round(slots * (5**0.5 - 1) / 2) | 1, -1, slots)
+        inside = (mine - offsets[:, np.newaxis]) % slots * back % slots
+        found = np.sort((inside + np.arange(len(offsets))[:, np.newaxis] * slots).ravel())
+        return np.asarray(found[found < count], dtype=np.int64)
+
+    def allocated(self, number: int, degrees: Numbers, rng: np.random.Generator) -> Numbers:
+        """Return how many places of each parent a range gets, shape (parents,).
+
+        Args:
+            number: Of the range.
+            degrees: Places of each parent; parents of a kind follow each other.
+            rng: As in `places`.
+        """
+        ends = np.cumsum(degrees)
+        places = self.places(number, int(ends[-1]) if len(ends) else 0, rng)
+        parents = np.searchsorted(ends, places, side="right")
+        return np.asarray(np.bincount(parents, minlength=len(degrees)), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -138,35 +195,6 @@ class AllocatedKey:
         shutil.rmtree(self.files.folder, ignore_errors=True)
 
 
-def allocate(
-    table: Table,
-    keys: Sequence[ForeignKey],
-    lookups: Mapping[str, Lookup],
-    coded: Callable[[ForeignKey, int], Parent],
-    parents: Mapping[str, SampledTable],
-    rows: Sequence[int],
-    seed: int,
-    folder: Path,
-) -> tuple[AllocatedKey, ...]:
-    """Allocate the references along some keys of a table to its ranges.
-
-    Args:
-        table: The referring one.
-        keys: Of it, those that reach rows of its own, or rows that have places (`ranges.reach`).
-        lookups: Released, by key name.
-        coded: A range of the rows that a key refers to, with codes of what the link looks at.
-        parents: By table name.
-        rows: Planned for each range.
-        seed: Of the run.
-        folder: For a folder of files for each key.
-    """
-    found: list[AllocatedKey] = []
-    for number, key in enumerate(keys):
-        files, sizes = PartFiles(folder / f"allocated-{number}"), parents[key.parent].rows
-        found.append(AllocatedKey.plan(table, key, lookups[key.name], partial(coded, key), sizes, rows, seed, files))
-    return tuple(found)
-
-
 Degrees = Iterator[tuple[Parent, Numbers, Array]]
 """For each range: its parents, and the kind and the degree of each of them, shape (parents,)."""
 
@@ -201,12 +229,18 @@ def _private_degrees(
         rng: Sampling only.
     """
     popularity, total = lookup.popularity, max(1, sum(sizes))
-    kinds = _Kinds.of(lookup, map(coded, range(len(sizes))))
-    lacking = kinds.wanted(lookup, references)
+    kinds, room = dict[str, int](), np.zeros(1)
+    for number in range(len(sizes)):
+        parent = coded(number)
+        if number == 0:
+            kinds = _kind_sizes(lookup, parent)
+            room = np.zeros(math.prod(kinds.values()))
+        room += np.bincount(_kinds_of(parent, kinds), minlength=len(room))
+    lacking = _wanted(lookup, kinds, room, references)
     range_of_rank = rng.permutation(np.repeat(np.arange(len(sizes), dtype=np.uint16), sizes))
     for number in range(len(sizes)):
         here, ranks = coded(number), np.flatnonzero(range_of_rank == number)
-        present, kind = np.unique(kinds.of_parents(here), return_inverse=True)
+        present, kind = np.unique(_kinds_of(here, kinds), return_inverse=True)
         if most == 1:
             degrees = np.ones(len(ranks))
         elif isinstance(popularity, ByRank):
@@ -220,59 +254,32 @@ def _private_degrees(
         yield here, kind, degrees
 
 
-@dataclass(frozen=True)
-class _Kinds:
-    """Kinds of parents: combinations of codes of the targets that a link tells them apart by.
-
-    Attributes:
-        columns: These targets.
-        shape: Number of codes of each.
-        room: Parents of each kind, shape (kinds,).
-    """
-
-    columns: tuple[str, ...]
-    shape: tuple[int, ...]
-    room: Array
-
-    @classmethod
-    def of(cls, lookup: Lookup, parts: Iterable[Parent]) -> _Kinds:
-        """Return the kinds of all parents, given range by range."""
-        kinds = cls((), (), np.zeros(1))
-        for parent in parts:
-            if not kinds.room.any():
-                columns, shape = _columns(lookup, parent)
-                kinds = cls(columns, shape, np.zeros(math.prod(shape)))
-            room = np.bincount(kinds.of_parents(parent), minlength=len(kinds.room))
-            kinds = replace(kinds, room=kinds.room + room)
-        return kinds
-
-    def wanted(self, lookup: Lookup, references: int) -> Array:
-        """Return how many references each kind is to get, shape (kinds,)."""
-        codes = np.unravel_index(np.arange(len(self.room)), self.shape) if self.shape else ()
-        margins = [
-            (np.asarray(of), lookup.marginals[name][:size])
-            for name, size, of in zip(self.columns, self.shape, codes, strict=True)
-        ]
-        wanted = raked(self.room, margins)
-        return wanted * (references / wanted.sum()) if wanted.any() else np.zeros(len(wanted))
-
-    def of_parents(self, parent: Parent) -> Numbers:
-        """Return the number of the kind of each parent, shape (parents,)."""
-        if not self.columns:
-            return np.zeros(parent.table.num_rows, dtype=np.int64)
-        codes = [parent.codes[name.removeprefix(TARGET)].astype(np.int64) for name in self.columns]
-        return np.asarray(np.ravel_multi_index(codes, self.shape), dtype=np.int64)
-
-
-def _columns(lookup: Lookup, parent: Parent) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """What tells kinds apart, as far as a table of them can be held, and the number of codes of each."""
-    columns, shape = list[str](), list[int]()
+def _kind_sizes(lookup: Lookup, parent: Parent) -> dict[str, int]:
+    """Number of codes of the targets that tell kinds of parents apart, as far as a table of them can be held."""
+    sizes = dict[str, int]()
     for name in lookup.kind_columns(parent.codes):
         size = lookup.targets[name].size
-        if name.removeprefix(TARGET) in parent.codes and math.prod(shape) * size <= MAX_CELLS:
-            columns.append(name)
-            shape.append(size)
-    return tuple(columns), tuple(shape)
+        if name.removeprefix(TARGET) in parent.codes and math.prod(sizes.values()) * size <= MAX_CELLS:
+            sizes[name] = size
+    return sizes
+
+
+def _kinds_of(parent: Parent, sizes: Mapping[str, int]) -> Numbers:
+    """Return the number of the kind of each parent, a combination of codes of these targets; shape (parents,)."""
+    if not sizes:
+        return np.zeros(parent.table.num_rows, dtype=np.int64)
+    codes = [parent.codes[name.removeprefix(TARGET)].astype(np.int64) for name in sizes]
+    return np.asarray(np.ravel_multi_index(codes, tuple(sizes.values())), dtype=np.int64)
+
+
+def _wanted(lookup: Lookup, kinds: Mapping[str, int], room: Array, references: int) -> Array:
+    """Return how many references each kind is to get, given the parents of each; shape (kinds,)."""
+    codes = np.unravel_index(np.arange(len(room)), tuple(kinds.values())) if kinds else ()
+    margins = [
+        (np.asarray(of), lookup.marginals[name][:size]) for (name, size), of in zip(kinds.items(), codes, strict=True)
+    ]
+    wanted = raked(room, margins)
+    return wanted * (references / wanted.sum()) if wanted.any() else np.zeros(len(wanted))
 
 
 @lru_cache(HELD_FILES)  # one range of rows after the other reads the same

@@ -1,4 +1,9 @@
-"""What is released of a private table, and the columns of its rows drawn from that."""
+"""Rows of a private table from its released models: attributes given the owner, references, fresh keys, source types.
+
+PrivBench's Algorithm 7 (SampleDataFromSPN) with four changes: expected counts are rounded instead of drawn, children
+are drawn given their parent's row, every key is generated, and the schema's constraints hold. Deferred keys are NULL
+until a second pass fills them (`Links.complete`).
+"""
 
 from __future__ import annotations
 
@@ -6,35 +11,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.columns.differences import base_numbers
+from privbench_core.columns.codec import Codes
+from privbench_core.columns.differences import base_numbers, values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.systematic import group_counts, narrow
-from privbench_core.errors import InternalError
+from privbench_core.errors import InternalError, ValidationError
 from privbench_core.models.fanout import Fanout, children_column
 from privbench_core.models.lags import Lags
 from privbench_core.models.linked_lookup import lookup_from_dict
 from privbench_core.models.linking import Linked
 from privbench_core.models.lookup import Lookup
+from privbench_core.models.parent_choice import repeated
 from privbench_core.models.profile import Profile
 from privbench_core.models.registry import Model, model_from_dict
-from privbench_core.models.row_count import UNIT_SIZE, size_classes
 from privbench_core.models.rows import Rows
 from privbench_core.models.siblings import AgreeingSiblings
-from privbench_core.models.spn import Leaf
-from privbench_core.sampling.references import Parent
-from privbench_core.sampling.row_order import Numbering, added_by
-from privbench_core.sampling.table import draw_table
+from privbench_core.sampling.attributes import RowDraft
+from privbench_core.sampling.children import add_sizes, row_weights
+from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
+from privbench_core.sampling.keys import added_by, fresh_keys
+from privbench_core.sampling.lags import dated_columns
+from privbench_core.sampling.references import Parent, copied_columns, draw_references, lookup_order
+from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.unit_numbers import unit_numbers
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
-from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
+from privbench_core.synthesizers.steps.link import (
+    fanout_key,
+    released_fanout,
+    released_numbers,
+    released_profile,
+)
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
+Columns = dict[str, pa.Array]
 DRAWING = "14"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 
@@ -47,8 +63,8 @@ class Links:
         schema: The database.
         table: The table.
         scale: Of the unit's table; owned tables follow their parents.
-        lookups: Links off the ownership path, by name of the key.
-        profiles: Of the private tables that these refer to, and of the table's owners, by table name.
+        lookups: Links off the ownership path, by name of the key: those that are filled in one pass.
+        profiles: Of the table, and of the private tables that its keys refer to, by table name.
     """
 
     schema: Schema
@@ -57,21 +73,45 @@ class Links:
     lookups: Mapping[str, Lookup]
     profiles: Mapping[str, Profile]
 
+    @property
+    def keys(self) -> tuple[ForeignKey, ...]:
+        """The keys of `lookups`."""
+        return tuple(key for key in self.table.foreign_keys if key.name in self.lookups)
+
+    @property
+    def discretizers(self) -> Mapping[str, Discretizer]:
+        """Of the table's attributes."""
+        return self.profiles[self.table.name].discretizers
+
     def parent(self, name: str, sample: Sample) -> Parent:
         """Return synthetic parents with their attributes as codes; public ones have none."""
-        if name not in self.profiles:
+        if self.schema.table(name).public:
             return Parent(sample.table, {}, {}, None)
         discretizers = self.profiles[name].discretizers
-        codes = sample.encoded(self.schema.table(name), discretizers)
-        sizes = {column: discretizer.size for column, discretizer in discretizers.items()}
+        codes, sizes = sample.encoded(self.schema.table(name), discretizers), _sizes(discretizers)
         for latent, (size, drawn) in sample.latents.items():
             codes[latent], sizes[latent] = drawn, size
         return Parent(sample.table, codes, sizes, sample.weights, sample.units)
 
-    def of_units(self, key: ForeignKey, units: Numbers, parents: SampledTable) -> tuple[Parent, Lookup]:
-        """Return the parents along a key that belong to some units, and the link to draw references to them by."""
-        found = self.parent(key.parent, parents.of_units(units))
-        return found, self.lookups[key.name].at_scale(self.scale * found.table.num_rows / max(1, sum(parents.rows)))
+    def complete(
+        self, first: Sample, parents: Mapping[str, Parent], lookups: Mapping[str, Lookup], rng: np.random.Generator
+    ) -> Sample:
+        """Fill the deferred keys of rows whose other columns are drawn, and stay.
+
+        A reference that breaks a check is redrawn, and left NULL if that does not help.
+        """
+        table, made = self.table, first.table
+        codes = first.encoded(table, self.discretizers)
+        rows = Rows(made.num_rows, codes, _sizes(self.discretizers), first.weights)
+        waiting = {name for key in self.keys for name in table.emptied_columns(key)}
+        columns = {n: made.column(n).combine_chunks() for n in made.column_names if n not in waiting}
+        draw_references(table, self.keys, rows, parents, lookups, columns, row_rules(table), rng, first.units)
+        for key in self.keys:
+            for unique in (table.primary_key, *table.unique):
+                if not set(key.columns).isdisjoint(unique):
+                    again = pa.array(repeated(group_numbers([columns[name] for name in unique], rows.n)))
+                    columns |= {name: pc.if_else(again, None, columns[name]) for name in table.emptied_columns(key)}
+        return replace(first, table=_finished(table, columns))
 
 
 @dataclass(frozen=True)
@@ -79,14 +119,12 @@ class TableModels(Links):
     """What was released of a private table: its rows, and all links but deferred ones.
 
     Attributes:
-        profile: Of its columns.
         model: Of its rows.
         latents: Latent attribute -> number of its codes.
         fanout: Link to its owner, None for the unit's table.
         counted: Codes of the numbers of children that links look at, along owner keys, by name of the link's key.
     """
 
-    profile: Profile
     model: Model
     latents: Mapping[str, int]
     fanout: Fanout | None
@@ -96,19 +134,18 @@ class TableModels(Links):
     def of(cls, schema: Schema, table: Table, inputs: Mapping[Key, Artifact], scale: float) -> TableModels:
         """Read the artifacts of `sample.model_inputs`."""
         keys = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
-        links = {key.name: inputs[fanout_key(key)].data["link"] for key in keys}
-        owner, stored = table.owner_key, inputs["model", table.name].data
-        fanout = None if owner is None else Fanout.from_dict(links[owner.name])
+        stored = inputs["model", table.name].data
+        fanout = None if table.owner_key is None else released_fanout(inputs, table.owner_key)
+        links = {key.name: inputs[fanout_key(key)].data["link"] for key in keys if not key.owner}
+        lookups = {name: lookup_from_dict(link).at_scale(scale) for name, link in links.items()}
         model = model_from_dict(stored["model"])
-        lookups = {key.name: lookup_from_dict(links[key.name]).at_scale(scale) for key in keys if not key.owner}
-        private = {key.parent for key in keys if not schema.table(key.parent).public}
+        private = {table.name, *(key.parent for key in keys if not schema.table(key.parent).public)}
         return cls(
             schema,
             table,
             scale,
             lookups,
-            {name: Profile.from_dict(inputs["profile", name].data["profile"]) for name in sorted(private)},
-            Profile.from_dict(inputs["profile", table.name].data["profile"]),
+            {name: released_profile(inputs, name) for name in sorted(private)},
             model if fanout is None or fanout.cross_marginals is None else Linked(model, fanout.cross_marginals),
             dict(stored.get("latents", [])),
             fanout,
@@ -123,35 +160,40 @@ class TableModels(Links):
         )
 
     @property
-    def first_keys(self) -> tuple[ForeignKey, ...]:
-        """The keys that are filled in the first pass, the owner key among them."""
-        return tuple(key for key in self.table.foreign_keys if key.name not in self.schema.deferred_keys)
+    def profile(self) -> Profile:
+        """Of the table's own columns."""
+        return self.profiles[self.table.name]
+
+    @property
+    def planned_rows(self) -> tuple[int, int]:
+        """How many rows are planned that have an owner, or need none, and how many without the one that others have."""
+        if self.fanout is None:
+            return max(1, round(self.profile.total * self.scale)), 0
+        return round(self.fanout.owned * self.scale), round(self.fanout.ownerless * self.scale)
 
     def counting(
         self,
         key: ForeignKey,
-        parent: Parent,
-        beside: Mapping[ForeignKey, SampledTable],
-        parents: Sequence[int],
+        samples: Mapping[str, SampledTable],
         number: int | None,
         own: Numbers | None = None,
     ) -> Parent:
-        """Parents along a key with their numbers of children, as further columns, where the link looks at them.
+        """Parents along a key, with their numbers of children as further columns, where the link looks at them.
 
         Args:
             key: The key.
-            parent: All rows, or those of a range.
-            beside: Children that are drawn already, by their owner key.
-            parents: As in `SampledTable.owners_along`.
-            number: As there.
+            samples: By table name: the parents, and children that are drawn already.
+            number: Of a range of parents; all of them if None.
             own: How many children of this table each of the parents has, if they are the owners of its rows.
         """
+        parents = samples[key.parent]
+        parent = self.parent(key.parent, parents.part(number))
         codes, sizes = dict(parent.codes), dict(parent.sizes)
         for other, coder in self.counted[key.name].items():
             if other == self.table.owner_key:
                 numbers = own
             else:
-                places = beside[other].owners_along(other, parents, number)
+                places = samples[other.child].owners_along(other, parents.rows, number)
                 numbers = np.bincount(places[places >= 0], minlength=parent.table.num_rows)
             if numbers is None:
                 raise InternalError(f"{key.name}: how many rows each of its parents owns is not known")
@@ -171,45 +213,85 @@ class TableModels(Links):
         rng: np.random.Generator,
         numbering: tuple[int, int],
     ) -> Sample:
-        """Draw the columns of rows that know their owners.
+        """Draw attributes from the model, resolve references, make keys and decode; rows that break a constraint go.
 
         Args:
             rows: Without a column, or from `children_of`.
             owners: Row number of the owner of each, -1 for none; None for the unit's table.
-            parents: By foreign key name.
-            lookups: Links to draw references to them by, by foreign key name.
+            parents: What rows refer to, by foreign key name, without deferred keys.
+            lookups: Links to draw references to them by, by foreign key name; none for the owner key.
             rng: Sampling only.
             numbering: How many rows are in the ranges before, and in all of them.
         """
-        schema, table, profile = self.schema, self.table, self.profile
-        first, _ = numbering
+        table, first, per_unit = self.table, numbering[0], self.profile.size.rows_per_unit
         units = self._units(rows.n, owners, parents, first)
-        add_sizes(rows, units, profile, self.model)
-        agreements = self.fanout.agreements if self.fanout is not None else ()
-        drawn = draw_table(
-            table,
-            rows,
-            AgreeingSiblings(self.model, agreements) if agreements else self.model,
-            profile.discretizers,
-            owners,
-            parents,
-            lookups,
-            rng,
-            schema.deferred_keys,
-            units,
-            Numbering(*numbering, added_by(schema, table)),
-            Lags(self.fanout.lags if self.fanout is not None else (), profile.lags, frozenset(profile.guessed)),
-        )
-        types = {name: (size, drawn.latents[name]) for name, size in self.latents.items()}
-        bases = base_numbers(table, drawn.bases)
-        owner, left, weights = table.owner_key, drawn.table.num_rows, rows.weights
-        if owner is None:
-            units, weights = units if left == rows.n else self._units(left, None, parents, first), None
-        elif left < rows.n:  # some were dropped
+        add_sizes(rows, units, self.profile, self.model)
+        columns, places, codes = self._columns(rows, owners, parents, lookups, rng, numbering, units)
+        kept, dropped = _kept(table, self._rules, columns, places)
+        weights = None if owners is None else rows.weights
+        if dropped:
             del rows  # as large as what the finished rows now get
-            units = self._units(left, drawn.parents[owner.name], parents, first)
-            weights = None if weights is None else row_weights(units, profile.size.rows_per_unit)
-        return Sample(drawn.table, drawn.parents, weights, drawn.dropped, units, types, bases)
+            columns = {name: values.take(pa.array(kept)) for name, values in columns.items()}
+            places = {name: place[kept] for name, place in places.items()}
+            left = None if table.owner_key is None else places[table.owner_key.name]
+            units = self._units(len(kept), left, parents, first)
+            weights = None if weights is None else row_weights(units, per_unit)
+        latents = {name: (size, codes[name][kept] if dropped else codes[name]) for name, size in self.latents.items()}
+        bases = base_numbers(table, {name: columns[name] for name in table.owner_bases})
+        return Sample(_finished(table, columns), places, weights, dropped, units, latents, bases)
+
+    @property
+    def _rules(self) -> list[RowRule]:
+        """Checks that can be judged in the first pass."""
+        return [rule for rule in row_rules(self.table) if self._later.isdisjoint(rule.columns)]
+
+    @property
+    def _later(self) -> frozenset[str]:
+        """Columns that the second pass fills."""
+        deferred = [key for key in self.table.foreign_keys if key.name in self.schema.deferred_keys]
+        return frozenset(name for key in deferred for name in self.table.emptied_columns(key))
+
+    def _columns(
+        self,
+        rows: Rows,
+        owners: Numbers | None,
+        parents: Mapping[str, Parent],
+        lookups: Mapping[str, Lookup],
+        rng: np.random.Generator,
+        numbering: tuple[int, int],
+        units: Numbers,
+    ) -> tuple[Columns, dict[str, Numbers], dict[str, Codes]]:
+        """Draw all columns, and return them with the parent of each row by key, and its codes."""
+        table, discretizers, owner, rules = self.table, self.discretizers, self.table.owner_key, self._rules
+        columns, places, above = Columns(), dict[str, Numbers](), None
+        if owner is not None:
+            if owners is None:
+                raise InternalError(f"{owner.name}: children without owners")
+            above = parents[owner.name].table, owners
+            columns |= copied_columns(owner, owners, above[0], ()) | values_of_owners(table, *above)
+            places[owner.name] = owners
+        keys = lookup_order(table, self.schema.deferred_keys)
+        inside = tuple(key for key in keys if key.same_unit)
+        unknown = Rows(rows.n, weights=rows.weights)
+        places |= draw_references(table, inside, unknown, parents, lookups, columns, rules, rng, units)
+        context = _referred(rows, inside, parents, lookups, places)
+        fanout = self.fanout
+        lags = Lags(fanout.lags if fanout else (), self.profile.lags, frozenset(self.profile.guessed))
+        model = AgreeingSiblings(self.model, fanout.agreements) if fanout and fanout.agreements else self.model
+        dated = dated_columns(lags, discretizers, above)
+        draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated)
+        draft.settle()
+        codes, columns = draft.codes, columns | draft.values
+        outside = tuple(key for key in keys if not key.same_unit)
+        linked = {name for key in outside for name in lookups[key.name].context if name in rows.codes} - codes.keys()
+        seen = {name: codes[name] for name in codes if name in discretizers} | {n: rows.codes[n] for n in linked}
+        own = Rows(rows.n, seen, _sizes(discretizers), rows.weights)
+        places |= draw_references(table, outside, own, parents, lookups, columns, rules, rng, units)
+        columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in self._later}
+        columns |= fresh_keys(table, columns, rows.n, numbering, added_by(self.schema, table))
+        of_keys = [rule for rule in table.dependencies if rule not in draft.dependencies]
+        columns |= with_followers(table, made_dependent(of_keys, columns, frozenset(discretizers)), columns)
+        return columns, places, codes
 
     def _units(self, rows: int, owners: Numbers | None, parents: Mapping[str, Parent], first: int) -> Numbers:
         """Number of the unit of each row."""
@@ -222,35 +304,68 @@ class TableModels(Links):
         return unit_numbers(self.schema, self.table.name, rows, (owners, units), first)
 
 
-def add_sizes(rows: Rows, units: Numbers, profile: Profile, model: Model) -> None:
-    """Add to rows what follows from how many of them each unit has: weights, and a class where columns depend on it.
-
-    Where columns depend on it, a leaf's marginals are those of all rows alike (`Profile.one_way`), and of joints only
-    odds ratios are used; of products of signs, their excess over these marginals, though rows were counted otherwise.
-    Other models are drawn in the measure in which their rows were counted.
-    """
-    if not (profile.by_size and isinstance(model, Leaf)):
-        rows.weights = row_weights(units, profile.size.rows_per_unit)
-    if profile.by_size:
-        classes = profile.size.classes
-        rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
-        # What a class tells of columns depends on how many of these rows are in it, not of those that were counted.
-        drawn = np.bincount(rows.codes[UNIT_SIZE], rows.weights, len(classes)) if rows.n else profile.size.rows_of
-        links = {(UNIT_SIZE, name): shape * drawn[:, None] for name, shape in profile.shapes.items()}
-        rows.links = {**rows.links, **links}
+def _sizes(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:
+    return {name: discretizer.size for name, discretizer in discretizers.items()}
 
 
-def row_weights(units: Numbers, rows_per_unit: int) -> NDArray[np.float64] | None:
-    """How much each row counts where units with more than ``rows_per_unit`` rows count as so many; None for 1 each.
+def _referred(
+    rows: Rows,
+    keys: Sequence[ForeignKey],
+    parents: Mapping[str, Parent],
+    lookups: Mapping[str, Lookup],
+    places: Mapping[str, Numbers],
+) -> Rows:
+    """``rows`` with the attributes of what they refer to as more context."""
+    context = replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes))
+    links = dict(rows.links)
+    for key in keys:
+        lookup = lookups[key.name]
+        for name, codes in lookup.referred(parents[key.name].codes, places[key.name]).items():
+            context.add(f"{key.name}: {name}", len(lookup.marginals[name]), codes)
+        links |= {(f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()}
+    context.links = links
+    return context
 
-    >>> row_weights(np.array([7, 2, 7, 7]), 2).round(2).tolist()
-    [0.67, 1.0, 0.67, 0.67]
-    """
-    weights: NDArray[np.float64] = np.minimum(1.0, rows_per_unit / _rows_of_unit(units))
-    return weights if weights.min(initial=1.0) < 1 else None
+
+def _kept(
+    table: Table, rules: Sequence[RowRule], columns: Columns, places: Mapping[str, Numbers]
+) -> tuple[Numbers, dict[str, int]]:
+    """The rows that keep every constraint, and why others go: without a required parent, then checks, then repeated."""
+    n = len(next(iter(columns.values())))
+    keep, dropped = np.ones(n, dtype=bool), dict[str, int]()
+
+    def drop(why: str, which: NDArray[np.bool_]) -> None:
+        number = int((keep & which).sum())
+        if number:
+            dropped[why] = number
+            keep[which] = False
+
+    for key in table.foreign_keys:
+        if not key.optional and key.name in places:
+            drop(f"no row of {key.parent} left to refer to", places[key.name] < 0)
+    for rule in rules:
+        alive = keep.any()
+        drop(f"check {rule.check.name}", rule.broken(columns))
+        if alive and not keep.any():
+            raise ValidationError(
+                f"{table.name}: no synthetic row meets the check {rule.check.name}; declare domains that agree with it"
+                " (for text a pattern), or leave the check out of the spec"
+            )
+    numbered = table.key_columns - table.referring_columns
+    by_design = not numbered.isdisjoint(table.primary_key)  # it has a fresh column, a number within the others
+    for unique in table.unique if by_design else (table.primary_key, *table.unique):
+        standing = np.flatnonzero(keep)  # a row that is dropped already must not cost another one its place
+        again = np.zeros(n, dtype=bool)
+        again[standing] = repeated(group_numbers([columns[name] for name in unique], n)[standing])
+        drop(f"{', '.join(unique)} not unique", again)
+    return np.flatnonzero(keep), dropped
 
 
-def _rows_of_unit(units: Numbers) -> Numbers:
-    """How many rows have the same number, for each row; shape (rows,)."""
-    least, most = (int(units.min()), int(units.max())) if len(units) else (0, 0)
-    return group_counts(units - least, most - least + 1)[units - least]
+def _finished(table: Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    """Return rows as the files of bundles hold them; NULL where there must be none is for validation to report."""
+    rows = pa.table({column.name: columns[column.name] for column in table.columns})
+    fields = [
+        pa.field(column.name, column.arrow_type, column.nullable or rows.column(column.name).null_count > 0)
+        for column in table.columns
+    ]
+    return rows.cast(pa.schema(fields))

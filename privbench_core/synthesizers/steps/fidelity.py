@@ -46,13 +46,14 @@ from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.publishing.figures import DEVIATIONS, FidelityFigure
+from privbench_core.sampling.children import row_weights
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.counted import drawn_beside, samples_beside
-from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels, row_weights
-from privbench_core.synthesizers.steps.range_drawing import RangeDrawing
+from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels
+from privbench_core.synthesizers.steps.link import counted_beside, released_profile
+from privbench_core.synthesizers.steps.range_drawing import Piece, RangeDrawing
 from privbench_core.synthesizers.steps.sample import first_parents, model_inputs
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
@@ -66,23 +67,21 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that compares a reference sample of a private table with the source, for ``price``."""
     parents = first_parents(schema, table)
     private = [name for name in parents if not schema.table(name).public]
+    beside = [key.child for key in counted_beside(schema, table)]
     inputs: list[Key] = [
         *model_inputs(schema, table),
-        *(("fidelity", name) for name in private),
-        *samples_beside(schema, table, "fidelity"),
+        *(("fidelity", name) for name in (*private, *beside)),
         ("profile", schema.unit),
     ]
 
     def run(context: StepContext) -> Artifact:
-        units = Profile.from_dict(context.inputs["profile", schema.unit].data["profile"]).total
-        above = {name: Sample.from_artifact(context.inputs["fidelity", name]) for name in private}
-        above |= {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
+        units = released_profile(context.inputs, schema.unit).total
         models = TableModels.of(schema, table, context.inputs, min(1.0, REFERENCE_ROWS / units))
-        sampled = {name: SampledTable(context.inputs["fidelity", name]) for name in private}
-        sampled |= {name: SampledTable(above[name].to_artifact()) for name in parents if name not in sampled}
-        beside = drawn_beside(schema, table, context.inputs, "fidelity")
-        sample = RangeDrawing.in_one_piece(models, 0, sampled, beside, context.parts).made(0)
-        metrics = _metrics(schema, table, price, context, sample, above)
+        samples = {name: SampledTable(context.inputs["fidelity", name]) for name in (*private, *beside)}
+        public = {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
+        samples |= {name: SampledTable(sample.to_artifact()) for name, sample in public.items()}
+        sample = RangeDrawing(models, 0, samples, context.parts, (Piece.whole(models),)).made(0)
+        metrics = _metrics(schema, table, price, context, sample, samples)
         stored = sample.to_artifact()
         shown = {figure.metric: str(figure) for figure in metrics}
         return Artifact({**stored.data, "metrics": [f.to_dict() for f in metrics], "summary": shown}, stored.table)
@@ -107,11 +106,11 @@ def _metrics(
     price: Price,
     context: StepContext,
     sample: Sample,
-    parents: Mapping[str, Sample],
+    samples: Mapping[str, SampledTable],
 ) -> list[FidelityFigure]:
     """Mean total variation distances of one-way, two-way and join marginals: noisy, with the noise's deviation."""
     session = context.opened()
-    profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
+    profile = released_profile(context.inputs, table.name)
     discretizers = {name: _clamping(discretizer) for name, discretizer in profile.discretizers.items()}
     own: dict[str, tuple[Feature, Discretizer]] = {
         name: (Own(name), discretizer) for name, discretizer in discretizers.items()
@@ -119,11 +118,11 @@ def _metrics(
     codes = sample.encoded(table, discretizers)
     columns, owner, children = dict(own), table.owner_key, 1.0
     if owner is not None:
-        above = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"])
+        above = released_profile(context.inputs, owner.parent)
         children = max(1.0, profile.size.rows / max(above.size.rows, 1.0))
         places = sample.parents[owner.name]
         of_parents = {name: _clamping(discretizer) for name, discretizer in above.discretizers.items()}
-        for name, found in parents[owner.parent].encoded(schema.table(owner.parent), of_parents).items():
+        for name, found in samples[owner.parent].whole().encoded(schema.table(owner.parent), of_parents).items():
             discretizer = of_parents[name]
             columns[parent_column(name)] = (OfParent(owner, name), discretizer)
             codes[parent_column(name)] = np.append(found, np.int32(discretizer.size))[places]  # -1: no owner

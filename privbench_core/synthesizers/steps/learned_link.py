@@ -1,12 +1,21 @@
-"""Link steps that learn relationships: degrees, and the marginals across tables that links are learned from."""
+"""Link steps that learn relationships: degrees, and the marginals across tables that links are learned from.
+
+Which marginals matter is seen against *reference samples*: synthetic rows of released models, drawn before any run's
+sample and from a fixed seed, so another seed or scale of a run buys nothing again. Post-processing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.guards import REFERENCE_ROWS
 from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.measure.bounded_lookup import fit_bounded
 from privbench_core.measure.fanout import fit_sizes_and_siblings
@@ -18,22 +27,35 @@ from privbench_core.measure.popularity import row_popularity
 from privbench_core.measure.public_parents import PublicParent, fitted_to_attributes
 from privbench_core.measure.targets import Referred
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
+from privbench_core.models.group_model import OWNER
 from privbench_core.models.linked_lookup import LinkedLookup
+from privbench_core.models.linking import Linked
 from privbench_core.models.lookup import TARGET
+from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
+from privbench_core.models.registry import Model, model_from_dict
+from privbench_core.models.rows import Rows
 from privbench_core.models.targets import marginals_of
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
 from privbench_core.privacy.relations import lets_go, referring_rows
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.sampling.children import add_sizes, children_of, numbers_of_children
+from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Step, StepContext
-from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
-from privbench_core.synthesizers.steps.link import determined, link_step, lookup_step
-from privbench_core.synthesizers.steps.reference import References
+from privbench_core.synthesizers.contract import Key, Step, StepContext, structure_rng
+from privbench_core.synthesizers.steps.link import (
+    determined,
+    fanout_key,
+    link_step,
+    lookup_step,
+    released_fanout,
+    released_numbers,
+    released_profile,
+)
 from privbench_core.tuning import TUNING
 
 
@@ -93,7 +115,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
     table = schema.table(key.child)
 
     def run(context: StepContext) -> Artifact:
-        references = _references(schema, key, context)
+        references = References(schema, context.inputs, structure_rng(key.name))
         profile, above = references.profile(key.child), references.profile(key.parent)
         session, siblings = context.opened(), released_numbers(schema, key, context.inputs)
         for_sizes = price.share(fit.degrees) if table.attributes else price
@@ -107,7 +129,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         order = Reference(rows, codes, references.of_unit(table, rows), profile.total, profile.size)
         return _learned(fanout, session, key, (left, right), order, price, fit)
 
-    return link_step(schema, key, price, run, fit, (("model", key.child), ("model", key.parent)))
+    return link_step(schema, key, price, run, fit.identity(), (("model", key.child), ("model", key.parent)))
 
 
 def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
@@ -124,7 +146,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
     def run(context: StepContext) -> Artifact:
         if target.public and not context.public[key.parent].num_rows:
             return no_rows.run(context)
-        references = _references(schema, key, context)
+        references = References(schema, context.inputs, structure_rng(key.name))
         profile, session = references.profile(key.child), context.opened()
         for_degrees = price.share(fit.degrees)
         counts = None
@@ -136,7 +158,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         fanout = None
         left = _own(profile)
         if table.owner_key is not None:
-            fanout = Fanout.from_dict(context.inputs[fanout_key(table.owner_key)].data["link"])
+            fanout = released_fanout(context.inputs, table.owner_key)
             if key.name not in schema.deferred_keys:
                 left |= _context(table.owner_key, references.profile(table.owner_key.parent), fanout, profile)
         rows = references.linked(table, fanout)
@@ -151,7 +173,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         return _learned(lookup, session, key, (left, right), order, price, fit, along)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
-    return link_step(schema, key, price, run, fit, tuple(inputs), above)
+    return link_step(schema, key, price, run, fit.identity(), tuple(inputs), above)
 
 
 def _learned(
@@ -172,10 +194,6 @@ def _learned(
 
 def _artifact(link: Fanout | LinkedLookup) -> Artifact:
     return Artifact({"link": link.to_dict(), "summary": {"cross_marginals": len(link.cross_marginals or ())}})
-
-
-def _references(schema: Schema, key: ForeignKey, context: StepContext) -> References:
-    return References(schema, context.inputs, replace(context, seed=0).rng("structure", key.name))
 
 
 def _to_private(
@@ -218,10 +236,92 @@ def _own(profile: Profile) -> dict[str, tuple[Feature, Discretizer]]:
 def _context(
     key: ForeignKey, above: Profile, fanout: Fanout, profile: Profile
 ) -> dict[str, tuple[Feature, Discretizer]]:
-    """Columns that a row has from its owner, as `draw_children` names them."""
+    """Columns that a row has from its owner, as `children_of` names them."""
     found: dict[str, tuple[Feature, Discretizer]] = {
         parent_column(name): (OfParent(key, name), discretizer) for name, discretizer in above.discretizers.items()
     }
     if profile.by_size and above.size.units is None:  # a group is a unit, and what follows its size is known
         return found
     return {OWNER_FANOUT: (OwnerFanout(key), fanout.sizes), **found}
+
+
+@dataclass(frozen=True)
+class References:
+    """Where reference samples come from.
+
+    Attributes:
+        schema: The database.
+        inputs: Artifacts of profiles, models and fanouts.
+        rng: Not the run's seed.
+    """
+
+    schema: Schema
+    inputs: Mapping[Key, Artifact]
+    rng: np.random.Generator
+
+    def profile(self, table: str) -> Profile:
+        """Return the released profile of a table."""
+        return released_profile(self.inputs, table)
+
+    def referred(self, key: ForeignKey) -> Referred:
+        """Return what is released of the rows of a private parent."""
+        return Referred(self.profile(key.parent), released_numbers(self.schema, key, self.inputs))
+
+    def model(self, table: str) -> Model:
+        """Return the released model of a table."""
+        return model_from_dict(self.inputs["model", table].data["model"])
+
+    def alone(self, table: str, number: int) -> Rows:
+        """Return rows of a table regardless of their owners."""
+        rows = Rows(number)
+        self.model(table).draw(rows, self.rng)
+        return rows
+
+    def owned(self, table: Table, fanout: Fanout) -> Rows:
+        """Return the places for rows of a table, with the context that their owners give, and no attributes yet."""
+        key = table.owner_key
+        assert key is not None  # noqa: S101 - a fanout is one along an owner key
+        profile, above = self.profile(table.name), self.profile(key.parent)
+        scale = min(1.0, REFERENCE_ROWS / max(1.0, fanout.owned + fanout.ownerless))
+        parents = self.alone(key.parent, max(1, round(above.size.rows * scale)))
+        sizes = {name: discretizer.size for name, discretizer in above.discretizers.items()}
+        codes = {name: parents.codes[name] for name in sizes}
+        parent = Parent(pa.table({"row": np.arange(parents.n)}), codes, sizes, None)
+        known = {name: joint for name, joint in fanout.fanout_tables.items() if name in codes}  # not of siblings
+        link = replace(fanout, fanout_tables=known)
+        numbers = numbers_of_children(link, parent, round(fanout.owned * scale), self.rng)
+        rows, owners = children_of(link, parent, numbers, round(fanout.ownerless * scale), self.rng)
+        if key.parent == self.schema.unit:  # else it is not known here which owners are of one unit
+            alone = parents.n + np.arange(len(owners))
+            add_sizes(rows, np.where(owners < 0, alone, owners), profile, self.model(table.name))
+        return rows
+
+    def of_unit(self, table: Table, rows: Rows) -> NDArray[np.int64] | None:
+        """Return the number of rows of the unit of each row of `owned` or `linked`, None where that is not known."""
+        key = table.owner_key
+        if key is None or key.parent != self.schema.unit:
+            return None
+        return np.bincount(rows.codes[OWNER])[rows.codes[OWNER]]
+
+    def places(self, key: ForeignKey, lookup: LinkedLookup, number: int) -> dict[str, Codes]:
+        """Return codes of what so many rows refer to along a key, whichever row to which, by target.
+
+        Without numbers of children of what they refer to: of these parents nobody has drawn any.
+        """
+        if number == 0:
+            return {}
+        if isinstance(lookup.popularity, ByRow):
+            return lookup.places({}, len(lookup.popularity.counts), number, self.rng)
+        scale = number / max(1.0, self.profile(key.child).size.rows)
+        parents = self.alone(key.parent, max(1, round(self.profile(key.parent).size.rows * scale)))
+        return lookup.at_scale(scale).places(parents.codes, parents.n, number, self.rng)
+
+    def linked(self, table: Table, fanout: Fanout | None) -> Rows:
+        """Return rows of a table with their context and their attributes."""
+        if fanout is None:
+            return self.alone(table.name, max(1, min(REFERENCE_ROWS, round(self.profile(table.name).size.rows))))
+        rows = self.owned(table, fanout)
+        model = self.model(table.name)
+        model = model if fanout.cross_marginals is None else Linked(model, fanout.cross_marginals)
+        model.draw(rows, self.rng)
+        return rows

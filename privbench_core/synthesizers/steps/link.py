@@ -1,38 +1,37 @@
-"""Link steps: what is measured along foreign keys."""
+"""Link steps: what is measured along foreign keys; and what later steps read of it, and of profiles.
+
+Who has many posts has many badges, and edits many posts of others. So columns of children, numbers of children, and
+references follow how many children a parent has along owner keys of tables that are drawn before: of a row's owner,
+those of its other children; of a row it refers to, all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.guards import MAX_COUNTED
 from privbench_core.measure.links import PAIRS
 from privbench_core.measure.lookup import Features, fit_lookup
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.measure.targets import Referred
-from privbench_core.models.fanout import parent_column
+from privbench_core.models.fanout import Fanout, parent_column
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.relations import deciding_tables, lets_go, reference_moves, referring_rows, stability
+from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity, key_identity
-from privbench_core.schema.tables import Schema
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.counted import counted_along, fanout_key, released_numbers
 
 _BOUNDED = "bounded"  # parameter of a step that counts bounded references alone
-
-
-class Spending(Protocol):
-    """How a step spends its price."""
-
-    def identity(self) -> Identity:
-        """Return all that its result depends on."""
-        ...
 
 
 def link_step(
@@ -40,7 +39,7 @@ def link_step(
     key: ForeignKey,
     price: Price,
     run: Callable[[StepContext], Artifact],
-    fit: Spending,
+    fit: Identity,
     inputs: tuple[Key, ...] = (),
     looked_at: tuple[str, ...] = (),
 ) -> Step:
@@ -53,7 +52,7 @@ def link_step(
         key: The key.
         price: Of the step.
         run: The work; the profiles of both private tables are among its inputs.
-        fit: How it spends the price: part of the release's identity.
+        fit: How it spends the price, as part of the release's identity.
         inputs: Of the work, beside the profiles.
         looked_at: Private tables whose rows the work looks at, beside those of the key.
     """
@@ -64,7 +63,7 @@ def link_step(
     looked_at = (*looked_at, *(other.child for other in counted))
     reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]), *looked_at)
     moves = [stability(schema, child.name), reference_moves(schema, key)]
-    parameters: dict[str, Any] = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
+    parameters: dict[str, Any] = {"key": key_identity(key), "fit": fit, "stability": moves}
     if lets_go(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
@@ -92,31 +91,81 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
         owner = None
 
     def run(context: StepContext) -> Artifact:
-        profile = Profile.from_dict(context.inputs["profile", key.child].data["profile"])
-        parent: Referred | PublicParent | None
+        profile = released_profile(context.inputs, key.child)
+        parent: Referred | PublicParent | None = None
         if schema.table(key.parent).public:
             parent = PublicParent(schema.table(key.parent), context.public[key.parent])
-        elif determined(schema, key):
-            parent = None
-        else:
-            stored = context.inputs["profile", key.parent].data["profile"]
-            parent = Referred(Profile.from_dict(stored), released_numbers(schema, key, context.inputs))
-        above: Features = {}
+        elif not determined(schema, key):
+            above = released_profile(context.inputs, key.parent)
+            parent = Referred(above, released_numbers(schema, key, context.inputs))
+        columns: Features = {}
         owners: dict[str, NDArray[np.float64]] = {}
         referring = referring_rows(schema, key) if lets_go(schema, key) else None
         if owner is not None:
-            found = Profile.from_dict(context.inputs["profile", owner.parent].data["profile"])
+            found = released_profile(context.inputs, owner.parent)
             features = found.discretizers.items()
-            above = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
+            columns = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
             owners = {parent_column(name): counts for name, counts in found.one_way.clean().items()}
-        lookup = fit_lookup(context.opened(), key, profile, parent, price, above, referring, owners)
+        lookup = fit_lookup(context.opened(), key, profile, parent, price, columns, referring, owners)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
-    above = () if owner is None else (owner.parent,)
-    profiles = tuple(("profile", name) for name in above)
-    return link_step(schema, key, price, run, PAIRS, profiles, above)
+    looked_at = () if owner is None else (owner.parent,)
+    profiles = tuple(("profile", name) for name in looked_at)
+    return link_step(schema, key, price, run, PAIRS.identity(), profiles, looked_at)
 
 
 def determined(schema: Schema, key: ForeignKey) -> bool:
     """Whether a row can refer to one row alone: that of the unit it belongs to."""
     return key.same_unit and key.parent == schema.unit
+
+
+def fanout_key(key: ForeignKey) -> Key:
+    """Key of the step that models a foreign key."""
+    return ("fanout", key.name)
+
+
+def released_profile(inputs: Mapping[Key, Artifact], table: str) -> Profile:
+    """The profile of a private table."""
+    return Profile.from_dict(inputs["profile", table].data["profile"])
+
+
+def released_fanout(inputs: Mapping[Key, Artifact], key: ForeignKey) -> Fanout:
+    """The link along an owner key."""
+    return Fanout.from_dict(inputs[fanout_key(key)].data["link"])
+
+
+def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:
+    """Owner keys to the parent of ``key`` along which the link may look at the parent's numbers of children.
+
+    Of the last `MAX_COUNTED` tables that are drawn before the key's child; and along a key that is not its owner key,
+    of the child itself. Left out are those whose rows go with other units too, where looking at them would cost more
+    noise, and keys that are filled in a second pass or stay within the owner or the unit.
+    """
+    child = schema.table(key.child)
+    known = [table for table in schema.sampling_order if not table.public]
+    known = known[: known.index(child) + (not key.owner)]
+    if key.owner:
+        base = stability(schema, key.parent, key.child)
+        tables: tuple[str, ...] = (key.parent, key.child)
+    else:
+        inside = key.parent == key.child or stays_inside(schema, child, key)
+        if schema.table(key.parent).public or inside or key.name in schema.deferred_keys:
+            return ()
+        base, tables = 1.0, ()
+    found = (
+        other
+        for other in (table.owner_key for table in reversed(known))
+        if other is not None and other.parent == key.parent and stability(schema, *tables, other.child) <= base
+    )
+    return tuple(islice(found, MAX_COUNTED))
+
+
+def released_numbers(schema: Schema, key: ForeignKey, inputs: Mapping[Key, Artifact]) -> dict[ForeignKey, Fanout]:
+    """The released links along the keys of `counted_along`."""
+    return {other: released_fanout(inputs, other) for other in counted_along(schema, key)}
+
+
+def counted_beside(schema: Schema, table: Table) -> tuple[ForeignKey, ...]:
+    """The keys that links of a table look along by `counted_along`, but its own owner key: children drawn before it."""
+    found = (other for key in table.foreign_keys for other in counted_along(schema, key))
+    return tuple(other for other in dict.fromkeys(found) if other.child != table.name)

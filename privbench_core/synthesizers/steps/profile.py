@@ -27,8 +27,8 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 
 Array = NDArray[np.float64]
-Networks = Callable[[StepContext, Mapping[str, int]], Network]
-"""(context, `ordered_codes` of the columns) -> network."""
+Networks = Callable[[Mapping[str, int]], Network]
+"""`ordered_codes` of the columns -> network."""
 
 
 def profile_step(schema: Schema, table: Table, price: Price) -> Step:
@@ -56,11 +56,8 @@ def learn_steps(
     """
 
     def learn(context: StepContext) -> Artifact:
-        session = context.opened()
         bound = schema.max_rows_per_unit(table.name)
-        cells, profile, measured = learn_table(
-            session, table, bound, price, first, lambda ordered: networks(context, ordered)
-        )
+        cells, profile, measured = learn_table(context.opened(), table, bound, price, first, networks)
         released = {"profile": profile.to_dict(), "measured": measured_to_dict(measured)}
         return Artifact({**released, "summary": summary_of(table, profile, cells)})
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.measure.expected_noise import link_noise
-from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle, write_table
 from privbench_core.publishing.figures import FidelityFigure, blocking, warnings_of
-from privbench_core.sampling.row_order import added_by, as_added
+from privbench_core.sampling.keys import added_by, as_added
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.link import bounds_references
+from privbench_core.synthesizers.steps.link import bounds_references, released_profile
 from privbench_core.synthesizers.steps.sample import sampled_key
 from privbench_core.synthesizers.steps.sampled import SampledTable
 
@@ -48,9 +45,9 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
     def run(context: StepContext) -> Artifact:
         if context.out is None:
             raise InternalError("publish: no folder to write to")
-        tables = _Rows(schema, context.inputs)
+        sampled = {table.name: SampledTable(context.inputs[sampled_key(schema, table)]) for table in schema.tables}
         validated = {table.name: context.inputs["validate", table.name].data for table in schema.private_tables}
-        sizes = {name: Profile.from_dict(context.inputs["profile", name].data["profile"]).size for name in validated}
+        sizes = {name: released_profile(context.inputs, name).size for name in validated}
         noises = [
             link_noise(schema, key, step.price, sizes[key.child], bounded=bounds_references(step))
             for key, step in links.items()
@@ -64,65 +61,24 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         }
         warnings = [*warnings_of(validated, context.fidelity), *hidden]
         receipt = {**context.receipt, "fidelity_paid_for": figures, "fidelity_warnings": warnings}
-        queries, noted = _workload(context, schema, tables)
+        queries, noted = _workload(context, schema, sampled)
         if noted:
             receipt["workload"] = noted
-        path = write_bundle(context.out, schema, _Ranges(tables), receipt, queries, context.workers, csv=context.csv)
+        ranges = {
+            name: RowRanges(len(found.rows), partial(_write_range, schema, schema.table(name), found))
+            for name, found in sampled.items()
+        }
+        path = write_bundle(context.out, schema, ranges, receipt, queries, context.workers, csv=context.csv)
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
         return Artifact({"path": str(path), "rows": rows_of, "warnings": warnings, "summary": {"rows": rows_of}})
 
-    parameters: dict[str, Any] = {
-        "links": {
-            key.name: [step.price.measure.value, step.price.amount, bounds_references(step)]
-            for key, step in links.items()
-        }
-    }
+    prices = {key.name: (step.price.measure.value, step.price.amount) for key, step in links.items()}
     reordered = [table.name for table in schema.private_tables if added_by(schema, table)]
-    parameters |= {"as added": reordered} if reordered else {}
+    parameters: dict[str, Any] = {
+        "links": {key.name: [*prices[key.name], bounds_references(step)] for key, step in links.items()},
+        **({"as added": reordered} if reordered else {}),
+    }
     return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="4")
-
-
-class _Rows(Mapping[str, pa.Table]):
-    """The finished rows of every table, read when they are asked for."""
-
-    def __init__(self, schema: Schema, inputs: Mapping[Key, Artifact]) -> None:
-        self.schema = schema
-        self._inputs = inputs
-
-    def __getitem__(self, name: str) -> pa.Table:
-        return self.sampled(name).whole_rows()
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.schema.by_name
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.schema.by_name)
-
-    def __len__(self) -> int:
-        return len(self.schema.tables)
-
-    def sampled(self, name: str) -> SampledTable:
-        """What the table's sample step has left."""
-        return SampledTable(self._inputs[sampled_key(self.schema, self.schema.table(name))])
-
-
-class _Ranges(Mapping[str, pa.Table | RowRanges]):
-    """The same range by range: a bundle is written one range at a time."""
-
-    def __init__(self, rows: _Rows) -> None:
-        self._rows = rows
-
-    def __getitem__(self, name: str) -> RowRanges:
-        sampled = self._rows.sampled(name)
-        return RowRanges(
-            len(sampled.rows), partial(_write_range, self._rows.schema, self._rows.schema.table(name), sampled)
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
 
 def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: int, file: Path) -> None:
@@ -134,7 +90,7 @@ def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: in
 
 
 def _workload(
-    context: StepContext, schema: Schema, tables: Mapping[str, pa.Table]
+    context: StepContext, schema: Schema, sampled: Mapping[str, SampledTable]
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """The SQL text of the run's workload for these rows, and what the receipt says about it, both by name."""
     if not context.workload:
@@ -144,9 +100,9 @@ def _workload(
         rebind_workload,  # brings in DuckDB, which most runs can do without
     )
 
-    rows, released = dict(tables), {}
+    rows, released = {name: found.whole_rows() for name, found in sampled.items()}, {}
     for table in schema.private_tables:
-        profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
+        profile = released_profile(context.inputs, table.name)
         counts, differences = profile.one_way.counts, {column.name for column, _ in table.relatives}
         released[table.name] = {
             name: ReleasedMarginal(discretizer, counts[name])

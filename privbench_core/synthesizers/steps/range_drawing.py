@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Self
 
@@ -29,13 +30,12 @@ from privbench_core.sampling.ranges import (
     weighted_shares,
 )
 from privbench_core.sampling.references import Parent
-from privbench_core.sampling.table import complete_table
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import sampling_rng
-from privbench_core.synthesizers.steps.allocated_keys import AllocatedKey, allocate
+from privbench_core.synthesizers.steps.allocated_keys import AllocatedKey
 from privbench_core.synthesizers.steps.drawing import Links, TableModels
-from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable
+from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable, span_of
 from privbench_core.workers import side_by_side
 
 Numbers = NDArray[np.int64]
@@ -61,6 +61,43 @@ class Piece:
     of: int = 1
     ownerless: int = 0
 
+    @classmethod
+    def whole(cls, models: TableModels) -> Self:
+        """Return all rows of a table as one range."""
+        rows, ownerless = models.planned_rows
+        return cls(0, rows, ownerless=ownerless)
+
+
+def pieces_of(models: TableModels, seed: int, samples: Mapping[str, SampledTable]) -> tuple[Piece, ...]:
+    """Cut a table into ranges of about as many rows, each with the children of some units of one range of owners.
+
+    Args:
+        models: Of the table.
+        seed: Of the run.
+        samples: The tables that it refers to, by name.
+    """
+    table, fanout, (rows, ownerless) = models.table, models.fanout, models.planned_rows
+    pieces: list[Piece] = []
+    if not can_be_cut(models.schema, table):
+        pass
+    elif fanout is None or table.owner_key is None:
+        pieces = [Piece(a, b - a) for a, b in pairwise(equal_shares(rows, range_count(rows)))]
+    else:
+        owners = samples[table.owner_key.parent]
+        rng, strata = sampling_rng(seed, "ranges", table.name), len(owners.rows)
+        ends = weighted_shares(
+            rows, [float(fanout.numbers(n, rng, (j, strata)).sum()) for j, n in enumerate(owners.rows)]
+        )
+        inside = [samples[key.parent] for key in models.keys if stays_inside(models.schema, table, key)]
+        beside = [max((parent.rows_between(*span) for parent in inside), default=0) for span in owners.units]
+        counts = [range_count(max(b - a, n)) for (a, b), n in zip(pairwise(ends), beside, strict=True)]
+        alone = equal_shares(ownerless, sum(counts))
+        for j, count in enumerate(counts):
+            for place in range(count):
+                before, after = alone[len(pieces) : len(pieces) + 2]
+                pieces.append(Piece(ends[j] + before, ends[j + 1] - ends[j], j, place, count, after - before))
+    return tuple(pieces) if len(pieces) > 1 else (Piece.whole(models),)
+
 
 @dataclass(frozen=True)
 class _Ranges(ABC):
@@ -69,14 +106,14 @@ class _Ranges(ABC):
     Attributes:
         models: Released.
         seed: Of the run.
-        above: Tables that rows refer to, by name.
+        samples: The tables that rows refer to, and those with other children of the same owners, by name.
         parts: Where finished ranges are kept.
         allocated: References to other tables, as they are allocated to the ranges.
     """
 
     models: Links
     seed: int
-    above: Mapping[str, SampledTable]
+    samples: Mapping[str, SampledTable]
     parts: PartFiles
     allocated: tuple[AllocatedKey, ...] = field(default=(), kw_only=True)
 
@@ -86,7 +123,9 @@ class _Ranges(ABC):
         if found is None:
             made = self.made(number).to_artifact()
             found = self.parts.put(number, made), made
-        return Listed.of(*found, self._owners_of(number))
+        digest, data = found[0], found[1].data
+        rows, units = data["summary"]["rows"], span_of(data["units"])
+        return Listed(digest, rows, self.owners[number], data["dropped"], units)
 
     def drawn(self, workers: int | None, **facts: Any) -> Artifact:
         """Make all ranges in processes and list them; where there is one alone, the artifact holds its rows.
@@ -95,11 +134,11 @@ class _Ranges(ABC):
             workers: Most processes at a time.
             facts: For the summary.
         """
-        if self.count == 1:
+        if len(self.owners) == 1:
             return self.made(0).to_artifact(**facts)
         drawing = self.with_allocated_keys(workers)
         try:
-            listed = list(side_by_side(drawing, range(self.count), workers))
+            listed = list(side_by_side(drawing, range(len(self.owners)), workers))
         finally:
             drawing.forget_allocated_keys()
         return replace(SampledTable.listing(listed, **facts), parts=self.parts)
@@ -109,60 +148,53 @@ class _Ranges(ABC):
         for allocated in self.allocated:
             allocated.forget()
 
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """Number of ranges."""
-
-    @abstractmethod
-    def made(self, number: int) -> Sample:
-        """Return the rows of a range; their ``parents`` are rows of the range of their owners, along the owner key."""
-
     def with_allocated_keys(self, workers: int | None = None) -> Self:
         """Return the same with references to other tables allocated to ranges, in files beside the finished ones."""
-        models, keys = self.models, self._allocated_keys()
-        if not keys:
-            return self
-        rows, folder = self._planned_rows(workers), self.parts.folder
-        allocated = allocate(models.table, keys, models.lookups, self._referred, self.above, rows, self.seed, folder)
-        return replace(self, allocated=allocated)
+        models, seed, found = self.models, self.seed, list[AllocatedKey]()
+        keys = [k for k in models.keys if reach(models.schema, models.table, k) in (Reach.OWN, Reach.ALLOCATED)]
+        rows = self._planned_rows(workers) if keys else ()
+        for number, key in enumerate(keys):
+            files, sizes = PartFiles(self.parts.folder / f"allocated-{number}"), self.samples[key.parent].rows
+            referred, lookup = partial(self._referred, key), models.lookups[key.name]
+            found.append(AllocatedKey.plan(models.table, key, lookup, referred, sizes, rows, seed, files))
+        return replace(self, allocated=tuple(found))
 
-    def _linked(
-        self, number: int, keys: Sequence[ForeignKey], units: Numbers | None
-    ) -> tuple[dict[str, Parent], dict[str, Lookup]]:
-        """Return what the rows of a range may refer to along some keys, and the links to draw these references by.
+    def _linked(self, number: int, units: Numbers | None) -> tuple[dict[str, Parent], dict[str, Lookup]]:
+        """Return what the rows of a range may refer to off the ownership path, and the links to draw this by.
 
         Args:
             number: Of the range.
-            keys: Off the ownership path.
             units: Those that its rows belong to; None for units of their own.
         """
         parents, lookups = dict[str, Parent](), dict(self.models.lookups)
         for allocated in self.allocated:
             parents[allocated.key.name], lookups[allocated.key.name] = allocated.range(number)
-        for key in keys:
+        for key in self.models.keys:
             if units is not None and stays_inside(self.models.schema, self.models.table, key):
-                found = self.models.of_units(key, units, self.above[key.parent])
-                parents[key.name], lookups[key.name] = found
+                above = self.samples[key.parent]
+                found = self.models.parent(key.parent, above.of_units(units))
+                scale = self.models.scale * found.table.num_rows / max(1, sum(above.rows))
+                parents[key.name], lookups[key.name] = found, lookups[key.name].at_scale(scale)
             elif key.name not in parents:
                 parents[key.name] = self._referred(key, None)
         return parents, lookups
 
+    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
+        """Return the rows that a key refers to, with all that the link looks at: those of a range, or all of them."""
+        return self.models.parent(key.parent, self.samples[key.parent].part(number))
+
+    @property
     @abstractmethod
-    def _allocated_keys(self) -> list[ForeignKey]:
-        """Return the keys whose references are allocated to the ranges."""
+    def owners(self) -> tuple[int, ...]:
+        """For each range the range of owners that its rows belong to."""
+
+    @abstractmethod
+    def made(self, number: int) -> Sample:
+        """Return the rows of a range; their ``parents`` are rows of the range of their owners, along the owner key."""
 
     @abstractmethod
     def _planned_rows(self, workers: int | None) -> Sequence[int]:
         """Return how many rows each range has before any are left out."""
-
-    @abstractmethod
-    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
-        """Return the rows that a key refers to, with all that the link looks at: those of a range, or all of them."""
-
-    @abstractmethod
-    def _owners_of(self, number: int) -> int:
-        """Return the range of owners that the rows of a range belong to."""
 
 
 @dataclass(frozen=True)
@@ -170,69 +202,19 @@ class RangeDrawing(_Ranges):
     """Draws a table range by range; what a range holds depends on its number alone.
 
     Attributes:
-        beside: Children of the same owners, by their key.
-        pieces: The ranges.
-        total: Rows planned in all of them.
+        pieces: The ranges, see `pieces_of`.
     """
 
     models: TableModels
-    beside: Mapping[ForeignKey, SampledTable]
     pieces: tuple[Piece, ...]
-    total: int
-    _owners: dict[int | None, tuple[Parent, Numbers]] = field(
+    _held: dict[int | None, tuple[Parent, Numbers]] = field(
         default_factory=dict, repr=False, compare=False, kw_only=True
     )
 
-    @classmethod
-    def plan(
-        cls,
-        models: TableModels,
-        seed: int,
-        above: Mapping[str, SampledTable],
-        beside: Mapping[ForeignKey, SampledTable],
-        parts: PartFiles,
-    ) -> Self:
-        """Cut the table into ranges, by released numbers and finished rows."""
-        pieces = _pieces(models, seed, above) if can_be_cut(models.schema, models.table) else []
-        if len(pieces) < 2:  # noqa: PLR2004 - nothing to share
-            return cls.in_one_piece(models, seed, above, beside, parts)
-        rows = sum(piece.rows for piece in pieces if piece.place == 0) + sum(piece.ownerless for piece in pieces)
-        return cls(models, seed, above, parts, beside, tuple(pieces), rows)
-
-    @classmethod
-    def in_one_piece(
-        cls,
-        models: TableModels,
-        seed: int,
-        above: Mapping[str, SampledTable],
-        beside: Mapping[ForeignKey, SampledTable],
-        parts: PartFiles,
-    ) -> Self:
-        """Return the drawing of all rows as one range."""
-        rows, ownerless = _rows(models)
-        return cls(models, seed, above, parts, beside, (Piece(0, rows, ownerless=ownerless),), rows + ownerless)
-
     @property
-    def count(self) -> int:
-        """See `_Ranges.count`."""
-        return len(self.pieces)
-
-    def _allocated_keys(self) -> list[ForeignKey]:
-        schema, table = self.models.schema, self.models.table
-        return [key for key in self.models.first_keys if not key.owner and reach(schema, table, key) is Reach.ALLOCATED]
-
-    def _planned_rows(self, workers: int | None) -> Sequence[int]:
-        return list(side_by_side(self.planned_rows, range(self.count), workers))
-
-    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
-        models, above = self.models, self.above[key.parent]
-        owner = models.table.owner_key
-        own = self._numbers(number)[1] if owner is not None and owner in models.counted[key.name] else None
-        parent = models.parent(key.parent, above.part(number))
-        return models.counting(key, parent, self.beside, above.rows, number, own)
-
-    def _owners_of(self, number: int) -> int:
-        return self.pieces[number].owners or 0
+    def owners(self) -> tuple[int, ...]:
+        """See `_Ranges.owners`."""
+        return tuple(piece.owners or 0 for piece in self.pieces)
 
     def made(self, number: int) -> Sample:
         """See `_Ranges.made`."""
@@ -244,25 +226,31 @@ class RangeDrawing(_Ranges):
             here, numbers = above.slice(start, stop), children[start:stop]
             rows, owners = children_of(models.fanout, here, numbers, piece.ownerless, rng, models.table)
             before += int(children[:start].sum())
-        keys = [key for key in models.first_keys if not key.owner]
-        parents, lookups = self._linked(number, keys, None if here is None else here.units)
+        parents, lookups = self._linked(number, None if here is None else here.units)
         if owner is not None and here is not None:
             parents[owner.name] = here
         if piece.place == piece.of - 1:
-            self._owners.clear()
-        drawn = models.draw(rows, owners, parents, lookups, rng, (before, self.total))
+            self._held.clear()
+        total = sum(piece.rows for piece in self.pieces if piece.place == 0) + sum(p.ownerless for p in self.pieces)
+        drawn = models.draw(rows, owners, parents, lookups, rng, (before, total))
         if owner is None:
             return replace(drawn, parents={})
         places = drawn.parents[owner.name]
         return replace(drawn, parents={owner.name: np.where(places < 0, -1, places + start)})
 
-    def planned_rows(self, number: int) -> int:
-        """Rows that a range has before any are left out."""
-        piece = self.pieces[number]
+    def _planned_rows(self, workers: int | None) -> Sequence[int]:
+        return list(side_by_side(self._planned, self.pieces, workers))
+
+    def _planned(self, piece: Piece) -> int:
         if self.models.fanout is None:
             return piece.rows
         _, children, (start, stop) = self._children(piece)
         return int(children[start:stop].sum()) + piece.ownerless
+
+    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
+        owner = self.models.table.owner_key
+        own = self._numbers(number)[1] if owner is not None and owner in self.models.counted[key.name] else None
+        return self.models.counting(key, self.samples, number, own)
 
     def _children(self, piece: Piece) -> tuple[Parent, Numbers, tuple[int, int]]:
         """A range of owners, how many children each has, and which of them are those of a piece."""
@@ -275,45 +263,15 @@ class RangeDrawing(_Ranges):
         models, owner = self.models, self.models.table.owner_key
         if owner is None or models.fanout is None:
             raise InternalError(f"{models.table.name}: rows of the unit's table have no owners")
-        if owners not in self._owners:
-            self._owners.clear()  # the pieces of one range of owners follow each other
-            above = self.above[owner.parent]
+        if owners not in self._held:
+            self._held.clear()  # the pieces of one range of owners follow each other
             rows = next(piece.rows for piece in self.pieces if piece.owners == owners)
             rng = sampling_rng(self.seed, "children", models.table.name, str(owners or 0))
-            parent = models.parent(owner.parent, above.part(owners))
-            parent = models.counting(owner, parent, self.beside, above.rows, owners)
-            stratum = (0, 1) if owners is None else (owners, len(above.rows))
+            parent = models.counting(owner, self.samples, owners)
+            stratum = (0, 1) if owners is None else (owners, len(self.samples[owner.parent].rows))
             numbers = numbers_of_children(models.fanout, parent, rows, rng, models.table, stratum)
-            self._owners[owners] = parent, numbers
-        return self._owners[owners]
-
-
-def _rows(models: TableModels) -> tuple[int, int]:
-    """How many rows are planned that have an owner, or need none, and how many without the one that others have."""
-    if models.fanout is None:
-        return max(1, round(models.profile.total * models.scale)), 0
-    return round(models.fanout.owned * models.scale), round(models.fanout.ownerless * models.scale)
-
-
-def _pieces(models: TableModels, seed: int, above: Mapping[str, SampledTable]) -> list[Piece]:
-    """Cut a table into ranges of about as many rows, each with the children of some units of one range of owners."""
-    table, fanout, (rows, ownerless) = models.table, models.fanout, _rows(models)
-    if fanout is None or table.owner_key is None:
-        return [Piece(a, b - a) for a, b in pairwise(equal_shares(rows, range_count(rows)))]
-    owners = above[table.owner_key.parent]
-    rng, strata = sampling_rng(seed, "ranges", table.name), len(owners.rows)
-    planned = [float(fanout.numbers(n, rng, (j, strata)).sum()) for j, n in enumerate(owners.rows)]
-    ends = weighted_shares(rows, planned)
-    inside = [above[key.parent] for key in models.first_keys if stays_inside(models.schema, table, key)]
-    beside = [max((parent.rows_between(*span) for parent in inside), default=0) for span in owners.units]
-    counts = [range_count(max(b - a, n)) for (a, b), n in zip(pairwise(ends), beside, strict=True)]
-    alone = equal_shares(ownerless, sum(counts))
-    pieces: list[Piece] = []
-    for j, count in enumerate(counts):
-        for place in range(count):
-            before, after = alone[len(pieces) : len(pieces) + 2]
-            pieces.append(Piece(ends[j] + before, ends[j + 1] - ends[j], j, place, count, after - before))
-    return pieces
+            self._held[owners] = parent, numbers
+        return self._held[owners]
 
 
 @dataclass(frozen=True)
@@ -327,34 +285,16 @@ class RangeCompletion(_Ranges):
     first: SampledTable
 
     @property
-    def count(self) -> int:
-        """See `_Ranges.count`."""
-        return len(self.first.rows)
-
-    @property
-    def _keys(self) -> list[ForeignKey]:
-        return [key for key in self.models.table.foreign_keys if key.name in self.models.lookups]
-
-    def _allocated_keys(self) -> list[ForeignKey]:
-        return [key for key in self._keys if not stays_inside(self.models.schema, self.models.table, key)]
-
-    def _planned_rows(self, workers: int | None) -> Sequence[int]:
-        return self.first.rows
-
-    def _owners_of(self, number: int) -> int:
-        return self.first.owners[number]
+    def owners(self) -> tuple[int, ...]:
+        """See `_Ranges.owners`."""
+        return self.first.owners
 
     def made(self, number: int) -> Sample:
         """See `_Ranges.made`."""
-        drawn, table, keys = self.first.part(number), self.models.table, self._keys
-        parents, lookups = self._linked(number, keys, drawn.units)
-        rng = sampling_rng(self.seed, "references", table.name, str(number))
-        discretizers = self.models.profiles[table.name].discretizers
-        codes = drawn.encoded(table, discretizers)
-        rows = complete_table(
-            table, keys, drawn.table, codes, discretizers, drawn.weights, parents, lookups, rng, drawn.units
-        )
-        return replace(drawn, table=rows)
+        drawn = self.first.part(number)
+        parents, lookups = self._linked(number, drawn.units)
+        rng = sampling_rng(self.seed, "references", self.models.table.name, str(number))
+        return self.models.complete(drawn, parents, lookups, rng)
 
-    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
-        return self.models.parent(key.parent, self.above[key.parent].part(number))
+    def _planned_rows(self, workers: int | None) -> Sequence[int]:
+        return self.first.rows

@@ -6,22 +6,22 @@ children and parents build on, and filled in a second pass, when the tables they
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from privbench_core import guards
 from privbench_core.models.linked_lookup import lookup_from_dict
-from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.sampling.constraints import ignored_checks
-from privbench_core.sampling.row_order import added_by
+from privbench_core.sampling.keys import added_by
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.counted import counted_beside, drawn_beside, fanout_key, samples_beside
 from privbench_core.synthesizers.steps.drawing import DRAWING, Links, TableModels
-from privbench_core.synthesizers.steps.range_drawing import RangeCompletion, RangeDrawing
+from privbench_core.synthesizers.steps.link import counted_beside, fanout_key, released_profile
+from privbench_core.synthesizers.steps.range_drawing import RangeCompletion, RangeDrawing, pieces_of
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 _IN_RANGES = {"in ranges": "3"}
@@ -63,33 +63,18 @@ def public_step(table: Table, free: Price) -> Step:
 
 def sample_step(schema: Schema, table: Table, free: Price) -> Step:
     """The step that draws a private table."""
-    parents = first_parents(schema, table)
-    inputs: list[Key] = [*model_inputs(schema, table), *(("sample", name) for name in parents)]
-    inputs += samples_beside(schema, table, "sample")
+    parents, beside = first_parents(schema, table), [key.child for key in counted_beside(schema, table)]
 
     def run(context: StepContext) -> Artifact:
         models = TableModels.of(schema, table, context.inputs, context.scale)
-        above = {name: SampledTable(context.inputs["sample", name]) for name in parents}
-        beside = drawn_beside(schema, table, context.inputs, "sample")
+        samples = {name: SampledTable(context.inputs["sample", name]) for name in (*parents, *beside)}
         ignored = ignored_checks(table)
         facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
-        drawing = RangeDrawing.plan(models, context.seed, above, beside, context.parts)
-        return drawing.drawn(context.workers, **facts)
+        pieces = pieces_of(models, context.seed, samples)
+        return RangeDrawing(models, context.seed, samples, context.parts, pieces).drawn(context.workers, **facts)
 
-    parameters = {**_constraints(schema, table), **_IN_RANGES, "rows of a range": guards.RANGE_ROWS}
-    key = ("sample", table.name)
-    return Step(
-        key,
-        StepKind.SAMPLE,
-        table.name,
-        tuple(dict.fromkeys(inputs)),
-        (),
-        free,
-        run,
-        parameters,
-        version=DRAWING,
-        depends=("seed", "scale"),
-    )
+    inputs = [*model_inputs(schema, table), *(("sample", name) for name in (*parents, *beside))]
+    return _drawing_step(schema, table, ("sample", table.name), inputs, free, run, DRAWING)
 
 
 def complete_step(schema: Schema, table: Table, free: Price) -> Step:
@@ -101,39 +86,38 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
     inputs += [*(("profile", name) for name in parents), *(fanout_key(key) for key in keys)]
 
     def run(context: StepContext) -> Artifact:
-        stored = SampledTable(context.inputs["sample", table.name])
         released = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
         lookups = {name: lookup_from_dict(link).at_scale(context.scale) for name, link in released.items()}
-        profiles = {name: Profile.from_dict(context.inputs["profile", name].data["profile"]) for name in coded}
-        above = {name: SampledTable(context.inputs["sample", name]) for name in parents}
+        profiles = {name: released_profile(context.inputs, name) for name in coded}
+        samples = {name: SampledTable(context.inputs["sample", name]) for name in coded}
         links = Links(schema, table, context.scale, lookups, profiles)
-        completion = RangeCompletion(links, context.seed, above, context.parts, stored)
+        completion = RangeCompletion(links, context.seed, samples, context.parts, samples[table.name])
         return completion.drawn(context.workers)
 
-    key = sampled_key(schema, table)
-    once = tuple(dict.fromkeys(inputs))
-    return Step(
-        key,
-        StepKind.SAMPLE,
-        table.name,
-        once,
-        (),
-        free,
-        run,
-        {**_constraints(schema, table), **_IN_RANGES, "rows of a range": guards.RANGE_ROWS},
-        version="3",
-        depends=("seed", "scale"),
-    )
+    return _drawing_step(schema, table, sampled_key(schema, table), inputs, free, run, "3")
 
 
-def _constraints(schema: Schema, table: Table) -> dict[str, Any]:
-    """All of a table's declaration that decides which rows may be drawn."""
-    return {
+def _drawing_step(
+    schema: Schema,
+    table: Table,
+    key: Key,
+    inputs: Sequence[Key],
+    free: Price,
+    run: Callable[[StepContext], Artifact],
+    version: str,
+) -> Step:
+    """The step that draws rows: all of the table's declaration that decides which may be drawn is part of it."""
+    order = list(added_by(schema, table))
+    parameters: dict[str, Any] = {
         "keys": [key_identity(key) for key in table.foreign_keys],
         "deferred": [key.name for key in deferred_of(schema, table)],
         "primary key": list(table.primary_key),
         "unique": [list(columns) for columns in table.unique],
         "units": table.name in schema.tables_of_units,
-        **({"added by": list(added_by(schema, table))} if added_by(schema, table) else {}),
+        **({"added by": order} if order else {}),
         **constraints_identity(table.checks, table.dependencies),
+        **_IN_RANGES,
+        "rows of a range": guards.RANGE_ROWS,
     }
+    once, depends = tuple(dict.fromkeys(inputs)), ("seed", "scale")
+    return Step(key, StepKind.SAMPLE, table.name, once, (), free, run, parameters, version=version, depends=depends)

@@ -129,12 +129,6 @@ class Listed:
     dropped: Mapping[str, int]
     units: tuple[int, int]
 
-    @classmethod
-    def of(cls, digest: str, sample: Artifact, owners: int) -> Listed:
-        """List a sample that was stored for a range."""
-        data = sample.data
-        return cls(digest, data["summary"]["rows"], owners, data["dropped"], _span(data["units"]))
-
 
 @dataclass(frozen=True)
 class SampledTable:
@@ -161,9 +155,7 @@ class SampledTable:
         """Rows of each range."""
         if "parts" in self.artifact.data:
             return tuple(rows for _, rows, *_ in self.artifact.data["parts"])
-        if self.artifact.table is None:
-            raise InternalError("a sample was stored without its rows")
-        return (self.artifact.table.num_rows,)
+        return (self._table.num_rows,)
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -180,7 +172,7 @@ class SampledTable:
         """The least and the greatest number of units in each range."""
         if self.digests:
             return tuple((least, most) for *_, (least, most) in self.artifact.data["parts"])
-        return (_span(self.artifact.data["units"]),)
+        return (span_of(self.artifact.data["units"]),)
 
     def part(self, number: int | None) -> Sample:
         """Read one range, or all if None; raises as `PartFiles.get`. ``parents`` are rows of the owners' range."""
@@ -190,10 +182,7 @@ class SampledTable:
         """Read the rows of one range: some columns, or all if None."""
         if self.digests:
             return pq.read_table(pa.BufferReader(self.part_file(number)), columns=columns)
-        rows = self.artifact.table
-        if rows is None:
-            raise InternalError("a sample was stored without its rows")
-        return rows if columns is None else rows.select(columns)
+        return self._table if columns is None else self._table.select(columns)
 
     def part_file(self, number: int) -> memoryview:
         """Read the rows of one range that has a file of its own, as a Parquet file; raises as `PartFiles.get`."""
@@ -252,13 +241,19 @@ class SampledTable:
         return self._parts.get(number, self.digests[number])
 
     @property
+    def _table(self) -> pa.Table:
+        if self.artifact.table is None:
+            raise InternalError("a sample was stored without its rows")
+        return self.artifact.table
+
+    @property
     def _parts(self) -> PartFiles:
         if self.artifact.parts is None:
             raise InternalError("the ranges of a sample were not handed on with it")
         return self.artifact.parts
 
 
-def _span(units: NDArray[np.int64] | None) -> tuple[int, int]:
+def span_of(units: NDArray[np.int64] | None) -> tuple[int, int]:
     """The least and the greatest number of units; none lies between those of no rows."""
     return (0, -1) if units is None or not len(units) else (int(units.min()), int(units.max()))
 

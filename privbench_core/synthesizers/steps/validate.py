@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.models.fanout import Fanout
-from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.sampling.ranges import stays_inside
@@ -22,7 +20,7 @@ from privbench_core.schema.identity import column_identity, constraints_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.counted import fanout_key
+from privbench_core.synthesizers.steps.link import fanout_key, released_fanout, released_profile
 from privbench_core.synthesizers.steps.sample import sampled_key
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.validate.derived import tables_to_check
@@ -35,21 +33,21 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
     inputs = [sampled_key(schema, schema.table(name)) for name in needed]
     if not table.public:
         inputs += [("fidelity", table.name), ("profile", table.name)]
-    if table.owner_key is not None:
-        inputs.append(fanout_key(table.owner_key))
+    owner = [key for key in table.foreign_keys if key.owner]
+    inputs += [fanout_key(key) for key in owner]
 
     def run(context: StepContext) -> Artifact:
         found = _integrity(schema, table, needed, context)
         if table.public:
             return Artifact({"expectations": found, "summary": {}})
-        profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
+        profile = released_profile(context.inputs, table.name)
         figures = context.inputs["fidelity", table.name].data["metrics"]
         released = {
             "figures": figures,
             "noise": profile.noise_in_words if profile.all_noise else "",
             "guessed": dict(profile.guessed),
             "made_up": profile.made_up,
-            "at_bound": _at_bound(table, context),
+            "at_bound": {", ".join(key.columns): released_fanout(context.inputs, key).at_bound for key in owner},
         }
         shown = {figure["metric"]: str(FidelityFigure.from_dict(figure)) for figure in figures}
         return Artifact({"expectations": found, **released, "summary": shown})
@@ -62,14 +60,6 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
         **constraints_identity(table.checks, table.dependencies),
     }
     return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters, "5")
-
-
-def _at_bound(table: Table, context: StepContext) -> dict[str, float]:
-    """Owner key -> share of the rows whose owners have as many as its bound lets them have; see `Fanout.at_bound`."""
-    if table.owner_key is None:
-        return {}
-    link = Fanout.from_dict(context.inputs[fanout_key(table.owner_key)].data["link"])
-    return {", ".join(table.owner_key.columns): link.at_bound}
 
 
 def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: StepContext) -> list[dict[str, Any]]:

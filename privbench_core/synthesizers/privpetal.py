@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from privbench_core.measure.fanout import fit_sizes_and_siblings
 from privbench_core.measure.groups import GroupFit
-from privbench_core.measure.links import PAIRS
-from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
-from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.schema.constraints import ForeignKey
@@ -24,12 +21,12 @@ from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.options import GroupOptions, parsed
+from privbench_core.synthesizers.options import GroupOptions
 from privbench_core.synthesizers.prices import Prices, group_shares
+from privbench_core.synthesizers.privbench import SharedOptions, fanout_step
 from privbench_core.synthesizers.steps.assemble import whole_plan
-from privbench_core.synthesizers.steps.counted import fanout_key, released_numbers
-from privbench_core.synthesizers.steps.link import link_step, lookup_step
-from privbench_core.synthesizers.steps.profile import learn_steps, profile_step
+from privbench_core.synthesizers.steps.link import fanout_key, lookup_step, released_fanout, released_profile
+from privbench_core.synthesizers.steps.profile import profile_step
 
 
 @dataclass(frozen=True)
@@ -46,18 +43,12 @@ class Options(GroupOptions):
             joints do not need goes to these too.
     """
 
+    SHARES: ClassVar[frozenset[str]] = GroupOptions.SHARES | {"scores", "margins", "triples", "root_profile"}
     scores: float = GroupFit.scores
     margins: float = GroupFit.margins
     usefulness: float = GroupFit.usefulness
     triples: float = GroupFit.triples
     root_profile: float = 0.5
-
-    @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> Options:
-        """Options from a spec; every unknown name and bad value in one SpecError."""
-        return parsed(
-            cls(), given, shares=frozenset({"scores", "margins", "triples", "profile", "root_profile", "validation"})
-        )
 
 
 class PrivPetal:
@@ -71,12 +62,12 @@ class PrivPetal:
         shared, prices = group_shares(self.name, schema, budget, chosen)
         steps: list[Step] = []
         for table in schema.private_tables:
+            delta = shared.deltas[table.name]
             if _has_groups(table):
-                steps.append(profile_step(schema, table, prices.profile(table).with_delta(shared.deltas[table.name])))
-            else:
-                steps += _root_steps(
-                    schema, table, prices.table(table).with_delta(shared.deltas[table.name]), chosen.root_profile
-                )
+                steps.append(profile_step(schema, table, prices.profile(table).with_delta(delta)))
+            else:  # the house model in the role of the paper's PrivMRF; and tables of keys alone
+                network = SharedOptions(profile=chosen.root_profile)
+                steps += network.learn(schema, table, prices.table(table).with_delta(delta))
         for table in schema.sampling_order:
             if not table.public:
                 steps += self._steps(schema, table, prices, chosen)
@@ -87,7 +78,7 @@ class PrivPetal:
         steps: list[Step] = []
         key = table.owner_key
         if key is not None:
-            steps.append(sizes_step(schema, key, prices.link(key)))
+            steps.append(fanout_step(schema, key, prices.link(key), _sizes))
         if key is not None and _has_groups(table):
             fit = GroupFit(options.scores, options.margins, options.usefulness, options.triples)
             steps.append(groups_step(schema, key, prices.groups(table), fit))
@@ -95,39 +86,21 @@ class PrivPetal:
         return steps + [lookup_step(schema, other, prices.link(other)) for other in others]
 
 
+def _sizes(*how: Any) -> Fanout:
+    """Measure how many children owners have, given their attributes, and how long after these."""
+    return fit_sizes_and_siblings(*how)[0]
+
+
 def _has_groups(table: Table) -> bool:
     return table.owner_key is not None and bool(table.attributes)
 
 
-def _root_steps(schema: Schema, table: Table, price: Price, first: float) -> list[Step]:
-    """A table without owner, by the house model in the role of the paper's PrivMRF; and tables of keys alone."""
-
-    def network(_: StepContext, ordered: Mapping[str, int]) -> PairwiseSPN:
-        return PairwiseSPN(ordered)
-
-    return learn_steps(schema, table, price, first, network, PairwiseSPN({}).identity())
-
-
-def sizes_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
-    """The step that measures how many children owners have, given their attributes, and how long after these."""
-
-    def run(context: StepContext) -> Artifact:
-        own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
-        siblings = released_numbers(schema, key, context.inputs)
-        fanout, _ = fit_sizes_and_siblings(context.opened(), key, above, own, price, siblings)
-        summary = {"attributes that depend on the number of children": len(fanout.fanout_tables)}
-        return Artifact({"link": fanout.to_dict(), "summary": summary})
-
-    return link_step(schema, key, price, run, PAIRS)
-
-
 def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) -> Step:
     """The step that measures the groups along an ownership key: the model of the children's attributes."""
-    profiles: tuple[Key, ...] = (("profile", key.child), ("profile", key.parent))
 
     def run(context: StepContext) -> Artifact:
-        child, parent = (Profile.from_dict(context.inputs[name].data["profile"]) for name in profiles)
-        fanout = Fanout.from_dict(context.inputs[fanout_key(key)].data["link"])
+        child, parent = (released_profile(context.inputs, name) for name in (key.child, key.parent))
+        fanout = released_fanout(context.inputs, key)
         members = fit.fit(context.opened(), key, parent, child, fanout, price)
         measured = [
             len(group.within) + len(group.above) + len(group.between) + len(group.triples) for group in members.classes
@@ -137,5 +110,5 @@ def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) ->
 
     reads = deciding_tables(schema, key.child, key.parent)
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": stability(schema, key.child)}
-    inputs = (*profiles, fanout_key(key))
+    inputs: tuple[Key, ...] = (("profile", key.child), ("profile", key.parent), fanout_key(key))
     return Step(("model", key.child), StepKind.MODEL, key.child, inputs, reads, price, run, parameters, version="9")

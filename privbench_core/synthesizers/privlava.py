@@ -1,9 +1,16 @@
-"""PrivLava's steps: latent attributes along an owner key, and models of tables that have them as columns."""
+"""PrivLava's plan: latent attributes along every ownership key, children first, then the tables that own nobody's rows.
+
+Algorithm 3 of the paper: private foreign keys in an order in which the groups of a table are modelled before its rows
+are grouped themselves, so that latent attributes found below are columns of the tables above. Here these keys are the
+owner keys; rows refer to further parents, private or public, by what is measured between their attributes, matched to
+rows that are there already (`models.lookup`): a group along such a key has rows of many units, and no unit-wise type.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 from privbench_core.measure.columns import Columns, types_of
 from privbench_core.measure.lags import lag_joints
@@ -13,17 +20,93 @@ from privbench_core.models.fanout import Fanout
 from privbench_core.models.group_model import GroupModel
 from privbench_core.models.latent import Latents
 from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
-from privbench_core.models.profile import Profile
 from privbench_core.models.spn import Leaf, Node, count_nodes, node_to_dict
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.counted import counted_along, fanout_key, released_numbers
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
+from privbench_core.synthesizers.options import GroupOptions
+from privbench_core.synthesizers.prices import Prices, group_shares
+from privbench_core.synthesizers.steps.assemble import whole_plan
+from privbench_core.synthesizers.steps.link import (
+    counted_along,
+    fanout_key,
+    lookup_step,
+    released_numbers,
+    released_profile,
+)
+from privbench_core.synthesizers.steps.profile import profile_step
+
+
+@dataclass(frozen=True)
+class Options(GroupOptions):
+    """Public parameters beside the common ones; the names of the paper where it has them.
+
+    Attributes:
+        latents: Number of latent attributes of a foreign key: the paper's Z1 and Z2.
+        iterations: T of Algorithm 1.
+        types: Share of all iterations in what an owned table's groups cost beside observed marginals.
+        groups: Share of an iteration for marginals over groups: sizes, and pairs of latent attributes (the 4 and the 1
+            of 20:4:1).
+        observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1), where children
+            have latent attributes of their own.
+        places: Share, in what links cost beside the former two, of the choice of a column that orders the members of a
+            group.
+        typed: Share, in what is left, of joints with types and places, where children have attributes alone: the rest
+            is for joints of members.
+        usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
+    """
+
+    SHARES: ClassVar[frozenset[str]] = GroupOptions.SHARES | {"types", "groups", "observed", "places", "typed"}
+    LEAST: ClassVar[Mapping[str, float]] = {"latents": 1, "iterations": 1}
+    latents: int = 1
+    iterations: int = 3
+    types: float = 0.2
+    groups: float = 0.2
+    observed: float = 0.2
+    places: float = 0.05
+    typed: float = 0.2
+    usefulness: float = 1.0
+
+
+class PrivLava:
+    """Groups of children from latent attributes. zCDP only (δ > 0)."""
+
+    name = "privlava"
+
+    def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
+        """See `Synthesizer.plan`."""
+        chosen = Options.parse(options)
+        shared, prices = group_shares(self.name, schema, budget, chosen)
+        steps: list[Step] = []
+        for table in schema.private_tables:
+            whole = not has_columns(schema, table)
+            price = prices.table(table) if whole else prices.profile(table)
+            steps.append(profile_step(schema, table, price.with_delta(shared.deltas[table.name])))
+        for table in reversed(schema.sampling_order):
+            if not table.public:
+                steps += self._steps(schema, table, prices, chosen)
+        return whole_plan(self.name, schema, budget, steps, shared.validation)
+
+    def _steps(self, schema: Schema, table: Table, prices: Prices, options: Options) -> list[Step]:
+        """What is measured of a table's keys, and of its rows."""
+        key, columns = table.owner_key, has_columns(schema, table)
+        rest = prices.groups(table) if columns else None
+        steps: list[Step] = []
+        if key is not None:
+            shared = {field.name for field in fields(LatentFit)} & {field.name for field in fields(options)}
+            fit = LatentFit(**{name: getattr(options, name) for name in shared})
+            steps.append(types_step(schema, key, prices.link(key), rest, fit))
+        if key is not None or rest is None:
+            steps.append(drawn_step(schema, table, zero(prices.whole.measure)))
+        else:
+            steps.append(root_step(schema, table, rest))
+        others = (other for other in table.foreign_keys if not other.owner)
+        return steps + [lookup_step(schema, other, prices.link(other)) for other in others]
 
 
 def owned_keys(schema: Schema, table: str) -> list[ForeignKey]:
@@ -54,7 +137,7 @@ def column_inputs(schema: Schema, table: str) -> tuple[Key, ...]:
 
 def table_columns(schema: Schema, table: str, inputs: Mapping[Key, Artifact]) -> Columns:
     """The columns of a table, from the artifacts of `column_inputs`."""
-    columns = Columns.of(Profile.from_dict(inputs["profile", table].data["profile"]))
+    columns = Columns.of(released_profile(inputs, table))
     for key in owned_keys(schema, table):
         released = inputs[fanout_key(key)].data
         if released["latents"] is not None:
@@ -78,7 +161,7 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     price = for_sizes if for_groups is None else for_sizes + for_groups
 
     def run(context: StepContext) -> Artifact:
-        own, above = (Profile.from_dict(context.inputs["profile", t].data["profile"]) for t in (key.child, key.parent))
+        own, above = (released_profile(context.inputs, name) for name in (key.child, key.parent))
         children = table_columns(schema, key.child, context.inputs)
         siblings = released_numbers(schema, key, context.inputs)
         found = fit.link(context.opened(), key, above, own, children, for_sizes, for_groups, siblings)
@@ -133,7 +216,7 @@ def root_step(schema: Schema, table: Table, price: Price) -> Step:
         columns = table_columns(schema, table.name, context.inputs)
         view = ViewSpec(table.name, columns.features, (columns.rows_per_unit,))
         network = PairwiseSPN(columns.ordered)
-        profile = Profile.from_dict(context.inputs["profile", table.name].data["profile"])
+        profile = released_profile(context.inputs, table.name)
         measured = network.build(context.opened().view(view, "rows"), columns.one_way, price, lag_joints(profile))
         return _model(columns, measured.fit())
 

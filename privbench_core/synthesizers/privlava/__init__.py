@@ -1,1 +1,0 @@
-"""PrivLava: groups of children by latent attributes, which noisy expectation-maximisation finds."""

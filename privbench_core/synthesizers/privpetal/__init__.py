@@ -1,1 +1,0 @@
-"""PrivPetal: children synthesized as groups, from normalised marginals of permutation relations."""
