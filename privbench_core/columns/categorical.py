@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.columns.codec import Codes
-from privbench_core.columns.equal_width import with_nulls
+from privbench_core.columns.codec import Codes, NullableCodec, null_mask, wrong_type
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.made_up import MadeUp
-from privbench_core.errors import InternalError, SourceError, SpecError
+from privbench_core.errors import InternalError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 
 
 @dataclass(frozen=True)
-class CategoricalCodec:
+class CategoricalCodec(NullableCodec):
     """Listed values, in their declared order.
 
     Attributes:
@@ -44,11 +42,6 @@ class CategoricalCodec:
             raise InternalError(f"{self.where}: a list that holds a value twice")
 
     @property
-    def ordered(self) -> int:
-        """None: a list has no order to merge neighbours by."""
-        return 0
-
-    @property
     def other(self) -> int | None:
         """The cell of values that are not in the list; booleans have no such values."""
         return None if self.type.logical.fixed_values else len(self.values)
@@ -57,11 +50,6 @@ class CategoricalCodec:
     def outside(self) -> tuple[int, ...]:
         """The cell of other values, if there is one and nothing is made up for them."""
         return () if self.other is None or self.made is not None else (self.other,)
-
-    @property
-    def null(self) -> int | None:
-        """The last cell, if the column is nullable."""
-        return self.size - 1 if self.nullable else None
 
     @property
     def size(self) -> int:
@@ -80,11 +68,11 @@ class CategoricalCodec:
         else:
             known = self._arrow_values
             array = self._checked(values).cast(known.type).combine_chunks()
-            null = pc.is_null(array).to_numpy(zero_copy_only=False)
+            null = null_mask(array)
             found = pc.index_in(array, value_set=known, skip_nulls=True)
         missing = 0 if self.other is None else self.other
         cells = np.array(found.fill_null(missing).to_numpy(zero_copy_only=False), dtype=np.int32)
-        return with_nulls(cells, null, self.null, self.where)
+        return self.with_nulls(cells, null, self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return the values of ``cells``; for others, a made-up value, or one of the listed values, uniformly."""
@@ -113,28 +101,7 @@ class CategoricalCodec:
                 for value in self.values
             ]
         others = [] if self.other is None else ["(other)" if self.made is None else "(made up)"]
-        return [*names, *others, *(["NULL"] if self.nullable else [])]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        return {
-            "codec": "list",
-            "where": self.where,
-            "type": str(self.type),
-            "values": list(self.values),
-            "nullable": self.nullable,
-            "precision": self.precision,
-            "scale": self.scale,
-            **({"made": self.made.to_dict()} if self.made else {}),
-        }
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> CategoricalCodec:
-        """Return the codec of a description: the inverse of `to_dict`."""
-        d = description
-        values = tuple(d["values"])
-        made = MadeUp.from_dict(d["made"]) if "made" in d else None
-        return cls(d["where"], ColumnType(d["type"]), values, d["nullable"], d["precision"], d["scale"], made)
+        return self.with_null_label([*names, *others])
 
     @cached_property
     def _grid(self) -> Grid | None:
@@ -147,8 +114,7 @@ class CategoricalCodec:
     def _checked(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
         found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
         if not self.type.logical.accepts(found):
-            found = f"declared {self.type}, found {values.type}"
-            raise SourceError(f"{self.where}: {found}; correct the type in the spec or fix the source")
+            raise wrong_type(self.where, self.type, values.type)
         return values
 
 

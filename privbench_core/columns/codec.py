@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.errors import SourceError
+
 Codes = NDArray[np.integer[Any]]
 
 
@@ -59,6 +61,63 @@ class Codec(Protocol):
         """Return a short text per cell, for reports and plots."""
         ...
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description, understood by `codecs.codec_from_dict`."""
-        ...
+
+class NullableCodec:
+    """What codecs have in common: the last cell is that of NULL, if the column has any, and by default none is special.
+
+    Attributes:
+        nullable: Whether the column has a cell for NULL.
+    """
+
+    nullable: bool
+
+    @property
+    def size(self) -> int:
+        """Number of cells; subclasses say how many."""
+        raise NotImplementedError
+
+    @property
+    def ordered(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """Nothing is outside."""
+        return ()
+
+    @property
+    def null(self) -> int | None:
+        """The last cell, if the column is nullable."""
+        return self.size - 1 if self.nullable else None
+
+    def with_null_label(self, names: list[str]) -> list[str]:
+        """Return the labels of all cells from those of values."""
+        return [*names, "NULL"] if self.nullable else names
+
+    def with_nulls(self, cells: Codes, null: NDArray[np.bool_], where: str) -> Codes:
+        """Return ``cells`` with that of NULL where ``null`` says so, in place; ``where`` names the column.
+
+        Raises:
+            SourceError: NULL in a column that has none.
+        """
+        if self.null is not None:
+            cells[null] = self.null
+        elif null.any():
+            raise SourceError(
+                f"{where}: found NULL (or NaN) in a column declared without; declare nullable: true or fix the source",
+                private_detail=f"{where}: {int(null.sum()):,} of {len(null):,} values are NULL or NaN",
+            )
+        return cells
+
+
+def wrong_type(where: str, declared: object, found: pa.DataType) -> SourceError:
+    """Return the error of a column whose values are of another type than declared."""
+    return SourceError(f"{where}: declared {declared}, found {found}; correct the type in the spec or fix the source")
+
+
+def null_mask(values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Return where values are NULL, shape (n,)."""
+    found = values.is_null()
+    joined = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    return np.asarray(joined.to_numpy(zero_copy_only=False))

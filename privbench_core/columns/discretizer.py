@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning, Tails
 from privbench_core.columns.codec import Codec, Codes
-from privbench_core.columns.registry import codec_from_dict
+from privbench_core.columns.registry import codec_from_dict, codec_to_dict
 
 _BLOCK = 1 << 20  # rows decoded at a time
 
@@ -81,7 +81,7 @@ class Discretizer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        return {"codec": self.codec.to_dict(), "binning": None if self.binning is None else self.binning.to_dict()}
+        return {"codec": codec_to_dict(self.codec), "binning": None if self.binning is None else self.binning.to_dict()}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Discretizer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -106,12 +105,3 @@ class FanoutCodec:
         """One number, or the first and the last of a cell."""
         ends = np.append(self.starts[1:], self.bound + 1) - 1
         return [str(a) if a == b else f"{a}-{b}" for a, b in zip(self.starts, ends, strict=True)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
-        return {"codec": "group size", "bound": self.bound}
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> FanoutCodec:
-        """The inverse of `to_dict`."""
-        return cls(stored["bound"])

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.columns.codec import wrong_type
 from privbench_core.errors import InternalError, SourceError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.schema.types.base import INT64_MAX, OrderedType
@@ -125,9 +126,8 @@ class Grid:
         Raises:
             SourceError: The values are of another type.
         """
-        todo = "correct the type in the spec or fix the source"
         if not self.logical.accepts(values.type):
-            raise SourceError(f"{self.where}: declared {self.type}, found {values.type}; {todo}")
+            raise wrong_type(self.where, self.type, values.type)
         target = self.arrow_type
         is_time = pa.types.is_timestamp(target) or pa.types.is_duration(target)  # finer digits are dropped
         # All digits of a wider decimal are read, so that large ones can be clamped.
@@ -136,7 +136,10 @@ class Grid:
             array = pc.cast(values, readable, safe=not is_time).combine_chunks()
         except pa.ArrowInvalid:
             # Arrow's own message quotes the value, so it must not travel on.
-            raise SourceError(f"{self.where}: holds values that {self.logical} cannot represent; {todo}") from None
+            raise SourceError(
+                f"{self.where}: holds values that {self.logical} cannot represent; "
+                "correct the type in the spec or fix the source"
+            ) from None
         null = pc.is_null(array, nan_is_null=True).to_numpy(zero_copy_only=False)
         if pa.types.is_decimal(target):
             return self._in_steps(_decimal_numbers(array, null)), null
@@ -170,21 +173,6 @@ class Grid:
         if null is None or not null.any():
             return array
         return pc.if_else(pa.array(null), pa.scalar(None, target), array)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the grid's part of a codec's description."""
-        digits = {"precision": self.precision, "scale": self.scale, "bits": self.bits}
-        steps = {"step": self.step, "origin": self.origin}
-        floats = {} if self.spacing is None else {"spacing": self.spacing, "start": self.start}
-        return {"where": self.where, "type": str(self.type), **digits, **steps, **floats}
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> Grid:
-        """Return the grid of a description: the inverse of `to_dict`. Other entries are ignored."""
-        kind = ColumnType(description["type"])
-        rest = ("precision", "scale", "bits", "step", "origin")
-        floats = {key: description[key] for key in ("spacing", "start") if key in description}
-        return cls(description["where"], kind, *(description[key] for key in rest), **floats)
 
     def _floats(self, steps: Numbers) -> NDArray[np.float64]:
         """Return the floats nearest to the decimals that whole steps stand for."""

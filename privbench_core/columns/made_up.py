@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,22 +63,6 @@ class MadeUp:
         cumulated = np.cumsum(each) / each.sum()
         places = np.searchsorted(cumulated, (np.arange(n) + rng.random()) / max(n, 1), side="right")
         return np.asarray(rng.permutation(np.minimum(places, available - 1)), np.int64)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        stored = {name: list(part) if isinstance(part, tuple) else part for name, part in asdict(self).items()}
-        return stored if self.whole else {name: part for name, part in stored.items() if name != "whole"}
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> MadeUp:
-        """Return the inverse of `to_dict`."""
-        return cls(
-            tuple(stored["numbers"]),
-            tuple(stored["rows"]),
-            tuple(stored["lengths"]),
-            stored["longest"],
-            stored.get("whole", False),
-        )
 
 
 @lru_cache(maxsize=16)

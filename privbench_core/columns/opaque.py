@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.columns.codec import Codes
-from privbench_core.columns.equal_width import EqualWidthCodec, equal_width_codec, with_nulls
+from privbench_core.columns.codec import Codes, NullableCodec, null_mask, wrong_type
 from privbench_core.columns.grid import qualified
-from privbench_core.errors import InternalError, SourceError
+from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
+from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, ColumnType
 
 MAX_CELLS = 64
@@ -26,7 +25,7 @@ _MAX_BYTES = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class OpaqueCodec:
+class OpaqueCodec(NullableCodec):
     """Opaque values by their length, in characters or bytes.
 
     Attributes:
@@ -52,11 +51,6 @@ class OpaqueCodec:
         return (self.ordered,)
 
     @property
-    def null(self) -> int | None:
-        """The last cell, if the column is nullable."""
-        return self.ordered + 1 if self.nullable else None
-
-    @property
     def size(self) -> int:
         """Cells of lengths, of longer values, and of NULL if there is one."""
         return self.ordered + 1 + self.nullable
@@ -68,16 +62,14 @@ class OpaqueCodec:
             SourceError: The values are of another type, or NULL in a column that has none.
         """
         if not self.type.logical.accepts(values.type):
-            found = f"declared {self.type}, found {values.type}"
-            raise SourceError(f"{self.where}: {found}; correct the type in the spec or fix the source")
+            raise wrong_type(self.where, self.type, values.type)
         if self.binary:
             lengths = pc.binary_length(values.cast(pa.large_binary()))
         else:
             lengths = pc.utf8_length(values.cast(pa.large_string()))
-        null = pc.is_null(lengths).combine_chunks().to_numpy(zero_copy_only=False)
         cells = self.lengths.encode(lengths.fill_null(0))
         cells[cells == self.lengths.above] = self.outside[0]
-        return with_nulls(cells, null, self.null, self.where)
+        return self.with_nulls(cells, null_mask(lengths), self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return random values of a length drawn from each cell; longer ones at the maximal length.
@@ -105,18 +97,7 @@ class OpaqueCodec:
         """Return the lengths in characters or bytes."""
         unit = self.type.logical.length_unit
         names = [f"{label} {unit}" for label in self.lengths.labels()[: self.ordered]]
-        return [*names, f"> {self.max_length} {unit}", *(["NULL"] if self.nullable else [])]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        kind = {"codec": "length", "type": str(self.type)}
-        return {**kind, "where": self.where, "max_length": self.max_length, "nullable": self.nullable}
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> OpaqueCodec:
-        """Return the codec of a description: the inverse of `to_dict`."""
-        d = description
-        return cls(d["where"], d["max_length"], d["nullable"], ColumnType(d["type"]))
+        return self.with_null_label([*names, f"> {self.max_length} {unit}"])
 
     @property
     def binary(self) -> bool:
@@ -124,7 +105,7 @@ class OpaqueCodec:
         return bool(pa.types.is_binary(self.type.logical.arrow_type))
 
     @property
-    def lengths(self) -> EqualWidthCodec:
+    def lengths(self) -> OrderedCodec:
         """The codec of the lengths themselves."""
         return equal_width_codec(Column(self.where, ColumnType.INTEGER), 0, self.max_length, MAX_CELLS)
 

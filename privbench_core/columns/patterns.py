@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,17 +37,6 @@ class PatternCodec(SurrogateCodec):
     def labels(self) -> list[str]:
         """Return the pattern itself."""
         return [self.pattern.regex or self.pattern.provider or "", *super().labels()[1:]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        rule = {"regex": self.pattern.regex, "provider": self.pattern.provider, "max_length": self.max_length}
-        return {"codec": "pattern", "where": self.where, "nullable": self.nullable, **rule}
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> PatternCodec:
-        """Return the codec of a description: the inverse of `to_dict`."""
-        d = description
-        return cls(d["where"], d["nullable"], Pattern(d["regex"], d["provider"]), d["max_length"])
 
 
 def pattern_codec(column: Column, pattern: Pattern, *, table: str = "") -> PatternCodec:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.columns.codec import Codes
-from privbench_core.columns.equal_width import with_nulls
+from privbench_core.columns.codec import Codes, NullableCodec
 from privbench_core.columns.grid import Grid
 from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, ColumnType
@@ -21,7 +19,7 @@ _TIMES = (1, 1_000, _SECOND, 60_000_000, 3_600_000_000, 86_400_000_000)  # µs, 
 
 
 @dataclass(frozen=True)
-class StepCodec:
+class StepCodec(NullableCodec):
     """Values by the coarsest unit that divides them; not to draw values from.
 
     Attributes:
@@ -56,21 +54,6 @@ class StepCodec:
         return _TIMES.index(_SECOND) if self.units == _TIMES else 0
 
     @property
-    def ordered(self) -> int:
-        """None: classes are not neighbours."""
-        return 0
-
-    @property
-    def outside(self) -> tuple[int, ...]:
-        """Nothing is outside."""
-        return ()
-
-    @property
-    def null(self) -> int | None:
-        """The last cell, if the column is nullable."""
-        return len(self.units) if self.nullable else None
-
-    @property
     def size(self) -> int:
         """Units, and NULL if there is one."""
         return len(self.units) + self.nullable
@@ -81,7 +64,7 @@ class StepCodec:
         cells = np.zeros(len(numbers), np.int32)
         for place, unit in enumerate(self.units):
             cells[numbers % unit == 0] = place
-        return with_nulls(cells, null, self.null, self.grid.where)
+        return self.with_nulls(cells, null, self.grid.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Refuse: no value is drawn from a class."""
@@ -89,13 +72,4 @@ class StepCodec:
 
     def labels(self) -> list[str]:
         """Return the units."""
-        return [*(f"multiples of {unit}" for unit in self.units), *(["NULL"] if self.nullable else [])]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        return {"codec": "step", **self.grid.to_dict(), "nullable": self.nullable, "units": list(self.units)}
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> StepCodec:
-        """Return the codec of a description: the inverse of `to_dict`."""
-        return cls(Grid.from_dict(description), description["nullable"], tuple(description["units"]))
+        return self.with_null_label([f"multiples of {unit}" for unit in self.units])

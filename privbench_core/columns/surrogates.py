@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from privbench_core.columns.codec import Codes
-from privbench_core.columns.equal_width import with_nulls
+from privbench_core.columns.codec import Codes, NullableCodec, null_mask, wrong_type
 from privbench_core.columns.grid import qualified
-from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.types.arrow import uuid_text
 
 
 @dataclass(frozen=True)
-class SurrogateCodec(ABC):
+class SurrogateCodec(NullableCodec, ABC):
     """One cell for every value, one for NULL; subclasses say what a value is.
 
     Attributes:
@@ -35,21 +31,6 @@ class SurrogateCodec(ABC):
         """Return ``n`` values, none of them NULL."""
 
     @property
-    def ordered(self) -> int:
-        """None."""
-        return 0
-
-    @property
-    def outside(self) -> tuple[int, ...]:
-        """Nothing is outside."""
-        return ()
-
-    @property
-    def null(self) -> int | None:
-        """The last cell, if the column is nullable."""
-        return 1 if self.nullable else None
-
-    @property
     def size(self) -> int:
         """One, and NULL if there is one."""
         return 1 + self.nullable
@@ -62,11 +43,8 @@ class SurrogateCodec(ABC):
         """
         found = values.type
         if not (pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)):
-            raise SourceError(
-                f"{self.where}: declared text, found {found}; correct the type in the spec or fix the source"
-            )
-        null = pc.is_null(values).combine_chunks().to_numpy(zero_copy_only=False)
-        return with_nulls(np.zeros(len(null), np.int32), null, self.null, self.where)
+            raise wrong_type(self.where, "text", found)
+        return self.with_nulls(np.zeros(len(values), np.int32), null_mask(values), self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return a new value for each row that is not NULL."""
@@ -78,7 +56,7 @@ class SurrogateCodec(ABC):
 
     def labels(self) -> list[str]:
         """Return whether there is a value."""
-        return ["a value", *(["NULL"] if self.nullable else [])]
+        return self.with_null_label(["a value"])
 
 
 @dataclass(frozen=True)
@@ -88,15 +66,6 @@ class UuidCodec(SurrogateCodec):
     def fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
         """Return ``n`` UUIDs, see `random_uuids`."""
         return random_uuids(n, rng)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        return {"codec": "uuid", "where": self.where, "nullable": self.nullable}
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> UuidCodec:
-        """Return the codec of a description: the inverse of `to_dict`."""
-        return cls(description["where"], description["nullable"])
 
 
 def uuid_codec(column: Column, *, table: str = "") -> UuidCodec:

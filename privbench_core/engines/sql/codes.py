@@ -17,9 +17,9 @@ from sqlglot import exp
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import MOST_STEPS, Grid
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.opaque import OpaqueCodec
 from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.surrogates import SurrogateCodec
