@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.columns.codec import Codes, NullableCodec, null_mask, wrong_type
+from privbench_core.columns.codec import Codec, Codes, null_mask, wrong_type
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.errors import InternalError, SpecError
@@ -17,7 +17,7 @@ from privbench_core.schema.columns import Column, ColumnType, Scalar
 
 
 @dataclass(frozen=True)
-class CategoricalCodec(NullableCodec):
+class CategoricalCodec(Codec):
     """Listed values, in their declared order.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The contract of a codec.
+"""What all codecs have in common.
 
 A codec maps the values of one column onto ``size`` integer *cells* and back. The mapping is public: it follows from the
 declared domain, or from what a profile step released and paid for. Every value has a cell: values outside of the domain
@@ -8,7 +8,8 @@ counted under differential privacy like all others, and NULL has the last cell o
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,51 +20,8 @@ from privbench_core.errors import SourceError
 Codes = NDArray[np.integer[Any]]
 
 
-class Codec(Protocol):
+class Codec(ABC):
     """Column values <-> cells.
-
-    Attributes:
-        size: Number of cells, special ones included.
-        ordered: How many leading cells are ordered, so that neighbours may be merged; 0 for lists of values.
-        null: The cell of NULL, None if the column is not nullable.
-        outside: Cells of values outside of the domain (may be empty).
-    """
-
-    @property
-    def size(self) -> int:
-        """Number of cells."""
-        ...
-
-    @property
-    def ordered(self) -> int:
-        """Number of leading cells that are in order."""
-        ...
-
-    @property
-    def null(self) -> int | None:
-        """The cell of NULL."""
-        ...
-
-    @property
-    def outside(self) -> tuple[int, ...]:
-        """Cells of values outside of the domain."""
-        ...
-
-    def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Cells of ``values``, shape (n,). Values of the wrong type or NULLs in a column that has none: SourceError."""
-        ...
-
-    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return values for ``cells``, uniform inside a cell, of the column's Arrow type."""
-        ...
-
-    def labels(self) -> list[str]:
-        """Return a short text per cell, for reports and plots."""
-        ...
-
-
-class NullableCodec:
-    """What codecs have in common: the last cell is that of NULL, if the column has any, and by default none is special.
 
     Attributes:
         nullable: Whether the column has a cell for NULL.
@@ -72,24 +30,45 @@ class NullableCodec:
     nullable: bool
 
     @property
+    @abstractmethod
     def size(self) -> int:
-        """Number of cells; subclasses say how many."""
-        raise NotImplementedError
+        """Number of cells, special ones included."""
+
+    @abstractmethod
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Return the cells of ``values``, shape (n,).
+
+        Raises:
+            SourceError: Values of the wrong type, or NULL (or NaN) in a column that has none.
+        """
+
+    @abstractmethod
+    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """Return values for ``cells``, uniform inside a cell, of the column's Arrow type."""
+
+    @abstractmethod
+    def labels(self) -> list[str]:
+        """Return a short text per cell, for reports and plots."""
 
     @property
     def ordered(self) -> int:
-        """None."""
+        """How many leading cells are in order, so that neighbours may be merged; 0 for lists of values."""
         return 0
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """Nothing is outside."""
+        """Cells of values outside of the domain; there may be none."""
         return ()
 
     @property
     def null(self) -> int | None:
-        """The last cell, if the column is nullable."""
+        """The cell of NULL, the last one; None if the column is not nullable."""
         return self.size - 1 if self.nullable else None
+
+    @property
+    def special(self) -> tuple[int, ...]:
+        """Cells of values outside of the domain, and of NULL."""
+        return self.outside if self.null is None else (*self.outside, self.null)
 
     def with_null_label(self, names: list[str]) -> list[str]:
         """Return the labels of all cells from those of values."""

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-
-_MAX_EXACT = 1 << 53
-_BLOCK = 1 << 15  # rows counted at a time
+from privbench_core.guards import BLOCK_ROWS, EXACT_FLOAT
 
 
 def cell_index(codes: Mapping[str, Codes], sizes: Mapping[str, int], columns: Sequence[str]) -> Codes:
@@ -40,9 +38,9 @@ def contingency(
     """
     shape = tuple(sizes[name] for name in columns)
     total = np.zeros(math.prod(shape), dtype=np.int64)
-    rows, block = len(codes[columns[0]]), max(_BLOCK, len(total))
+    rows, block = len(codes[columns[0]]), max(BLOCK_ROWS, len(total))
     if weights is not None:
-        block = max(1, min(block, _MAX_EXACT // max(1, int(weights.max(initial=0)))))
+        block = max(1, min(block, EXACT_FLOAT // max(1, int(weights.max(initial=0)))))
     for start in range(0, rows, block):  # what a block needs stays in the cache
         part = slice(start, start + block)
         cells = cell_index({name: codes[name][part] for name in columns}, sizes, columns)

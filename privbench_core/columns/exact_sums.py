@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers = NDArray[np.int64]
+from privbench_core.guards import EXACT_FLOAT
+from privbench_core.schema.types.base import INT64_MAX
 
-LARGEST = (1 << 62) - 1
-HALF = 31  # bits of a low word of `LARGEST`
-_FLOAT = 1 << 53  # up to here, floats add integers up exactly
-_LOW = 18  # bits of a low word: of fewer than 2^35 rows, both words of weights up to 2^36 add up exactly in floats
+Numbers = NDArray[np.int64]
+LARGEST = INT64_MAX // 2
+HALF = LARGEST.bit_length() // 2  # bits of a low word
 
 
 def weighted_sums(cells: NDArray[np.integer[Any]], weights: NDArray[np.integer[Any]], size: int) -> Numbers:
@@ -26,10 +26,11 @@ def weighted_sums(cells: NDArray[np.integer[Any]], weights: NDArray[np.integer[A
     [-5, 9007199254740993]
     """
     heaviest = max(int(weights.max(initial=0)), -int(weights.min(initial=0)))
-    if len(cells) * heaviest < _FLOAT:
+    if len(cells) * heaviest < EXACT_FLOAT:
         return np.bincount(cells, weights=weights, minlength=size).astype(np.int64)
-    low, high = (np.bincount(cells, weights=word, minlength=size).astype(np.int64) for word in words(weights, _LOW))
-    return low + (high << _LOW)
+    bits = 18  # of fewer than 2^35 rows, both words of weights up to 2^36 add up exactly in floats
+    low, high = (np.bincount(cells, weights=word, minlength=size).astype(np.int64) for word in words(weights, bits))
+    return low + (high << bits)
 
 
 def words(numbers: NDArray[np.integer[Any]], bits: int) -> tuple[Numbers, Numbers]:

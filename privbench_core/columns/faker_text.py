@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.guards import REDRAWING_ROUNDS
 
 if TYPE_CHECKING:
     from faker import Generator
@@ -27,7 +28,6 @@ _REDRAWN = frozenset(
         *("license_plate", "vin", "passport_number", "ipv4", "ipv6", "mac_address", "ean", "isbn10", "isbn13"),
     }
 )
-_ROUNDS = 4  # draws for a value that is too long, before it is cut; chosen by hand
 
 
 def check_provider(provider: str, where: str) -> None:
@@ -69,7 +69,7 @@ def draw_faker_text(provider: str, n: int, max_length: int, rng: np.random.Gener
         return ", ".join(str(make()).splitlines())
 
     made = [text() for _ in range(n)]
-    for _ in range(_ROUNDS):
+    for _ in range(REDRAWING_ROUNDS):
         again = [row for row, value in enumerate(made) if len(value) > max_length]
         if provider in _REDRAWN:
             again += _repetitions(made)

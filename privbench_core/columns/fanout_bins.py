@@ -10,12 +10,12 @@ import pyarrow as pa
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.columns.codec import Codes
+from privbench_core.columns.codec import Codec, Codes
 from privbench_core.guards import CELLS_PER_OCTAVE, SINGLE_NUMBERS
 
 
 @dataclass(frozen=True)
-class FanoutCodec:
+class FanoutCodec(Codec):
     """Numbers 0..``bound`` <-> cells; numbers above the bound are clamped (truncation has made them impossible).
 
     >>> FanoutCodec(3).size
@@ -60,11 +60,6 @@ class FanoutCodec:
     def null(self) -> int | None:
         """There is no NULL."""
         return None
-
-    @property
-    def outside(self) -> tuple[int, ...]:
-        """There is nothing outside."""
-        return ()
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Cells of numbers, shape (n,)."""

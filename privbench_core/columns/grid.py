@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import wrong_type
 from privbench_core.errors import InternalError, SourceError, SpecError
+from privbench_core.guards import EXACT_FLOAT, TOLERANCE
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.schema.types.base import INT64_MAX, OrderedType
-
-_NEARLY = 1e-6  # of a step: what a bound may be below its decimal by floating point
-MOST_STEPS = 2**53  # beyond, floats do not tell steps apart
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
@@ -107,7 +105,7 @@ class Grid:
         if self.continuous:
             return number
         if self.spacing is not None:
-            return math.floor((number - self.start) / self.spacing + _NEARLY)
+            return math.floor((number - self.start) / self.spacing + TOLERANCE)  # a bound may be below its decimal
         if not self.extent[0] <= number <= self.extent[1]:
             raise SpecError(f"{self.where}: {value!r} does not fit type {self.logical}; correct the domain")
         return (int(number) - self.origin) // self.step
@@ -150,7 +148,7 @@ class Grid:
         if self.spacing is not None:
             with np.errstate(over="ignore"):  # a warning would tell of a value; it is clipped
                 steps = np.rint((np.where(null, 0.0, numbers) - self.start) / self.spacing)
-            return np.clip(steps, -MOST_STEPS, MOST_STEPS).astype(np.int64), null
+            return np.clip(steps, -EXACT_FLOAT, EXACT_FLOAT).astype(np.int64), null
         # Adding zero makes -0.0 the same value as 0.0 for lists of values too.
         return (np.where(null, 0.0, numbers) + 0.0 if self.continuous else self._in_steps(numbers)), null
 

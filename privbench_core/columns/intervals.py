@@ -15,26 +15,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.columns.codec import Codes, NullableCodec
+from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.grid import Grid, Numbers
 from privbench_core.errors import InternalError, SpecError
+from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS
 from privbench_core.schema.columns import Column, Scalar
-
-DEFAULT_CELLS = 256
-"""Cells of a range that declares none, unless it holds fewer values."""
-
-MAX_CELLS = 4096
-"""Cells that may be declared: merging them by noisy counts stays quick, and a model never sees more than it keeps."""
-
-_FIRST_YEAR, _LAST_YEAR = 1900, 2101  # one cell each up to the last; cells beyond them grow by powers of two
-_FLOAT_EXPONENTS = range(-32, 129)
-_EXACT = 1 << 52
-_FINEST = 2.0**-24  # width below which a cell of floats is not cut further, as a share of the numbers in it
-_A_POINT = 2.0**-20  # width below which a cell of floats stands for one value, as a share of them and of the range
+from privbench_core.tuning import TUNING
 
 
 @dataclass(frozen=True)
-class OrderedCodec(NullableCodec):
+class OrderedCodec(Codec):
     """Interval cells that begin at given numbers.
 
     Attributes:
@@ -76,7 +66,7 @@ class OrderedCodec(NullableCodec):
         Grid points; for floats the number of finest cells, at least 1.
         """
         if self.grid.continuous:
-            return np.maximum(np.floor((self.ends - self.starts) / self._largest / _FINEST), 1.0)
+            return np.maximum(np.floor((self.ends - self.starts) / self._largest / FINEST_CELL), 1.0)
         return (self.ends - self.starts).view(np.uint64).astype(np.float64) + 1
 
     @property
@@ -182,7 +172,7 @@ class OrderedCodec(NullableCodec):
             return first
         part = rng.random(len(cells))
         part *= (width.astype(np.float64) + 1)[cells]
-        if width.max() < _EXACT:  # then no product is rounded up to the next whole number
+        if width.max() < EXACT_FLOAT / 2:  # then no product is rounded up to the next whole number
             first += part.astype(np.int64)
             return first
         return first + np.minimum(part.astype(np.uint64), width[cells]).view(np.int64)
@@ -205,7 +195,7 @@ class OrderedCodec(NullableCodec):
         A cell that was cut this often is narrow because many rows share a value in it, and no count tells which of
         the floats between its ends it is; people write round ones.
         """
-        narrow = self.ends - self.starts < _A_POINT * np.minimum(self._largest, self.last - self.cuts[0])
+        narrow = self.ends - self.starts < 16 * FINEST_CELL * np.minimum(self._largest, self.last - self.cuts[0])
         pairs = zip(self.starts.tolist(), self.ends.tolist(), narrow.tolist(), strict=True)
         return np.array([roundest(first, final) if point else np.nan for first, final, point in pairs])
 
@@ -223,24 +213,24 @@ def equal_width_codec(
         column: Its type, precision, scale and nullability matter; its domain does not.
         low: Smallest value of the domain.
         high: Largest value of the domain.
-        cells: Number of equal cells; `DEFAULT_CELLS` if None. Never more than there are values in the range. Their
+        cells: Number of equal cells; `Tuning.cells` if None. Never more than there are values in the range. Their
             widths on a whole-number grid differ by at most one; zero may add two cells.
         step: What the values are apart, counted from ``low``; those between are rounded down.
         table: For messages.
 
     Raises:
-        SpecError: ``low`` or ``high`` is not a value of the column, low > high, cells < 1 or above `MAX_CELLS`, or
-            ``step`` is no step of its type.
+        SpecError: ``low`` or ``high`` is not a value of the column, low > high, there are no cells or more than
+            `MAX_DECLARED_CELLS`, or ``step`` is no step of its type.
     """
     grid = Grid.of(column, table)
     if step is not None:
         grid = grid.stepped(low, step)
     first, final = grid.number(low), grid.number(high)
-    wanted = DEFAULT_CELLS if cells is None else cells
+    wanted = TUNING.cells if cells is None else cells
     if first > final:
         raise SpecError(f"{grid.where}: the domain begins at {low!r}, after its end {high!r}; swap them")
-    if not 1 <= wanted <= MAX_CELLS:
-        raise SpecError(f"{grid.where}: {wanted:,} cells; declare 1 to {MAX_CELLS:,}")
+    if not 1 <= wanted <= MAX_DECLARED_CELLS:
+        raise SpecError(f"{grid.where}: {wanted:,} cells; declare 1 to {MAX_DECLARED_CELLS:,}")
     cuts: list[int] | list[float]
     if grid.continuous:
         while len(cuts := _float_starts(first, final, wanted)) < wanted:
@@ -264,7 +254,7 @@ def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
     """
     grid = Grid.of(column, table)
     if grid.continuous:
-        powers = [2.0**exponent for exponent in _FLOAT_EXPONENTS]
+        powers = [2.0**exponent for exponent in range(-32, 129)]
         negative = [float(np.nextafter(-power, 0)) for power in reversed(powers[:-1])]
         return OrderedCodec(grid, column.nullable, (-powers[-1], *negative, *powers[:-1]), powers[-1])
     low, high = grid.extent
@@ -310,10 +300,9 @@ def _years() -> list[int]:
     >>> years[:3], years[-3:], [year for year in years if 1880 < year < 1902]
     ([877, 1389, 1645], [2356, 2612, 3124], [1885, 1893, 1897, 1899, 1900, 1901])
     """
+    each = range(1900, 2102)
     reach = [(1 << power) - 1 for power in range(1, 11)]  # a thousand years
-    before = [_FIRST_YEAR - years for years in reversed(reach)]
-    after = [_LAST_YEAR + years for years in reach]
-    return [*before, *range(_FIRST_YEAR, _LAST_YEAR + 1), *after]
+    return [*(each[0] - years for years in reversed(reach)), *each, *(each[-1] + years for years in reach)]
 
 
 def _label(low: Scalar, high: Scalar) -> str:

@@ -18,9 +18,8 @@ from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.columns.opaque import OpaqueCodec, opaque_codec
-from privbench_core.columns.patterns import PatternCodec, pattern_codec
 from privbench_core.columns.step_classes import StepCodec
-from privbench_core.columns.surrogates import UuidCodec, uuid_codec
+from privbench_core.columns.surrogates import SurrogateCodec, pattern_codec, uuid_codec
 from privbench_core.errors import InternalError, ReleaseError
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
 
@@ -29,8 +28,7 @@ _KINDS: dict[str, type[Any]] = {
     "list": CategoricalCodec,
     "length": OpaqueCodec,
     "group size": FanoutCodec,
-    "uuid": UuidCodec,
-    "pattern": PatternCodec,
+    "surrogate": SurrogateCodec,
     "step": StepCodec,
 }
 _PARTS = (Grid, MadeUp, Pattern)
@@ -40,7 +38,6 @@ _WITHOUT_DOMAIN: dict[str, Callable[..., Codec]] = {
     "length": opaque_codec,
     "uuid": uuid_codec,
 }
-_PLAIN = (str, int, float, bool, type(None), ColumnType)
 
 
 def codec_for(column: Column, *, table: str = "") -> Codec:
@@ -74,8 +71,7 @@ def codec_for(column: Column, *, table: str = "") -> Codec:
 def codec_to_dict(codec: Codec) -> dict[str, Any]:
     """Return a JSON-able description of a codec: its kind and its parts."""
     kind = next(name for name, each in _KINDS.items() if each is type(codec))
-    described: dict[str, Any] = _described(codec)
-    return {"codec": kind, **described}
+    return {"codec": kind, **described(codec)}
 
 
 def codec_from_dict(description: Mapping[str, Any]) -> Codec:
@@ -89,13 +85,13 @@ def codec_from_dict(description: Mapping[str, Any]) -> Codec:
     if kind is None:
         known = ", ".join(sorted(_KINDS))
         raise ReleaseError(f"a stored codec is of kind {description.get('codec')!r}; known: {known}")
-    codec: Codec = _read(kind, description)
+    codec: Codec = read(kind, description)
     return codec
 
 
 def is_known(codec: Codec) -> bool:
     """Return whether a codec and its parts are exactly of a kind known here: these encode one value at a time."""
-    return type(codec) in _KINDS.values() and all(map(_is_plain, _parts(codec).values()))
+    return type(codec) in _KINDS.values() and all(map(_is_plain, _fields(codec).values()))
 
 
 def _is_plain(value: object) -> bool:
@@ -103,32 +99,32 @@ def _is_plain(value: object) -> bool:
     if type(value) is tuple:
         return all(map(_is_plain, value))
     if type(value) in _PARTS:
-        return all(map(_is_plain, _parts(value).values()))
-    return type(value) in _PLAIN
+        return all(map(_is_plain, _fields(value).values()))
+    return type(value) in {str, int, float, bool, type(None), ColumnType}
 
 
-def _parts(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _described(value: Any) -> Any:
-    """Return a part of a codec as JSON has it."""
+def described(value: Any) -> Any:
+    """Return a dataclass, or a part of one, as JSON has it: an object of its fields, all the way down."""
     if isinstance(value, tuple):
-        return [_described(part) for part in value]
+        return [described(part) for part in value]
     if is_dataclass(value):
-        return {name: _described(part) for name, part in _parts(value).items()}
+        return {name: described(part) for name, part in _fields(value).items()}
     return str(value) if isinstance(value, ColumnType) else value
 
 
-def _read(kind: type[Any], description: Mapping[str, Any]) -> Any:
-    """Return the inverse of `_described` for a codec, or a part of one, of this class."""
+def read(kind: type[Any], description: Mapping[str, Any]) -> Any:
+    """Return the inverse of `described` for a dataclass of this class."""
     types = get_type_hints(kind)
     return kind(**{field.name: _read_part(types[field.name], description[field.name]) for field in fields(kind)})
 
 
 def _read_part(kind: Any, stored: Any) -> Any:
     if isinstance(stored, list):
-        return tuple(stored)
+        return tuple(_read_part(None, part) for part in stored)
     if isinstance(stored, dict):
-        return _read(next(part for part in _PARTS if part in (kind, *get_args(kind))), stored)
+        return read(next(part for part in _PARTS if part in (kind, *get_args(kind))), stored)
     return ColumnType(stored) if kind is ColumnType else stored
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -7,19 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from privbench_core.columns.codec import Codes, NullableCodec
+from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.grid import Grid
 from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, ColumnType
 
-_DIGITS = 1_000_000_000  # largest unit of a decimal, in its last digits
-_SECOND = 1_000_000
-_WITH_TIMES = frozenset({ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ})
-_TIMES = (1, 1_000, _SECOND, 60_000_000, 3_600_000_000, 86_400_000_000)  # µs, ms, seconds, minutes, hours, days
-
 
 @dataclass(frozen=True)
-class StepCodec(NullableCodec):
+class StepCodec(Codec):
     """Values by the coarsest unit that divides them; not to draw values from.
 
     Attributes:
@@ -37,13 +32,13 @@ class StepCodec(NullableCodec):
         """Return the classes of a column, None for a type whose steps are not learned.
 
         Decimals with digits after the point: 1, 5, 10, 50, … of the last one. Times, and differences between times:
-        units of the calendar.
+        units of the calendar, in microseconds.
         """
+        times = {ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ, *([ColumnType.INTERVAL] if column.relative else [])}
         if column.scale:
-            tens = [10**power for power in range(len(str(_DIGITS)) - 1)]
-            units = tuple(unit for ten in tens for unit in (ten, 5 * ten))
-        elif column.type in _WITH_TIMES or (column.type is ColumnType.INTERVAL and column.relative is not None):
-            units = _TIMES
+            units = tuple(digit * 10**power for power in range(9) for digit in (1, 5))
+        elif column.type in times:
+            units = (1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000)  # from µs to a day
         else:
             return None
         return cls(Grid.of(column, table), column.nullable, units)
@@ -51,7 +46,7 @@ class StepCodec(NullableCodec):
     @property
     def usual(self) -> int:
         """Place of the unit that is taken if nothing is known: the last digit of decimals, seconds of times."""
-        return _TIMES.index(_SECOND) if self.units == _TIMES else 0
+        return 0 if self.grid.type is ColumnType.DECIMAL else self.units.index(1_000_000)
 
     @property
     def size(self) -> int:

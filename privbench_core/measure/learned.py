@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
-from privbench_core.columns.intervals import DEFAULT_CELLS, OrderedCodec, equal_width_codec, log_scale_codec
+from privbench_core.columns.intervals import OrderedCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.plausible import plausible_bounds
 from privbench_core.columns.registry import codec_for
 from privbench_core.columns.step_classes import StepCodec
@@ -32,6 +32,7 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, Learn, Scalar
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 # Chosen by hand: shares of what learning a column costs.
@@ -268,7 +269,7 @@ def learned_codec(grid: OrderedCodec, rows: Array, step: int = 1) -> OrderedCode
         if grid.grid.continuous and low <= 0 <= high:
             cuts += [0.0, float(np.nextafter(0.0, 1.0))] if cell < last else [0.0]
             continue
-        wanted = max(_LEAST_PARTS, round(DEFAULT_CELLS * float(share[cell]))) if rows[cell] > 0 else 1
+        wanted = max(_LEAST_PARTS, round(TUNING.cells * float(share[cell]))) if rows[cell] > 0 else 1
         parts = int(min(wanted, values[cell]))
         if grid.grid.continuous:
             cuts += [low * (1 - i / parts) + high * (i / parts) for i in range(parts)]

@@ -136,9 +136,8 @@ def _lengths(column: Column, table: str) -> tuple[Discretizer, Array]:
     if column.type is not ColumnType.INTEGER:
         lengths = OpaqueCodec(qualified(column, table), longest, column.nullable, ColumnType.TEXT)
         spread = np.zeros((lengths.ordered + 1, longest + 1))
-        for cell in range(lengths.ordered):
-            low, high = cell * (longest + 1) // lengths.ordered, (cell + 1) * (longest + 1) // lengths.ordered
-            spread[cell, low : max(low + 1, high)] = 1.0
+        for cell, (low, high) in enumerate(zip(lengths.lengths.starts, lengths.lengths.ends, strict=True)):
+            spread[cell, low : high + 1] = 1.0
         spread[lengths.outside[0], -1] = 1.0
         return Discretizer(lengths), spread
     powers = [10**digits for digits in range(1, longest)]

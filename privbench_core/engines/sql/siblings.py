@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlglot import exp
 
-from privbench_core.columns.agreement import ALONE, DIFFERENT, SAME
+from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.sql.codes import code_of
 from privbench_core.engines.sql.database import Database
