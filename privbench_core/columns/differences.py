@@ -89,11 +89,11 @@ def base_numbers(table: Table, bases: Mapping[str, pa.Array]) -> dict[str, NDArr
 
 def base_values(table: Table, numbers: Mapping[str, NDArray[np.int64]]) -> dict[str, pa.Array]:
     """Return the inverse of `base_numbers`."""
-    return {
-        base.name: Grid.of(base).array(np.where(numbers[base.name] == _NULL, 0, numbers[base.name]), null)
-        for base in _bases_of_owners(table)
-        for null in [numbers[base.name] == _NULL]
-    }
+    found = {}
+    for base in _bases_of_owners(table):
+        null = numbers[base.name] == _NULL
+        found[base.name] = Grid.of(base).array(np.where(null, 0, numbers[base.name]), null)
+    return found
 
 
 def _bases_of_owners(table: Table) -> Iterator[Column]:
@@ -114,8 +114,7 @@ def written_values(
         before: Values of all attributes so far, where only some are drawn anew, and of owners' columns that are bases.
             What is relative to one of the former then follows it, at the distance that it had.
     """
-    made = dict(drawn)
-    known = before or {}
+    made, known = dict(drawn), before or {}
     for column, base in table.relatives:
         if column.name in drawn:
             beside = made[base.name] if base.name in made else known[base.name]

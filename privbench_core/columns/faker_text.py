@@ -99,14 +99,9 @@ def _cut(text: str, max_length: int) -> str:
 
 
 def _repetitions(texts: list[str]) -> list[int]:
-    """Rows whose text stands in an earlier row."""
-    seen: set[str] = set()
-    rows = []
-    for row, text in enumerate(texts):
-        if text in seen:
-            rows.append(row)
-        seen.add(text)
-    return rows
+    """Return the rows whose text stands in an earlier row."""
+    first = {text: row for row, text in reversed(list(enumerate(texts)))}
+    return [row for row, text in enumerate(texts) if first[text] != row]
 
 
 def _numbered(texts: list[str], max_length: int) -> list[str]:

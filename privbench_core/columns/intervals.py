@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.grid import Grid, Numbers
-from privbench_core.errors import InternalError, SpecError
+from privbench_core.errors import SpecError
 from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS
 from privbench_core.schema.columns import Column, Scalar
 from privbench_core.tuning import TUNING
@@ -143,18 +143,16 @@ class OrderedCodec(Codec):
         return [first + i * (final - first + 1) // parts for i in range(parts)]
 
     def edges(self, cell: int) -> tuple[Scalar, Scalar]:
-        """Return the smallest and largest value of a cell, as `Range` takes them; outside it is an end of the range."""
-        if not 0 <= cell <= self.above:
-            raise InternalError(f"{self.grid.where}: cell {cell} has no edges; there are {self.ordered} interval cells")
-        if cell >= self.ordered:
-            end = self.grid.scalar(self.starts[0] if cell == self.below else self.last)
-            return end, end
+        """Return the smallest and largest value of an interval cell, as `Range` takes them."""
         return self.grid.scalar(self.starts[cell]), self.grid.scalar(self.ends[cell])
 
     def labels(self) -> list[str]:
         """Return a short text per cell: the value, or first and last value."""
         pairs = [self.edges(cell) for cell in range(self.ordered)]
-        names = [_label(low, high) for low, high in pairs]
+        if self.grid.logical.continuous:
+            names = [f"{low:.6g} to {high:.6g}" for low, high in pairs]
+        else:
+            names = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
         return self.with_null_label([*names, f"< {pairs[0][0]}", f"> {pairs[-1][1]}"])
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> Numbers:
@@ -259,8 +257,11 @@ def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
         return OrderedCodec(grid, column.nullable, (-powers[-1], *negative, *powers[:-1]), powers[-1])
     low, high = grid.extent
     if grid.logical.calendar:
-        years = (int(grid.number(f"{year:04}-01-01")) for year in _years())
-        return OrderedCodec(grid, column.nullable, (low, *years), high)
+        years, reach = range(1900, 2102), [(1 << power) - 1 for power in range(1, 11)]  # and a thousand years beyond
+        firsts = (*(years[0] - by for by in reversed(reach)), *years, *(years[-1] + by for by in reach))
+        return OrderedCodec(
+            grid, column.nullable, (low, *(int(grid.number(f"{year:04}-01-01")) for year in firsts)), high
+        )
     whole = [2**k for k in range(high.bit_length())]
     # The mirror image of [2^k, 2^(k+1) - 1] starts at 1 - 2^(k+1); the outermost cells end where the type does.
     return OrderedCodec(
@@ -291,21 +292,3 @@ def _float_starts(low: float, high: float, cells: int) -> list[float]:
     part = np.arange(cells) / cells
     starts: list[float] = np.unique(low * (1 - part) + high * part).tolist()
     return starts
-
-
-def _years() -> list[int]:
-    """Return the calendar years that cells begin with, ascending; what is before the first is a cell, too.
-
-    >>> years = _years()
-    >>> years[:3], years[-3:], [year for year in years if 1880 < year < 1902]
-    ([877, 1389, 1645], [2356, 2612, 3124], [1885, 1893, 1897, 1899, 1900, 1901])
-    """
-    each = range(1900, 2102)
-    reach = [(1 << power) - 1 for power in range(1, 11)]  # a thousand years
-    return [*(each[0] - years for years in reversed(reach)), *each, *(each[-1] + years for years in reach)]
-
-
-def _label(low: Scalar, high: Scalar) -> str:
-    if isinstance(low, float) and isinstance(high, float):
-        return f"{low:.6g} to {high:.6g}"
-    return str(low) if low == high else f"{low} to {high}"
