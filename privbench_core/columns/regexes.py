@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.errors import SpecError
-from privbench_core.guards import BLOCK_ROWS, REDRAWING_ROUNDS, REPETITIONS, SAMPLE_ROWS
+from privbench_core.guards import REDRAWING_ROUNDS, REPETITIONS, SAMPLE_ROWS
 
 _DIGITS = frozenset(digits)
 _WORD = frozenset(f"{ascii_letters}{digits}_")
@@ -76,26 +76,17 @@ def draw_matching(regex: str, n: int, max_length: int, rng: np.random.Generator)
     >>> draw_matching("[a-c]{2}", 3, 9, np.random.default_rng(0)).to_pylist()
     ['cb', 'ba', 'aa']
     """
-    parsed = _parser.parse(regex)
-    blocks = [_block(parsed, min(BLOCK_ROWS, n - start), max_length, rng) for start in range(0, n, BLOCK_ROWS)]
-    return pa.concat_arrays(blocks) if blocks else pa.array([], pa.string())
+    parsed, made = _parser.parse(regex), pa.array([], pa.string())
+    for _ in range(1 + REDRAWING_ROUNDS):  # what is too long is drawn again, and becomes a copy of another at last
+        made = pa.concat_arrays([made, _draw(parsed, n - len(made), max_length, rng)])
+        made = made.filter(pc.less_equal(pc.utf8_length(made), max_length))
+        if len(made) == n:
+            return made
+    return made.take(pa.array(rng.integers(0, len(made), n))) if len(made) else made
 
 
 class _UnfollowableError(Exception):
     """A construct that only matching can decide."""
-
-
-def _block(parsed: Any, n: int, max_length: int, rng: np.random.Generator) -> pa.Array:
-    """`n` texts, those that are too long drawn again; a text that stays too long becomes a copy of another."""
-    made = _draw(parsed, n, max_length, rng)
-    for _ in range(REDRAWING_ROUNDS):
-        short = pc.less_equal(pc.utf8_length(made), max_length)
-        kept = made.filter(short)
-        if len(kept) == n:
-            return made
-        made = pa.concat_arrays([kept, _draw(parsed, n - len(kept), max_length, rng)])
-    kept = made.filter(pc.less_equal(pc.utf8_length(made), max_length))
-    return kept.take(pa.array(rng.integers(0, len(kept), n))) if len(kept) else kept
 
 
 def _draw(parsed: Any, n: int, room: int, rng: np.random.Generator) -> pa.Array:

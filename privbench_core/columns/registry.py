@@ -15,10 +15,9 @@ from privbench_core.columns.categorical import CategoricalCodec, boolean_codec, 
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid, qualified
-from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
+from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.columns.opaque import OpaqueCodec, opaque_codec
-from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.surrogates import SurrogateCodec, pattern_codec, uuid_codec
 from privbench_core.errors import InternalError, ReleaseError
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values

@@ -25,10 +25,9 @@ from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.intervals import OrderedCodec, equal_width_codec, log_scale_codec
+from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.opaque import opaque_codec
 from privbench_core.columns.registry import codec_for
-from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.surrogates import uuid_codec
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.keyed_order import order_key

@@ -19,9 +19,8 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid
-from privbench_core.columns.intervals import OrderedCodec
+from privbench_core.columns.intervals import OrderedCodec, StepCodec
 from privbench_core.columns.opaque import OpaqueCodec
-from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.surrogates import SurrogateCodec
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import Expr, is_null, not_a_number, number, real
