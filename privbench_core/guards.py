@@ -58,6 +58,7 @@ REDRAWING_ROUNDS = 8  # in which values or references that break a rule are draw
 SPREAD_GROUPS = 16  # neighbouring groups whose offsets of systematic sampling differ
 RANDOM_BITS = 28  # of a key that rows are mixed by: hardly ever the same for two rows of a group
 REPETITIONS = 10  # more than needed, of what a pattern lets repeat without end
+TRIED_TEXTS = 200  # that are made to see whether a pattern can be followed
 LINEARISATIONS = 3  # of an estimate about what it was expected to be; 2 and 6 are as good
 FITTING_ROUNDS_PER_NUMBER = 1000  # of non-negative least squares; its own bound of 3 stops before the end
 HALVINGS = 30  # of an interval that a root is in

@@ -46,9 +46,9 @@ class Codec(ABC):
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return values for ``cells``, uniform inside a cell, of the column's Arrow type."""
 
-    @abstractmethod
     def labels(self) -> list[str]:
-        """Return a short text per cell, for reports and plots."""
+        """Return a short text per cell, for reports and plots: its number, if there is none better."""
+        return [*map(str, range(self.size))]
 
     @property
     def ordered(self) -> int:

@@ -38,8 +38,7 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
     base = next((base for column, base in table.relatives if column.name == name), None)
     if base is None:
         return rows.column(name)
-    found = _differences(table.column(name), base, rows.column(name), rows.column(base.name))
-    return pa.chunked_array([found])
+    return pa.chunked_array([differences(table.column(name), base, rows.column(name), rows.column(base.name))])
 
 
 def differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
@@ -51,7 +50,10 @@ def differences(column: Column, base: Column, values: Values, bases: Values) -> 
         values: Of the column, n of them.
         bases: Of the other one, as many.
     """
-    return _differences(replace(column, relative=Relative(base.name, Learn())), base, values, bases)
+    modelled = replace(column, relative=column.relative or Relative(base.name, Learn())).modelled
+    (ends, no_end), (starts, no_start) = _numbers(column, values), _numbers(base, bases)
+    found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
+    return Grid.of(modelled).array(found, no_end | no_start)
 
 
 def encoded(table: Table, rows: pa.Table, discretizers: Mapping[str, Discretizer]) -> dict[str, Codes]:
@@ -143,15 +145,8 @@ def with_followers(
 
 def _moved(column: Column, base: Column, bases: pa.Array, before: Mapping[str, pa.Array]) -> pa.Array:
     """Return the values of a column when its base takes other values."""
-    kept = _differences(column, base, before[column.name], before[base.name])
+    kept = differences(column, base, before[column.name], before[base.name])
     return _sums(column, base, bases, kept)
-
-
-def _differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
-    ends, no_end = _numbers(column, values)
-    starts, no_start = _numbers(base, bases)
-    found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
-    return Grid.of(column.modelled).array(found, no_end | no_start)
 
 
 def _sums(column: Column, base: Column, bases: Values, differences: Values) -> pa.Array:

@@ -15,13 +15,7 @@ from privbench_core.guards import REDRAWING_ROUNDS
 if TYPE_CHECKING:
     from faker import Generator
 
-# What names one person or thing should hardly ever repeat. Where the form allows, a repetition gets a number.
-_NUMBERED = frozenset(
-    {
-        *("email", "safe_email", "free_email", "company_email", "user_name"),
-        *("ascii_email", "ascii_safe_email", "ascii_free_email", "ascii_company_email"),
-    }
-)
+# What names one person or thing should hardly ever repeat; repeated mail addresses and user names get a number.
 _REDRAWN = frozenset(
     {
         *("phone_number", "basic_phone_number", "msisdn", "ssn", "iban", "bban", "credit_card_number"),
@@ -78,7 +72,7 @@ def draw_faker_text(provider: str, n: int, max_length: int, rng: np.random.Gener
         for row in again:
             made[row] = text()
     made = [_cut(value, max_length) for value in made]
-    return _numbered(made, max_length) if provider in _NUMBERED else made
+    return _numbered(made, max_length) if provider.endswith(("email", "user_name")) else made
 
 
 def _generator(seed: int) -> Generator:

@@ -95,8 +95,3 @@ class FanoutCodec(Codec):
             + np.minimum(most, end) * (1 / middle - 1 / end)
         )
         return np.where(first > 0, sums / np.where(first > 0, 1 / few - 1 / end, 1.0), 0.0)
-
-    def labels(self) -> list[str]:
-        """One number, or the first and the last of a cell."""
-        ends = np.append(self.starts[1:], self.bound + 1) - 1
-        return [str(a) if a == b else f"{a}-{b}" for a, b in zip(self.starts, ends, strict=True)]

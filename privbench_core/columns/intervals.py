@@ -251,10 +251,6 @@ class StepCodec(Codec):
         """Refuse: no value is drawn from a class."""
         raise InternalError(f"{self.grid.where}: values are not drawn by their step")
 
-    def labels(self) -> list[str]:
-        """Return the units."""
-        return self.with_null_label([f"multiples of {unit}" for unit in self.units])
-
 
 def equal_width_codec(
     column: Column, low: Scalar, high: Scalar, cells: int | None = None, *, step: Scalar | None = None, table: str = ""

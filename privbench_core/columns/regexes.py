@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.errors import SpecError
-from privbench_core.guards import REDRAWING_ROUNDS, REPETITIONS, SAMPLE_ROWS
+from privbench_core.guards import REDRAWING_ROUNDS, REPETITIONS, TRIED_TEXTS
 
 _DIGITS = frozenset(digits)
 _WORD = frozenset(f"{ascii_letters}{digits}_")
@@ -49,7 +49,7 @@ def check_regex(regex: str, max_length: int, where: str) -> None:
     except re.error as error:
         raise SpecError(f"{where}: the pattern {regex!r} is no regular expression ({error}); correct it") from None
     try:
-        made = draw_matching(regex, SAMPLE_ROWS, max_length, np.random.default_rng(0)).to_pylist()
+        made = draw_matching(regex, TRIED_TEXTS, max_length, np.random.default_rng(0)).to_pylist()
     except _UnfollowableError as error:
         todo = "write it with classes, groups, alternatives and repetition alone"
         raise SpecError(f"{where}: the pattern {regex!r} holds {error}; {todo}") from None
