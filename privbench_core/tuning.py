@@ -25,6 +25,10 @@ class Tuning:
     """Cells of a range that declares none, and four times those of lengths of text. Source: chosen by hand; cells are
     merged by noisy counts, which leave fewer. Flat range not measured."""
 
+    tail_span: float = 0.1
+    """Share of a column's range from which on an interval beside a denser one is a tail, which is cut into pieces.
+    Source: chosen by hand. Flat range not measured."""
+
     early_share: float = 0.4
     """Share of a price for a look that says how the rest is best spent: at cells, one row of each unit, and at how
     columns follow the number of rows of a unit. Source: chosen by hand. Flat range not measured."""

@@ -18,6 +18,7 @@ from privbench_core.columns.systematic import distribute, group_counts, narrow, 
 from privbench_core.errors import InternalError
 from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT, merge_smallest, segment_and_smooth, segment_sums
 from privbench_core.guards import FEW, NEGLIGIBLE, SMOOTHING
+from privbench_core.tuning import TUNING
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -85,7 +86,7 @@ class Binning:
         spans = np.maximum(np.bincount(of_cell, widths, self.ordered), NEGLIGIBLE * widths.sum())
         density = counts[: self.ordered] / spans
         piece, away = np.zeros(len(self.code_of), np.int64), np.zeros(self.size, np.int64)
-        for code in np.flatnonzero(spans >= widths.sum() / 10).tolist():
+        for code in np.flatnonzero(spans >= TUNING.tail_span * widths.sum()).tolist():
             neighbours = [n for n in (code - 1, code + 1) if 0 <= n < self.ordered]
             beside = max(neighbours, key=density.__getitem__, default=code)
             if density[beside] > density[code] and spans[code] >= (1 + 2) * spans[beside]:  # two pieces at least
