@@ -6,7 +6,6 @@ them, from noisy counts alone: post-processing, so it costs no budget and may be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -18,19 +17,12 @@ from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.systematic import distribute, group_counts, narrow, systematic_counts
 from privbench_core.errors import InternalError
 from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT, merge_smallest, segment_and_smooth, segment_sums
+from privbench_core.guards import FEW, NEGLIGIBLE, SMOOTHING
+from privbench_core.tuning import TUNING
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Tails: TypeAlias = tuple[tuple[int, int], ...]
-
-_RARE_PRIOR = 0.2
-"""What each rare value weighs at least, in standard deviations: a noisy count below zero does not rule it out."""
-_DEARER = 1.25  # while there are more parts than codes may be, noise is taken to weigh so much more
-_FINEST = 32  # parts that all rows are cut into, at most
-_LONG = 0.1  # of the range: an interval that may be a tail; chosen by hand
-_LONGER = 3.0  # times as long as the interval that it goes away from: a tail has two pieces at least
-_NARROW = 1e-9  # of the range: floats may be as close to each other as they like
-_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,7 @@ class Binning:
         return np.bincount(self._code_array, weights=counts, minlength=self.size).astype(np.float64)
 
     def cut(self, parts: NDArray[np.int64]) -> tuple[Binning, NDArray[np.int64], Floats]:
-        """The same cells with codes of neighbouring cells cut into parts of about equal shares.
+        """Return the same cells with codes of neighbouring cells cut into parts of about equal shares.
 
         Args:
             parts: Into how many parts each code is cut, at most; 1 for those that are no intervals, shape (size,).
@@ -71,20 +63,14 @@ class Binning:
         Returns:
             The new codes; for each of them the code that it is a part of, and its share of that, shapes (new size,).
         """
-        weights, code_of = np.array(self.weights), np.array(self.code_of)
-        new_of, number = np.empty(len(code_of), np.int64), 0
-        for code, most in enumerate(parts.tolist()):
-            cells = np.flatnonzero(code_of == code)
-            held = weights[cells] / weights[cells].sum()
-            part = np.minimum(((np.cumsum(held) - held / 2) * most).astype(np.int64), most - 1)
-            part[held <= 0] = -1  # a cell that is never drawn, of NULL or of other values, makes no part of its own
-            part = np.maximum(np.unique(part, return_inverse=True)[1] - bool((part < 0).any()), 0)
-            new_of[cells] = number + part
-            number += int(part.max()) + 1
-        held, parent = np.bincount(new_of, weights, number).astype(np.float64), np.zeros(number, np.int64)
-        parent[new_of] = code_of
-        intervals = int((parent < self.ordered).sum())
-        return Binning(tuple(new_of.tolist()), tuple((weights / held[new_of]).tolist()), intervals), parent, held
+        weights, part = np.array(self.weights), np.zeros(len(self.code_of), np.int64)
+        for code in np.flatnonzero(parts > 1).tolist():
+            # A cell that is never drawn, of NULL or of other values, makes no part of its own.
+            drawn = np.flatnonzero((self._code_array == code) & (weights > 0))
+            held = weights[drawn] / weights[drawn].sum()
+            part[drawn] = np.minimum((np.cumsum(held) - held / 2) * parts[code], parts[code] - 1)
+            part[(self._code_array == code) & (weights <= 0)] = part[drawn].min()
+        return self._split(part)
 
     def with_tails(self, widths: Floats, counts: Floats) -> Binning:
         """Return the same cells with `tails`: long intervals beside denser ones, cut into pieces.
@@ -96,33 +82,37 @@ class Binning:
             widths: Of the interval cells, shape (intervals,).
             counts: Rows of each code, shape (size,).
         """
-        code_of = np.array(self.code_of)
-        of_cell = code_of[: len(widths)]
-        spans = np.maximum(np.bincount(of_cell, widths, self.ordered), _NARROW * widths.sum())
+        of_cell = self._code_array[: len(widths)]
+        spans = np.maximum(np.bincount(of_cell, widths, self.ordered), NEGLIGIBLE * widths.sum())
         density = counts[: self.ordered] / spans
-        piece = np.zeros(len(code_of), dtype=np.int64)
-        for code in np.flatnonzero(spans >= _LONG * widths.sum()).tolist():
+        piece, away = np.zeros(len(self.code_of), np.int64), np.zeros(self.size, np.int64)
+        for code in np.flatnonzero(spans >= TUNING.tail_span * widths.sum()).tolist():
             neighbours = [n for n in (code - 1, code + 1) if 0 <= n < self.ordered]
             beside = max(neighbours, key=density.__getitem__, default=code)
-            if density[beside] > density[code] and spans[code] >= _LONGER * spans[beside]:
-                away = code - beside
-                cells = np.flatnonzero(of_cell == code)[::away]
+            if density[beside] > density[code] and spans[code] >= (1 + 2) * spans[beside]:  # two pieces at least
+                away[code] = code - beside
+                cells = np.flatnonzero(of_cell == code)[:: away[code]]
                 middle = np.cumsum(widths[cells]) - widths[cells] / 2
                 places = np.floor(np.log2(middle / spans[beside] + 1))
-                piece[cells] = away * np.unique(places, return_inverse=True)[1]
-        order = np.lexsort((piece, code_of))
-        begins = np.append(False, (np.diff(code_of[order]) != 0) | (np.diff(piece[order]) != 0))
-        new_of = np.empty(len(code_of), dtype=np.int64)
-        new_of[order] = np.cumsum(begins)
-        weights = np.array(self.weights)
-        held = np.bincount(new_of, weights)
+                piece[cells] = away[code] * np.unique(places, return_inverse=True)[1]
+        pieces, code_of, _ = self._split(piece)
         tails = []
-        for code in np.unique(code_of[piece != 0]).tolist():
-            first, last = int(new_of[code_of == code].min()), int(new_of[code_of == code].max())
-            tails.append((first, last) if piece[code_of == code].max() > 0 else (last, first))
+        for code in np.unique(self._code_array[piece != 0]).tolist():
+            first, *_, last = np.flatnonzero(code_of == code)[:: away[code]].tolist()
+            tails.append((first, last))
+        return replace(pieces, tails=tuple(tails))
+
+    def _split(self, piece: Counts) -> tuple[Binning, Counts, Floats]:
+        """Return a code for each piece of a code, in their order, the code that each is of, and its share of that."""
+        weights = np.array(self.weights)
+        order = self._code_array * (np.ptp(piece) + 1) + piece - piece.min()
+        new_of = np.unique(order, return_inverse=True)[1]
+        held = np.bincount(new_of, weights).astype(np.float64)
+        whole = np.zeros(len(held), np.int64)
+        whole[new_of] = self._code_array
         shares = weights / np.where(held > 0, held, 1.0)[new_of]
-        intervals = int(new_of[code_of < self.ordered].max(initial=-1)) + 1
-        return Binning(tuple(new_of.tolist()), tuple(shares.tolist()), intervals, tuple(tails))
+        ordered = int((whole < self.ordered).sum())
+        return Binning(tuple(new_of.tolist()), tuple(shares.tolist()), ordered), whole, held
 
     def expand(self, codes: Codes, rng: np.random.Generator) -> Codes:
         """A cell for each code, shape (n,).
@@ -133,17 +123,6 @@ class Binning:
         cells, code, cumulated = self._cumulated
         numbers = systematic_counts(cumulated, code, group_counts(codes, self.size), rng)
         return distribute(cells, numbers, codes, rng)
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
-        tails = {"tails": [list(tail) for tail in self.tails]} if self.tails else {}
-        return {"code_of": list(self.code_of), "weights": list(self.weights), "ordered": self.ordered, **tails}
-
-    @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> Binning:
-        """The inverse of `to_dict`."""
-        tails = tuple((first, last) for first, last in description.get("tails", ()))
-        return cls(tuple(description["code_of"]), tuple(description["weights"]), description["ordered"], tails)
 
     @cached_property
     def _code_array(self) -> Codes:
@@ -174,10 +153,9 @@ def merge_cells(
     """Merge cells that released counts cannot tell from noise.
 
     Lists of values: values with a noisy count of at most ``SIGNIFICANT`` * ``sigma`` become one rare code, unless
-    another release has shown that they are ``visible``. Ordered
-    domains: neighbouring cells that noise cannot tell apart become one code. NULL and cells of
-    values outside of the domain keep a code of their own if they are significant; else they join another code with
-    weight 0, that is, they are never drawn.
+    another release has shown that they are ``visible``. Ordered domains: neighbouring cells that noise cannot tell
+    apart become one code. NULL and cells of values outside of the domain keep a code of their own if they are
+    significant; else they join another code with weight 0, that is, they are never drawn.
 
     Args:
         noisy: A released count per cell of ``codec``, shape (codec.size,).
@@ -196,8 +174,7 @@ def merge_cells(
     """
     if noisy.shape != (codec.size,) or max_codes < 1:
         raise InternalError(f"{noisy.shape} noisy counts for {codec.size} cells, to be merged into {max_codes} codes")
-    special = [*codec.outside, *(() if codec.null is None else (codec.null,))]
-    proper = codec.size - len(special)
+    proper = codec.size - len(codec.special)
     code_of = np.empty(codec.size, np.int64)
     weights = np.zeros(codec.size)
     if codec.ordered:
@@ -208,7 +185,7 @@ def merge_cells(
     ordered = groups = int(code_of[:proper].max()) + 1
     counts = np.bincount(code_of[:proper], noisy[:proper], groups)
     size = groups
-    for cell in special:
+    for cell in codec.special:
         if noisy[cell] > SIGNIFICANT * sigma:
             code_of[cell], weights[cell] = size, 1.0
             size += 1
@@ -231,7 +208,7 @@ def place_hidden_cells(binning: Binning, codec: Codec, counts: Floats) -> Binnin
         counts: Rows of each code, shape (binning.size,).
     """
     code_of = list(binning.code_of)
-    for cell in (*codec.outside, *(() if codec.null is None else (codec.null,))):
+    for cell in codec.special:
         if binning.weights[cell] == 0 and code_of[cell] < binning.ordered:
             code_of[cell] = _nearest_interval(cell, codec, counts[: binning.ordered])
     return replace(binning, code_of=tuple(code_of))
@@ -243,8 +220,7 @@ def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: 
     Neighbours that noise cannot tell from an even spread are one code, and a code is all that joints see. Of what two
     ordered columns have to do with each other, about a quarter of all rows' places, a code with the share h of the rows
     hides 4h² (`estimate.coarsening`): h² of all rows. A code of its own has a count for each code of the other column;
-    their sum is wrong by 0.4 of its noise. A code is cut while it hides more than that, and down to a 32nd of all rows,
-    which hides a thousandth of them: more codes take time.
+    their sum is wrong by 0.4 of its noise. A code is cut while it hides more than that, and more than `FEW` rows.
 
     Args:
         binning: Cells and codes.
@@ -257,8 +233,8 @@ def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: 
     rows = np.maximum(counts, 0.0)
     # One code: h² n = 0.4 σ √(cells · beside). Each of k parts: (h/k)² n = 0.4 σ √(cells · beside / k).
     total = max(float(rows.sum()), 1.0)
-    hidden = np.nan_to_num(rows**2 / total / max(ABSOLUTE * sigma * np.sqrt(beside), _NOTHING))
-    most = np.maximum(np.minimum(cells, np.ceil(_FINEST * rows / total)), 1.0)
+    hidden = np.nan_to_num(rows**2 / total / max(ABSOLUTE * sigma * np.sqrt(beside), SMOOTHING))
+    most = np.maximum(np.minimum(cells, np.ceil(rows / total / np.sqrt(FEW))), 1.0)
     interval = np.arange(binning.size) < binning.ordered
     bar = 1.0
     while True:
@@ -266,7 +242,7 @@ def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: 
         parts = np.where(interval, np.clip(parts, 1.0, most), 1.0)
         if np.floor(parts[interval]).sum() <= max(max_codes, binning.ordered):
             return parts.astype(np.int64)
-        bar *= _DEARER
+        bar *= 1.25  # while there are too many parts, noise is taken to weigh a quarter more
 
 
 def _merge_list(noisy: Floats, sigma: float, max_codes: int, visible: bool) -> tuple[NDArray[np.int64], Floats]:
@@ -277,7 +253,8 @@ def _merge_list(noisy: Floats, sigma: float, max_codes: int, visible: bool) -> t
         own = np.zeros(len(noisy), bool)
         own[kept] = True
     code_of = np.where(own, np.cumsum(own) - 1, own.sum())
-    weights = np.where(own, 1.0, np.maximum(noisy, 0) + _RARE_PRIOR * sigma)
+    # A noisy count below zero does not rule a value out.
+    weights = np.where(own, 1.0, np.maximum(noisy, 0) + ABSOLUTE / 2 * sigma)
     if not own.all() and not weights[~own].any():
         weights[~own] = 1.0
     return code_of, weights

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.columns.codec import Codes
-from privbench_core.columns.equal_width import with_nulls
-from privbench_core.columns.grid import Grid, qualified
+from privbench_core.columns.codec import Codec, Codes, null_mask, wrong_type
+from privbench_core.columns.grid import Grid, Numbers, qualified
 from privbench_core.columns.made_up import MadeUp
-from privbench_core.errors import InternalError, SourceError, SpecError
+from privbench_core.errors import InternalError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 
 
 @dataclass(frozen=True)
-class CategoricalCodec:
+class CategoricalCodec(Codec):
     """Listed values, in their declared order.
 
     Attributes:
@@ -44,11 +42,6 @@ class CategoricalCodec:
             raise InternalError(f"{self.where}: a list that holds a value twice")
 
     @property
-    def ordered(self) -> int:
-        """None: a list has no order to merge neighbours by."""
-        return 0
-
-    @property
     def other(self) -> int | None:
         """The cell of values that are not in the list; booleans have no such values."""
         return None if self.type.logical.fixed_values else len(self.values)
@@ -59,97 +52,62 @@ class CategoricalCodec:
         return () if self.other is None or self.made is not None else (self.other,)
 
     @property
-    def null(self) -> int | None:
-        """The last cell, if the column is nullable."""
-        return self.size - 1 if self.nullable else None
-
-    @property
     def size(self) -> int:
         """Listed values, others, and NULL if there is one."""
         return len(self.values) + (self.other is not None) + self.nullable
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Return the cells of ``values``, shape (n,).
-
-        Raises:
-            SourceError: Values of the wrong type, or NULL (or NaN) in a column that has none.
-        """
+        """Return the cells of ``values``, see `Codec.encode`."""
         if self._grid is not None:
             numbers, null = self._grid.numbers(values)
-            found = pc.index_in(pa.array(numbers), value_set=pa.array(np.array(self.values, numbers.dtype)))
+            found = pc.index_in(pa.array(numbers), value_set=pa.array(self._numbers))
         else:
-            known = self._arrow_values
-            array = self._checked(values).cast(known.type).combine_chunks()
-            null = pc.is_null(array).to_numpy(zero_copy_only=False)
-            found = pc.index_in(array, value_set=known, skip_nulls=True)
-        missing = 0 if self.other is None else self.other
-        cells = np.array(found.fill_null(missing).to_numpy(zero_copy_only=False), dtype=np.int32)
-        return with_nulls(cells, null, self.null, self.where)
+            kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+            if not self.type.logical.accepts(kind):
+                raise wrong_type(self.where, self.type, values.type)
+            array = values.cast(self._listed.type).combine_chunks()
+            null = null_mask(array)
+            found = pc.index_in(array, value_set=self._listed, skip_nulls=True)
+        cells = np.array(found.fill_null(self.other or 0).to_numpy(zero_copy_only=False), dtype=np.int32)
+        return self.with_nulls(cells, null, self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return the values of ``cells``; for others, a made-up value, or one of the listed values, uniformly."""
         places = np.where(cells < len(self.values), cells, 0).astype(np.int64)
-        null = cells == self.null if self.nullable else None
         others = np.flatnonzero(cells == self.other) if self.other is not None else np.empty(0, np.int64)
+        known = self._listed
         if self.made is not None:
-            made = self.made.values(tuple(map(str, self.values)), self.where).cast(self._arrow_values.type)
-            places[others] = len(self.values) + self.made.draw(len(others), len(made), rng)
-            return pa.concat_arrays([self._arrow_values, made]).take(pa.array(places, mask=null))
-        places[others] = rng.integers(0, len(self.values), len(others)) if len(others) else 0
-        indices = pa.array(places, mask=null)
-        if self._grid is not None:
-            listed = np.array(self.values, np.float64) if self._grid.continuous else np.array(self.values, np.int64)
-            return self._grid.array(listed).take(indices)
-        return self._arrow_values.take(indices)
+            made = self.made.values(tuple(map(str, self.values)), self.where).cast(known.type)
+            places[others] = len(known) + self.made.draw(len(others), len(made), rng)
+            known = pa.concat_arrays([known, made])
+        elif len(others):
+            places[others] = rng.integers(0, len(known), len(others))
+        return known.take(pa.array(places, mask=cells == self.null if self.nullable else None))
 
     def labels(self) -> list[str]:
         """Return the values as text."""
-        if self.type.logical.fixed_values:
-            names = [str(value).lower() for value in self.values]
+        if self._grid is not None:
+            names = [str(self._grid.scalar(number)) for number in self._numbers.tolist()]
         else:
-            grid = self._grid
-            names = [
-                str(value) if grid is None or isinstance(value, str) else str(grid.scalar(value))
-                for value in self.values
-            ]
+            names = [str(value).lower() if self.type.logical.fixed_values else str(value) for value in self.values]
         others = [] if self.other is None else ["(other)" if self.made is None else "(made up)"]
-        return [*names, *others, *(["NULL"] if self.nullable else [])]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        return {
-            "codec": "list",
-            "where": self.where,
-            "type": str(self.type),
-            "values": list(self.values),
-            "nullable": self.nullable,
-            "precision": self.precision,
-            "scale": self.scale,
-            **({"made": self.made.to_dict()} if self.made else {}),
-        }
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> CategoricalCodec:
-        """Return the codec of a description: the inverse of `to_dict`."""
-        d = description
-        values = tuple(d["values"])
-        made = MadeUp.from_dict(d["made"]) if "made" in d else None
-        return cls(d["where"], ColumnType(d["type"]), values, d["nullable"], d["precision"], d["scale"], made)
+        return self.with_null_label([*names, *others])
 
     @cached_property
     def _grid(self) -> Grid | None:
         return Grid(self.where, self.type, self.precision, self.scale) if self.type.ordered else None
 
     @cached_property
-    def _arrow_values(self) -> pa.Array:
-        return pa.array(self.values, self.type.logical.arrow_type)
+    def _numbers(self) -> Numbers:
+        """The listed values of an ordered type on its grid."""
+        if self._grid is not None and self._grid.continuous:
+            return np.array(self.values, np.float64)
+        return np.array(self.values, np.int64)
 
-    def _checked(self, values: pa.ChunkedArray) -> pa.ChunkedArray:
-        found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        if not self.type.logical.accepts(found):
-            found = f"declared {self.type}, found {values.type}"
-            raise SourceError(f"{self.where}: {found}; correct the type in the spec or fix the source")
-        return values
+    @cached_property
+    def _listed(self) -> pa.Array:
+        """The listed values in the column's Arrow type."""
+        return self._grid.array(self._numbers) if self._grid else pa.array(self.values, self.type.logical.arrow_type)
 
 
 def categorical_codec(column: Column, values: tuple[Scalar, ...], *, table: str = "") -> CategoricalCodec:

@@ -1,4 +1,4 @@
-"""The contract of a codec.
+"""What all codecs have in common.
 
 A codec maps the values of one column onto ``size`` integer *cells* and back. The mapping is public: it follows from the
 declared domain, or from what a profile step released and paid for. Every value has a cell: values outside of the domain
@@ -8,57 +8,95 @@ counted under differential privacy like all others, and NULL has the last cell o
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.errors import SourceError
+
 Codes = NDArray[np.integer[Any]]
 
 
-class Codec(Protocol):
+class Codec(ABC):
     """Column values <-> cells.
 
     Attributes:
-        size: Number of cells, special ones included.
-        ordered: How many leading cells are ordered, so that neighbours may be merged; 0 for lists of values.
-        null: The cell of NULL, None if the column is not nullable.
-        outside: Cells of values outside of the domain (may be empty).
+        nullable: Whether the column has a cell for NULL.
     """
 
+    nullable: bool
+
     @property
+    @abstractmethod
     def size(self) -> int:
-        """Number of cells."""
-        ...
+        """Number of cells, special ones included."""
+
+    @abstractmethod
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Return the cells of ``values``, shape (n,).
+
+        Raises:
+            SourceError: Values of the wrong type, or NULL (or NaN) in a column that has none.
+        """
+
+    @abstractmethod
+    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """Return values for ``cells``, uniform inside a cell, of the column's Arrow type."""
+
+    def labels(self) -> list[str]:
+        """Return a short text per cell, for reports and plots: its number, if there is none better."""
+        return [*map(str, range(self.size))]
 
     @property
     def ordered(self) -> int:
-        """Number of leading cells that are in order."""
-        ...
-
-    @property
-    def null(self) -> int | None:
-        """The cell of NULL."""
-        ...
+        """How many leading cells are in order, so that neighbours may be merged; 0 for lists of values."""
+        return 0
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """Cells of values outside of the domain."""
-        ...
+        """Cells of values outside of the domain; there may be none."""
+        return ()
 
-    def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Cells of ``values``, shape (n,). Values of the wrong type or NULLs in a column that has none: SourceError."""
-        ...
+    @property
+    def null(self) -> int | None:
+        """The cell of NULL, the last one; None if the column is not nullable."""
+        return self.size - 1 if self.nullable else None
 
-    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return values for ``cells``, uniform inside a cell, of the column's Arrow type."""
-        ...
+    @property
+    def special(self) -> tuple[int, ...]:
+        """Cells of values outside of the domain, and of NULL."""
+        return self.outside if self.null is None else (*self.outside, self.null)
 
-    def labels(self) -> list[str]:
-        """Return a short text per cell, for reports and plots."""
-        ...
+    def with_null_label(self, names: list[str]) -> list[str]:
+        """Return the labels of all cells from those of values."""
+        return [*names, "NULL"] if self.nullable else names
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description, understood by `codecs.codec_from_dict`."""
-        ...
+    def with_nulls(self, cells: Codes, null: NDArray[np.bool_], where: str) -> Codes:
+        """Return ``cells`` with that of NULL where ``null`` says so, in place; ``where`` names the column.
+
+        Raises:
+            SourceError: NULL in a column that has none.
+        """
+        if self.null is not None:
+            cells[null] = self.null
+        elif null.any():
+            raise SourceError(
+                f"{where}: found NULL (or NaN) in a column declared without; declare nullable: true or fix the source",
+                private_detail=f"{where}: {int(null.sum()):,} of {len(null):,} values are NULL or NaN",
+            )
+        return cells
+
+
+def wrong_type(where: str, declared: object, found: pa.DataType) -> SourceError:
+    """Return the error of a column whose values are of another type than declared."""
+    return SourceError(f"{where}: declared {declared}, found {found}; correct the type in the spec or fix the source")
+
+
+def null_mask(values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Return where values are NULL, shape (n,)."""
+    found = values.is_null()
+    joined = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    return np.asarray(joined.to_numpy(zero_copy_only=False))

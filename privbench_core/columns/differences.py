@@ -38,8 +38,7 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
     base = next((base for column, base in table.relatives if column.name == name), None)
     if base is None:
         return rows.column(name)
-    found = _differences(table.column(name), base, rows.column(name), rows.column(base.name))
-    return pa.chunked_array([found])
+    return pa.chunked_array([differences(table.column(name), base, rows.column(name), rows.column(base.name))])
 
 
 def differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
@@ -51,7 +50,10 @@ def differences(column: Column, base: Column, values: Values, bases: Values) -> 
         values: Of the column, n of them.
         bases: Of the other one, as many.
     """
-    return _differences(replace(column, relative=Relative(base.name, Learn())), base, values, bases)
+    modelled = replace(column, relative=column.relative or Relative(base.name, Learn())).modelled
+    (ends, no_end), (starts, no_start) = _numbers(column, values), _numbers(base, bases)
+    found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
+    return Grid.of(modelled).array(found, no_end | no_start)
 
 
 def encoded(table: Table, rows: pa.Table, discretizers: Mapping[str, Discretizer]) -> dict[str, Codes]:
@@ -89,11 +91,11 @@ def base_numbers(table: Table, bases: Mapping[str, pa.Array]) -> dict[str, NDArr
 
 def base_values(table: Table, numbers: Mapping[str, NDArray[np.int64]]) -> dict[str, pa.Array]:
     """Return the inverse of `base_numbers`."""
-    return {
-        base.name: Grid.of(base).array(np.where(numbers[base.name] == _NULL, 0, numbers[base.name]), null)
-        for base in _bases_of_owners(table)
-        for null in [numbers[base.name] == _NULL]
-    }
+    found = {}
+    for base in _bases_of_owners(table):
+        null = numbers[base.name] == _NULL
+        found[base.name] = Grid.of(base).array(np.where(null, 0, numbers[base.name]), null)
+    return found
 
 
 def _bases_of_owners(table: Table) -> Iterator[Column]:
@@ -114,8 +116,7 @@ def written_values(
         before: Values of all attributes so far, where only some are drawn anew, and of owners' columns that are bases.
             What is relative to one of the former then follows it, at the distance that it had.
     """
-    made = dict(drawn)
-    known = before or {}
+    made, known = dict(drawn), before or {}
     for column, base in table.relatives:
         if column.name in drawn:
             beside = made[base.name] if base.name in made else known[base.name]
@@ -144,15 +145,8 @@ def with_followers(
 
 def _moved(column: Column, base: Column, bases: pa.Array, before: Mapping[str, pa.Array]) -> pa.Array:
     """Return the values of a column when its base takes other values."""
-    kept = _differences(column, base, before[column.name], before[base.name])
+    kept = differences(column, base, before[column.name], before[base.name])
     return _sums(column, base, bases, kept)
-
-
-def _differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
-    ends, no_end = _numbers(column, values)
-    starts, no_start = _numbers(base, bases)
-    found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
-    return Grid.of(column.modelled).array(found, no_end | no_start)
 
 
 def _sums(column: Column, base: Column, bases: Values, differences: Values) -> pa.Array:

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning, Tails
 from privbench_core.columns.codec import Codec, Codes
-from privbench_core.columns.registry import codec_from_dict
-
-_BLOCK = 1 << 20  # rows decoded at a time
+from privbench_core.columns.registry import codec_from_dict, codec_to_dict, described, read
+from privbench_core.guards import BLOCK_ROWS
 
 
 @dataclass(frozen=True)
@@ -76,18 +75,18 @@ class Discretizer:
 
     def values(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return values for ``cells``, uniform inside each."""
-        blocks = [cells[start : start + _BLOCK] for start in range(0, max(len(cells), 1), _BLOCK)]
+        blocks = [cells[start : start + BLOCK_ROWS] for start in range(0, max(len(cells), 1), BLOCK_ROWS)]
         return joined([self.codec.decode(block.astype(np.int32), rng) for block in blocks])
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description."""
-        return {"codec": self.codec.to_dict(), "binning": None if self.binning is None else self.binning.to_dict()}
+        return {"codec": codec_to_dict(self.codec), "binning": described(self.binning)}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Discretizer:
-        """Return the codec of a description: the inverse of `to_dict`."""
+        """Return the inverse of `to_dict`."""
         binning = description["binning"]
-        return cls(codec_from_dict(description["codec"]), None if binning is None else Binning.from_dict(binning))
+        return cls(codec_from_dict(description["codec"]), None if binning is None else read(Binning, binning))
 
 
 def joined(parts: Sequence[pa.Array]) -> pa.Array:

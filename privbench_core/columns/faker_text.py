@@ -10,24 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.guards import REDRAWING_ROUNDS
 
 if TYPE_CHECKING:
     from faker import Generator
 
-# What names one person or thing should hardly ever repeat. Where the form allows, a repetition gets a number.
-_NUMBERED = frozenset(
-    {
-        *("email", "safe_email", "free_email", "company_email", "user_name"),
-        *("ascii_email", "ascii_safe_email", "ascii_free_email", "ascii_company_email"),
-    }
-)
+# What names one person or thing should hardly ever repeat; repeated mail addresses and user names get a number.
 _REDRAWN = frozenset(
     {
         *("phone_number", "basic_phone_number", "msisdn", "ssn", "iban", "bban", "credit_card_number"),
         *("license_plate", "vin", "passport_number", "ipv4", "ipv6", "mac_address", "ean", "isbn10", "isbn13"),
     }
 )
-_ROUNDS = 4  # draws for a value that is too long, before it is cut; chosen by hand
 
 
 def check_provider(provider: str, where: str) -> None:
@@ -69,7 +63,7 @@ def draw_faker_text(provider: str, n: int, max_length: int, rng: np.random.Gener
         return ", ".join(str(make()).splitlines())
 
     made = [text() for _ in range(n)]
-    for _ in range(_ROUNDS):
+    for _ in range(REDRAWING_ROUNDS):
         again = [row for row, value in enumerate(made) if len(value) > max_length]
         if provider in _REDRAWN:
             again += _repetitions(made)
@@ -78,7 +72,7 @@ def draw_faker_text(provider: str, n: int, max_length: int, rng: np.random.Gener
         for row in again:
             made[row] = text()
     made = [_cut(value, max_length) for value in made]
-    return _numbered(made, max_length) if provider in _NUMBERED else made
+    return _numbered(made, max_length) if provider.endswith(("email", "user_name")) else made
 
 
 def _generator(seed: int) -> Generator:
@@ -99,14 +93,9 @@ def _cut(text: str, max_length: int) -> str:
 
 
 def _repetitions(texts: list[str]) -> list[int]:
-    """Rows whose text stands in an earlier row."""
-    seen: set[str] = set()
-    rows = []
-    for row, text in enumerate(texts):
-        if text in seen:
-            rows.append(row)
-        seen.add(text)
-    return rows
+    """Return the rows whose text stands in an earlier row."""
+    first = {text: row for row, text in reversed(list(enumerate(texts)))}
+    return [row for row, text in enumerate(texts) if first[text] != row]
 
 
 def _numbered(texts: list[str], max_length: int) -> list[str]:

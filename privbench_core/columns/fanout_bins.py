@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import scipy
 from numpy.typing import NDArray
 
-from privbench_core.columns.codec import Codes
+from privbench_core.columns.codec import Codec, Codes
 from privbench_core.guards import CELLS_PER_OCTAVE, SINGLE_NUMBERS
 
 
 @dataclass(frozen=True)
-class FanoutCodec:
+class FanoutCodec(Codec):
     """Numbers 0..``bound`` <-> cells; numbers above the bound are clamped (truncation has made them impossible).
 
     >>> FanoutCodec(3).size
@@ -62,11 +61,6 @@ class FanoutCodec:
         """There is no NULL."""
         return None
 
-    @property
-    def outside(self) -> tuple[int, ...]:
-        """There is nothing outside."""
-        return ()
-
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Cells of numbers, shape (n,)."""
         numbers = np.clip(values.to_numpy(), 0, self.bound)
@@ -101,17 +95,3 @@ class FanoutCodec:
             + np.minimum(most, end) * (1 / middle - 1 / end)
         )
         return np.where(first > 0, sums / np.where(first > 0, 1 / few - 1 / end, 1.0), 0.0)
-
-    def labels(self) -> list[str]:
-        """One number, or the first and the last of a cell."""
-        ends = np.append(self.starts[1:], self.bound + 1) - 1
-        return [str(a) if a == b else f"{a}-{b}" for a, b in zip(self.starts, ends, strict=True)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
-        return {"codec": "group size", "bound": self.bound}
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> FanoutCodec:
-        """The inverse of `to_dict`."""
-        return cls(stored["bound"])

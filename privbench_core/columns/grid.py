@@ -9,19 +9,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.columns.codec import wrong_type
 from privbench_core.errors import InternalError, SourceError, SpecError
+from privbench_core.guards import EXACT_FLOAT, TOLERANCE
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.schema.types.base import INT64_MAX, OrderedType
-
-_NEARLY = 1e-6  # of a step: what a bound may be below its decimal by floating point
-MOST_STEPS = 2**53  # beyond, floats do not tell steps apart
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
@@ -106,7 +105,7 @@ class Grid:
         if self.continuous:
             return number
         if self.spacing is not None:
-            return math.floor((number - self.start) / self.spacing + _NEARLY)
+            return math.floor((number - self.start) / self.spacing + TOLERANCE)  # a bound may be below its decimal
         if not self.extent[0] <= number <= self.extent[1]:
             raise SpecError(f"{self.where}: {value!r} does not fit type {self.logical}; correct the domain")
         return (int(number) - self.origin) // self.step
@@ -125,9 +124,8 @@ class Grid:
         Raises:
             SourceError: The values are of another type.
         """
-        todo = "correct the type in the spec or fix the source"
         if not self.logical.accepts(values.type):
-            raise SourceError(f"{self.where}: declared {self.type}, found {values.type}; {todo}")
+            raise wrong_type(self.where, self.type, values.type)
         target = self.arrow_type
         is_time = pa.types.is_timestamp(target) or pa.types.is_duration(target)  # finer digits are dropped
         # All digits of a wider decimal are read, so that large ones can be clamped.
@@ -136,7 +134,10 @@ class Grid:
             array = pc.cast(values, readable, safe=not is_time).combine_chunks()
         except pa.ArrowInvalid:
             # Arrow's own message quotes the value, so it must not travel on.
-            raise SourceError(f"{self.where}: holds values that {self.logical} cannot represent; {todo}") from None
+            raise SourceError(
+                f"{self.where}: holds values that {self.logical} cannot represent; "
+                "correct the type in the spec or fix the source"
+            ) from None
         null = pc.is_null(array, nan_is_null=True).to_numpy(zero_copy_only=False)
         if pa.types.is_decimal(target):
             return self._in_steps(_decimal_numbers(array, null)), null
@@ -147,7 +148,7 @@ class Grid:
         if self.spacing is not None:
             with np.errstate(over="ignore"):  # a warning would tell of a value; it is clipped
                 steps = np.rint((np.where(null, 0.0, numbers) - self.start) / self.spacing)
-            return np.clip(steps, -MOST_STEPS, MOST_STEPS).astype(np.int64), null
+            return np.clip(steps, -EXACT_FLOAT, EXACT_FLOAT).astype(np.int64), null
         # Adding zero makes -0.0 the same value as 0.0 for lists of values too.
         return (np.where(null, 0.0, numbers) + 0.0 if self.continuous else self._in_steps(numbers)), null
 
@@ -170,21 +171,6 @@ class Grid:
         if null is None or not null.any():
             return array
         return pc.if_else(pa.array(null), pa.scalar(None, target), array)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the grid's part of a codec's description."""
-        digits = {"precision": self.precision, "scale": self.scale, "bits": self.bits}
-        steps = {"step": self.step, "origin": self.origin}
-        floats = {} if self.spacing is None else {"spacing": self.spacing, "start": self.start}
-        return {"where": self.where, "type": str(self.type), **digits, **steps, **floats}
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> Grid:
-        """Return the grid of a description: the inverse of `to_dict`. Other entries are ignored."""
-        kind = ColumnType(description["type"])
-        rest = ("precision", "scale", "bits", "step", "origin")
-        floats = {key: description[key] for key in ("spacing", "start") if key in description}
-        return cls(description["where"], kind, *(description[key] for key in rest), **floats)
 
     def _floats(self, steps: Numbers) -> NDArray[np.float64]:
         """Return the floats nearest to the decimals that whole steps stand for."""

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.grid import Grid
-from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.guards import LAG_CLASSES
 
 Points: TypeAlias = NDArray[np.int64]
@@ -44,7 +43,7 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     if difference is None:
         return None
     grid = Grid(f"{grids[1].where} - {grids[0].where}", difference)
-    codec = VariableWidthCodec(grid, True, cuts, widths[-1])
+    codec = OrderedCodec(grid, True, cuts, widths[-1])
     pairs = (np.arange(len(widths)) + 1) // 2  # the first one is by itself
     far = int(pairs[-1])
     sides = np.concatenate([far - pairs[::-1], [far + 1], far + 2 + pairs])

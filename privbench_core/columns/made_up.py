@@ -7,20 +7,17 @@ that was not named is known here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from string import ascii_lowercase, ascii_uppercase, digits
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-_ROUNDS = 12  # of drawing values again that repeat another one; the later half makes them longer
-_CLASSES = ("0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
-_DIGITS = frozenset({"zip", "zipcode", "postal", "postcode", "plz", "phone", "fax", "mobile", "number", "no", "nr"})
-_TEMPLATES = 64  # named values that are imitated: the most common
+from privbench_core.columns.plausible import words_of
+from privbench_core.guards import REDRAWING_ROUNDS
 
 
 @dataclass(frozen=True)
@@ -65,50 +62,27 @@ class MadeUp:
         places = np.searchsorted(cumulated, (np.arange(n) + rng.random()) / max(n, 1), side="right")
         return np.asarray(rng.permutation(np.minimum(places, available - 1)), np.int64)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        stored = {name: list(part) if isinstance(part, tuple) else part for name, part in asdict(self).items()}
-        return stored if self.whole else {name: part for name, part in stored.items() if name != "whole"}
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> MadeUp:
-        """Return the inverse of `to_dict`."""
-        return cls(
-            tuple(stored["numbers"]),
-            tuple(stored["rows"]),
-            tuple(stored["lengths"]),
-            stored["longest"],
-            stored.get("whole", False),
-        )
-
 
 @lru_cache(maxsize=16)
 def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]:
     # Fixed by what is public, so that the same values are in every block of rows, and no other column has them.
     rng = np.random.default_rng([made.distinct, len(named), *where.encode()])
-    lengths = np.maximum(np.array(made.lengths), 0)
-    lengths = lengths if lengths.sum() > 0 else np.append(not made.whole, np.ones(len(lengths) - 1))
-    chosen = np.sort(rng.choice(len(lengths), made.distinct, p=lengths / lengths.sum()))
+    rows = np.maximum(np.array(made.lengths), 0)
+    rows = rows if rows.sum() > 0 else np.append(not made.whole, np.ones(len(rows) - 1))
+    chosen = np.sort(rng.choice(len(rows), made.distinct, p=rows / rows.sum()))
+    lengths = rng.permutation(np.minimum(chosen, made.longest))
+    imitated = [text for name in named if (text := name.lstrip("-") if made.whole else name)]
+    imitated = imitated or ["0" if made.whole else _usual(where)]
     found: dict[str, None] = dict.fromkeys(named)
-    missing = rng.permutation(np.minimum(chosen, made.longest))
-    templates = named[:_TEMPLATES] or (_usual(where),)
-    if made.whole:
-        templates = tuple(text.lstrip("-") for text in named[:_TEMPLATES]) or ("0",)
-    for attempt in range(_ROUNDS):
-        if attempt >= _ROUNDS // 2:
-            missing = np.minimum(missing + 1, made.longest)
-        drawn = _texts(missing, templates, rng, whole=made.whole)
-        again = []
-        for length, text in zip(missing.tolist(), drawn, strict=True):
+    for attempt in range(REDRAWING_ROUNDS):  # values that repeat another one are drawn again, at last longer ones
+        repeated = []
+        for length, text in zip(lengths.tolist(), _texts(lengths, imitated, rng, whole=made.whole), strict=True):
             if text in found:
-                again.append(length)
-            else:
-                found[text] = None
-        missing = np.array(again, np.int64)
-        if not len(missing):
-            break
-    fresh = tuple(found)[len(dict.fromkeys(named)) :]
-    return fresh or (_texts(np.array([made.longest]), templates[:1], rng, whole=made.whole)[0],)
+                repeated.append(length)
+            found[text] = None
+        lengths = np.minimum(np.array(repeated, np.int64) + (2 * attempt >= REDRAWING_ROUNDS), made.longest)
+    fresh = tuple(found)[len(set(named)) :]
+    return fresh or tuple(_texts(np.array([made.longest]), imitated[:1], rng, whole=made.whole))
 
 
 def _usual(where: str) -> str:
@@ -117,29 +91,25 @@ def _usual(where: str) -> str:
     >>> _usual("customer.ZipCode"), _usual("customer.city")
     ('0', 'a')
     """
-    words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", where.rpartition(".")[2]).lower()))
-    return "0" if words & _DIGITS else "a"
+    in_digits = {"zip", "zipcode", "postal", "postcode", "plz", "phone", "fax", "mobile", "number", "no", "nr"}
+    return "0" if words_of(where.rpartition(".")[2]) & in_digits else "a"
 
 
-def _texts(
-    lengths: NDArray[np.int64], named: Sequence[str], rng: np.random.Generator, *, whole: bool = False
-) -> list[str]:
-    """Return a text of each length in the likeness of a named value of about that length."""
-    templates = [text for text in named if text] or ["a"]
-    of_template = np.array([len(text) for text in templates])
+def _texts(lengths: NDArray[np.int64], imitated: Sequence[str], rng: np.random.Generator, *, whole: bool) -> list[str]:
+    """Return a text of each length in the likeness of one of about that length."""
+    known = np.array([len(text) for text in imitated])
     result = [""] * len(lengths)
     for length in np.unique(lengths[lengths > 0]).tolist():
-        rows = np.flatnonzero(lengths == length)
-        near = np.flatnonzero(np.abs(of_template - length) == np.abs(of_template - length).min())
-        shapes = np.array([[ord(c) for c in _stretched(templates[place], length)] for place in near.tolist()])
-        drawn = shapes[rng.integers(0, len(near), len(rows))].astype(np.uint32)
-        for letters in _CLASSES:
-            codes = np.array([ord(letter) for letter in letters], np.uint32)
-            same = np.isin(drawn, codes)
-            drawn[same] = codes[rng.integers(0, len(codes), int(same.sum()))]
+        rows, off = np.flatnonzero(lengths == length), np.abs(known - length)
+        near = [_stretched(imitated[place], length) for place in np.flatnonzero(off == off.min()).tolist()]
+        characters = np.array([[*map(ord, text)] for text in near], np.uint32)[rng.integers(0, len(near), len(rows))]
+        for letters in (digits, ascii_uppercase, ascii_lowercase):
+            codes = np.array([*map(ord, letters)], np.uint32)
+            same = np.isin(characters, codes)
+            characters[same] = codes[rng.integers(0, len(codes), int(same.sum()))]
         if whole:
-            drawn[:, 0] = ord("1") + rng.integers(0, 9, len(rows))
-        texts = np.ascontiguousarray(drawn).view(f"<U{length}").ravel().tolist()
+            characters[:, 0] = ord("1") + rng.integers(0, 9, len(rows))
+        texts = np.ascontiguousarray(characters).view(f"<U{length}").ravel().tolist()
         for row, text in zip(rows.tolist(), texts, strict=True):
             result[row] = text
     return result

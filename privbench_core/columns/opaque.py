@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from string import ascii_lowercase
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.columns.codec import Codes
-from privbench_core.columns.equal_width import EqualWidthCodec, equal_width_codec, with_nulls
+from privbench_core.columns.codec import Codec, Codes, null_mask, wrong_type
 from privbench_core.columns.grid import qualified
-from privbench_core.errors import InternalError, SourceError
+from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
+from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, ColumnType
-
-MAX_CELLS = 64
-"""Cells of the lengths 0 to the declared maximum, at most."""
-
-# Letters with some spaces between them, so that the text breaks into words of a plausible length.
-_ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz     ", np.uint8)
-_LETTERS = 26
-_MAX_BYTES = 2**31 - 1
+from privbench_core.tuning import TUNING
 
 
 @dataclass(frozen=True)
-class OpaqueCodec:
+class OpaqueCodec(Codec):
     """Opaque values by their length, in characters or bytes.
 
     Attributes:
@@ -44,17 +38,12 @@ class OpaqueCodec:
     @property
     def ordered(self) -> int:
         """Number of cells of lengths."""
-        return min(MAX_CELLS, self.max_length + 1)
+        return self.lengths.ordered
 
     @property
     def outside(self) -> tuple[int, ...]:
         """The cell of longer values."""
         return (self.ordered,)
-
-    @property
-    def null(self) -> int | None:
-        """The last cell, if the column is nullable."""
-        return self.ordered + 1 if self.nullable else None
 
     @property
     def size(self) -> int:
@@ -68,99 +57,67 @@ class OpaqueCodec:
             SourceError: The values are of another type, or NULL in a column that has none.
         """
         if not self.type.logical.accepts(values.type):
-            found = f"declared {self.type}, found {values.type}"
-            raise SourceError(f"{self.where}: {found}; correct the type in the spec or fix the source")
+            raise wrong_type(self.where, self.type, values.type)
         if self.binary:
             lengths = pc.binary_length(values.cast(pa.large_binary()))
         else:
             lengths = pc.utf8_length(values.cast(pa.large_string()))
-        null = pc.is_null(lengths).combine_chunks().to_numpy(zero_copy_only=False)
         cells = self.lengths.encode(lengths.fill_null(0))
         cells[cells == self.lengths.above] = self.outside[0]
-        return with_nulls(cells, null, self.null, self.where)
+        return self.with_nulls(cells, null_mask(lengths), self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return random values of a length drawn from each cell; longer ones at the maximal length.
 
         Text is lower-case letters and spaces, JSON an object of at least two characters; bytes are any.
         """
-        lengths = self.lengths
-        regular = np.where(cells == self.outside[0], lengths.above, np.where(cells < self.ordered, cells, 0))
-        drawn = lengths.decode(regular, rng).to_numpy()
-        drawn = np.maximum(drawn, self.type.logical.shortest)
+        regular = np.where(cells == self.outside[0], self.lengths.above, np.where(cells < self.ordered, cells, 0))
+        drawn = np.maximum(self.lengths.decode(regular, rng).to_numpy(), self.type.logical.shortest)
         null = cells == self.null if self.nullable else np.zeros(len(cells), bool)
         drawn = np.where(null, 0, drawn)
-        offsets = np.zeros(len(cells) + 1, np.int64)
-        np.cumsum(drawn, out=offsets[1:])
-        if offsets[-1] > _MAX_BYTES:
+        if drawn.sum() > np.iinfo(np.int32).max:  # Arrow numbers the bytes of an array with these
             raise InternalError(f"{self.where}: more text than one array holds; decode in smaller chunks")
         target = self.type.logical.arrow_type
-        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(self._content(offsets, rng))]
-        array = pa.Array.from_buffers(target, len(cells), buffers)
-        if not null.any():
-            return array
-        return pc.if_else(pa.array(null), pa.scalar(None, target), array)
+        head, tail = (part.decode() for part in self.type.logical.frame)
+        inside = np.maximum(drawn - len(head + tail), 0)
+        offsets = np.append(0, np.cumsum(inside)).astype(np.int32)
+        content = self._content(offsets, rng)
+        array = pa.Array.from_buffers(target, len(cells), [None, pa.py_buffer(offsets), pa.py_buffer(content)])
+        if head:
+            # What is shorter is the first character of the head and the last of the tail, with blanks in between.
+            shorter = pa.array([head[0] + " " * blanks + tail[-1] for blanks in range(len(head + tail) - 2)])
+            place = pa.array(np.clip(drawn - 2, 0, len(shorter) - 1))
+            framed = pc.binary_join_element_wise(head, array, tail, "")
+            array = pc.if_else(pa.array(drawn < len(head + tail)), shorter.take(place), framed)
+        return pc.if_else(pa.array(null), pa.scalar(None, target), array) if null.any() else array
 
     def labels(self) -> list[str]:
         """Return the lengths in characters or bytes."""
         unit = self.type.logical.length_unit
         names = [f"{label} {unit}" for label in self.lengths.labels()[: self.ordered]]
-        return [*names, f"> {self.max_length} {unit}", *(["NULL"] if self.nullable else [])]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        kind = {"codec": "length", "type": str(self.type)}
-        return {**kind, "where": self.where, "max_length": self.max_length, "nullable": self.nullable}
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> OpaqueCodec:
-        """Return the codec of a description: the inverse of `to_dict`."""
-        d = description
-        return cls(d["where"], d["max_length"], d["nullable"], ColumnType(d["type"]))
+        return self.with_null_label([*names, f"> {self.max_length} {unit}"])
 
     @property
     def binary(self) -> bool:
         """Return whether lengths are in bytes."""
         return bool(pa.types.is_binary(self.type.logical.arrow_type))
 
-    @property
-    def lengths(self) -> EqualWidthCodec:
+    @cached_property
+    def lengths(self) -> OrderedCodec:
         """The codec of the lengths themselves."""
-        return equal_width_codec(Column(self.where, ColumnType.INTEGER), 0, self.max_length, MAX_CELLS)
+        return equal_width_codec(Column(self.where, ColumnType.INTEGER), 0, self.max_length, TUNING.cells // 4)
 
-    def _content(self, offsets: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.uint8]:
+    def _content(self, offsets: NDArray[np.int32], rng: np.random.Generator) -> NDArray[np.uint8]:
         """Return random bytes for values that lie between neighbouring ``offsets``, one after the other."""
         if self.binary:
             return np.asarray(rng.integers(0, 256, offsets[-1], np.uint8))
-        drawn = rng.integers(0, len(_ALPHABET), offsets[-1], np.uint8)
+        # Letters with some spaces between them, so that the text breaks into words of a plausible length.
+        alphabet = np.frombuffer(f"{ascii_lowercase}     ".encode(), np.uint8)
+        drawn = rng.integers(0, len(alphabet), offsets[-1], np.uint8)
         filled = offsets[1:] > offsets[:-1]
         ends = np.concatenate([offsets[:-1][filled], offsets[1:][filled] - 1])
-        drawn[ends] %= _LETTERS  # `character(n)` takes "a " for "a", which may have to be another value
-        content: NDArray[np.uint8] = _ALPHABET[drawn]
-        head, tail = self.type.logical.frame
-        if head:
-            _frame(content, head, tail, offsets[:-1], offsets[1:])
-        return content
-
-
-def _frame(
-    content: NDArray[np.uint8], head: bytes, tail: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
-) -> None:
-    """Write ``head`` and ``tail`` over the ends of each stretch of letters, in place.
-
-    Shorter stretches are the first byte of the head and the last of the tail, with blanks in between.
-    """
-    lengths = ends - starts
-    long = lengths >= len(head) + len(tail)
-    for place, byte in enumerate(head):
-        content[starts[long] + place] = byte
-    for place, byte in enumerate(reversed(tail), start=1):
-        content[ends[long] - place] = byte
-    short = (lengths > 0) & ~long
-    content[ends[short] - 1] = tail[-1]
-    content[starts[short]] = head[0]
-    for place in range(1, len(head) + len(tail) - 1):
-        content[starts[short & (lengths > place + 1)] + place] = ord(" ")
+        drawn[ends] %= len(ascii_lowercase)  # `character(n)` takes "a " for "a", which may have to be another value
+        return np.asarray(alphabet[drawn])
 
 
 def opaque_codec(column: Column, *, table: str = "") -> OpaqueCodec:

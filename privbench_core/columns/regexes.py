@@ -3,7 +3,7 @@
 Python's own parser reads the expression, so it means here what it means to `re`. Each part of it is drawn for all rows
 at once: a part that repeats is drawn as often as all rows need it, then distributed. (Libraries that do this go value
 by value, a thousand times as slow, and their draws depend on the order of Python's sets, so a seed would not fix them.)
-Any character means a printable one of ASCII, and repetition without end means up to `MORE` times more than it must.
+Any character means a printable one of ASCII, and repetition without end up to `REPETITIONS` times more than it must.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
+from string import ascii_letters, digits, punctuation
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privbench_core.errors import SpecError
+from privbench_core.guards import REDRAWING_ROUNDS, REPETITIONS, TRIED_TEXTS
 
-MORE = 10
-"""How often more than needed a part repeats that may repeat without end."""
-
-_ROUNDS = 100  # of drawing again what became too long
-_BLOCK = 1 << 16  # rows drawn together
-_TRIED = 200  # texts that are made to see whether an expression can be followed
-_PRINTABLE = frozenset(map(chr, range(32, 127)))
-_DIGITS = frozenset("0123456789")
-_WORD = frozenset(filter(str.isalnum, _PRINTABLE)) | {"_"}
+_DIGITS = frozenset(digits)
+_WORD = frozenset(f"{ascii_letters}{digits}_")
+_PRINTABLE = _WORD | frozenset(f"{punctuation} ")
 _CATEGORIES = {
     sre.CATEGORY_DIGIT: _DIGITS,
     sre.CATEGORY_NOT_DIGIT: _PRINTABLE - _DIGITS,
@@ -53,7 +49,7 @@ def check_regex(regex: str, max_length: int, where: str) -> None:
     except re.error as error:
         raise SpecError(f"{where}: the pattern {regex!r} is no regular expression ({error}); correct it") from None
     try:
-        made = draw_matching(regex, _TRIED, max_length, np.random.default_rng(0)).to_pylist()
+        made = draw_matching(regex, TRIED_TEXTS, max_length, np.random.default_rng(0)).to_pylist()
     except _UnfollowableError as error:
         todo = "write it with classes, groups, alternatives and repetition alone"
         raise SpecError(f"{where}: the pattern {regex!r} holds {error}; {todo}") from None
@@ -80,26 +76,17 @@ def draw_matching(regex: str, n: int, max_length: int, rng: np.random.Generator)
     >>> draw_matching("[a-c]{2}", 3, 9, np.random.default_rng(0)).to_pylist()
     ['cb', 'ba', 'aa']
     """
-    parsed = _parser.parse(regex)
-    blocks = [_block(parsed, min(_BLOCK, n - start), max_length, rng) for start in range(0, n, _BLOCK)]
-    return pa.concat_arrays(blocks) if blocks else pa.array([], pa.string())
+    parsed, made = _parser.parse(regex), pa.array([], pa.string())
+    for _ in range(1 + REDRAWING_ROUNDS):  # what is too long is drawn again, and becomes a copy of another at last
+        made = pa.concat_arrays([made, _draw(parsed, n - len(made), max_length, rng)])
+        made = made.filter(pc.less_equal(pc.utf8_length(made), max_length))
+        if len(made) == n:
+            return made
+    return made.take(pa.array(rng.integers(0, len(made), n))) if len(made) else made
 
 
 class _UnfollowableError(Exception):
     """A construct that only matching can decide."""
-
-
-def _block(parsed: Any, n: int, max_length: int, rng: np.random.Generator) -> pa.Array:
-    """`n` texts, those that are too long drawn again; a text that stays too long becomes a copy of another."""
-    made = _draw(parsed, n, max_length, rng)
-    for _ in range(_ROUNDS):
-        short = pc.less_equal(pc.utf8_length(made), max_length)
-        kept = made.filter(short)
-        if len(kept) == n:
-            return made
-        made = pa.concat_arrays([kept, _draw(parsed, n - len(kept), max_length, rng)])
-    kept = made.filter(pc.less_equal(pc.utf8_length(made), max_length))
-    return kept.take(pa.array(rng.integers(0, len(kept), n))) if len(kept) else kept
 
 
 def _draw(parsed: Any, n: int, room: int, rng: np.random.Generator) -> pa.Array:
@@ -166,7 +153,7 @@ def _branches(options: Sequence[Any], n: int, room: int, rng: np.random.Generato
 def _repeated(value: tuple[int, int, Any], n: int, room: int, rng: np.random.Generator) -> pa.Array:
     low, high, repeated = value
     width = max(1, repeated.getwidth()[0])
-    most = low + MORE if high is sre.MAXREPEAT else high
+    most = low + REPETITIONS if high is sre.MAXREPEAT else high
     most = max(low, min(most, room // width))
     times = rng.integers(low, most + 1, n)
     offsets = np.append(0, np.cumsum(times)).astype(np.int32)

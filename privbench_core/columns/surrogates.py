@@ -1,53 +1,37 @@
-"""Codecs of regenerated values: of the source's values only NULL is encoded."""
+"""Codec of text that is made anew: of the source's values only NULL is encoded."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from privbench_core.columns.codec import Codes
-from privbench_core.columns.equal_width import with_nulls
+from privbench_core.columns.codec import Codec, Codes, null_mask, wrong_type
+from privbench_core.columns.faker_text import check_provider, draw_faker_text
 from privbench_core.columns.grid import qualified
-from privbench_core.errors import SourceError
-from privbench_core.schema.columns import Column
+from privbench_core.columns.opaque import length_limit
+from privbench_core.columns.regexes import check_regex, draw_matching
+from privbench_core.errors import SpecError
+from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.types.arrow import uuid_text
 
 
 @dataclass(frozen=True)
-class SurrogateCodec(ABC):
-    """One cell for every value, one for NULL; subclasses say what a value is.
+class SurrogateCodec(Codec):
+    """One cell for every value, one for NULL; values are made by a public rule.
 
     Attributes:
         where: ``table.column`` (or just the column), for messages.
         nullable: Whether the column has a cell for NULL.
+        pattern: A regular expression, or a provider of the Faker library; None for UUIDs.
+        max_length: Longest text that a pattern makes, in characters.
     """
 
     where: str
     nullable: bool
-
-    @abstractmethod
-    def fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
-        """Return ``n`` values, none of them NULL."""
-
-    @property
-    def ordered(self) -> int:
-        """None."""
-        return 0
-
-    @property
-    def outside(self) -> tuple[int, ...]:
-        """Nothing is outside."""
-        return ()
-
-    @property
-    def null(self) -> int | None:
-        """The last cell, if the column is nullable."""
-        return 1 if self.nullable else None
+    pattern: Pattern | None = None
+    max_length: int = 0
 
     @property
     def size(self) -> int:
@@ -55,53 +39,53 @@ class SurrogateCodec(ABC):
         return 1 + self.nullable
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Return the cells of ``values``, shape (n,).
-
-        Raises:
-            SourceError: The values are not text, or NULL in a column that has none.
-        """
+        """Return the cells of ``values``, see `Codec.encode`."""
         found = values.type
         if not (pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)):
-            raise SourceError(
-                f"{self.where}: declared text, found {found}; correct the type in the spec or fix the source"
-            )
-        null = pc.is_null(values).combine_chunks().to_numpy(zero_copy_only=False)
-        return with_nulls(np.zeros(len(null), np.int32), null, self.null, self.where)
+            raise wrong_type(self.where, "text", found)
+        return self.with_nulls(np.zeros(len(values), np.int32), null_mask(values), self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return a new value for each row that is not NULL."""
         null = cells == self.null if self.nullable else np.zeros(len(cells), bool)
-        made = self.fresh(len(cells) - int(null.sum()), rng)
-        if not null.any():
-            return made
-        return made.take(pa.array(np.cumsum(~null) - 1, mask=null))
+        made = self._fresh(len(cells) - int(null.sum()), rng)
+        return made.take(pa.array(np.cumsum(~null) - 1, mask=null)) if null.any() else made
 
     def labels(self) -> list[str]:
-        """Return whether there is a value."""
-        return ["a value", *(["NULL"] if self.nullable else [])]
+        """Return the pattern, or that there is a value."""
+        rule = None if self.pattern is None else self.pattern.regex or self.pattern.provider
+        return self.with_null_label([rule or "a value"])
+
+    def _fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
+        if self.pattern is None:
+            return random_uuids(n, rng)
+        if self.pattern.regex is not None:
+            return draw_matching(self.pattern.regex, n, self.max_length, rng)
+        return pa.array(draw_faker_text(self.pattern.provider or "", n, self.max_length, rng), pa.string())
 
 
-@dataclass(frozen=True)
-class UuidCodec(SurrogateCodec):
-    """Random UUIDs."""
-
-    def fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
-        """Return ``n`` UUIDs, see `random_uuids`."""
-        return random_uuids(n, rng)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        return {"codec": "uuid", "where": self.where, "nullable": self.nullable}
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> UuidCodec:
-        """Return the codec of a description: the inverse of `to_dict`."""
-        return cls(description["where"], description["nullable"])
-
-
-def uuid_codec(column: Column, *, table: str = "") -> UuidCodec:
+def uuid_codec(column: Column, *, table: str = "") -> SurrogateCodec:
     """Return the codec of a UUID column."""
-    return UuidCodec(qualified(column, table), column.nullable)
+    return SurrogateCodec(qualified(column, table), column.nullable)
+
+
+def pattern_codec(column: Column, pattern: Pattern, *, table: str = "") -> SurrogateCodec:
+    """Return the codec of a text column with a pattern.
+
+    Raises:
+        SpecError: The column is no text, the pattern is both or neither of the two kinds, or no text can be made by it.
+    """
+    where, limit = qualified(column, table), length_limit(column)
+    if not (column.type.opaque and column.type.logical.textual):
+        raise SpecError(f"{where}: a pattern on a column of type {column.type}; patterns are for text columns")
+    match pattern:
+        case Pattern(str(regex), None):
+            check_regex(regex, limit, where)
+        case Pattern(None, str(provider)):
+            check_provider(provider, where)
+        case _:
+            raise SpecError(f"{where}: a pattern is a regular expression or a provider of Faker; give one of the two")
+    return SurrogateCodec(where, column.nullable, pattern, limit)
 
 
 def random_uuids(n: int, rng: np.random.Generator) -> pa.Array:

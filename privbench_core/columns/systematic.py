@@ -7,12 +7,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.guards import BLOCK_ROWS, RANDOM_BITS, SPREAD_GROUPS
+
 Value = TypeVar("Value", bound=np.integer)
-_BLOCK = 1 << 20  # rows filled at a time
-_NAMED_BITS = 36  # of 64 that a row and its group may take: the others are random, and hardly ever equal in a group
-_COUNTED = 1 << 16  # rows counted at a time: what they need stays in the cache
-_NEIGHBOURS = 16  # groups whose offsets differ
-_DIGIT = 1 << 16  # numpy sorts 16-bit integers by radix
 
 
 def narrow(codes: NDArray[np.integer], size: int) -> NDArray[np.integer]:
@@ -84,13 +81,13 @@ def diffused_counts(expected: NDArray[np.float64], counts: NDArray[np.int64]) ->
 
 
 def _spread(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Numbers in [0, 1), each uniform, and those of each `_NEIGHBOURS` neighbours in different parts of it, shape (n,).
+    """Return numbers in [0, 1), each uniform, those of `SPREAD_GROUPS` neighbours in different parts of it, shape (n,).
 
     Groups of few rows come in so large numbers that what their offsets have in common would be noise of its own.
     """
-    blocks = -(-n // _NEIGHBOURS)
-    order = np.argsort(rng.random((blocks, _NEIGHBOURS)), axis=1)
-    return ((order + rng.random((blocks, _NEIGHBOURS))) / _NEIGHBOURS).ravel()[:n]
+    blocks = -(-n // SPREAD_GROUPS)
+    order = np.argsort(rng.random((blocks, SPREAD_GROUPS)), axis=1)
+    return ((order + rng.random((blocks, SPREAD_GROUPS))) / SPREAD_GROUPS).ravel()[:n]
 
 
 def distribute(
@@ -110,19 +107,11 @@ def distribute(
         return pool
     n, size = len(groups), int(groups.max(initial=0)) + 1
     result = np.empty_like(pool)
-    if n.bit_length() + size.bit_length() <= _NAMED_BITS:
+    if n.bit_length() + size.bit_length() + RANDOM_BITS <= np.iinfo(np.uint64).bits:
         result[_mixed(groups, size, rng)] = pool
-        return result
-    rows = rng.permutation(np.arange(n, dtype=np.int32 if n <= np.iinfo(np.int32).max else np.int64))
-    counts = group_counts(groups, size)
-    place = np.cumsum(counts) - counts  # of the next value of each group in ``pool``
-    for start in range(0, n, max(_BLOCK, size)):
-        here = rows[start : start + max(_BLOCK, size)]
-        here = here[stable_order(groups[here])]
-        numbers = np.bincount(groups[here], minlength=size)
-        shift = place - (np.cumsum(numbers) - numbers)
-        result[here] = pool[np.arange(len(here)) + np.repeat(shift, numbers)]
-        place += numbers
+    else:
+        rows = rng.permutation(n)
+        result[rows[stable_order(groups[rows])]] = pool
     return result
 
 
@@ -133,12 +122,12 @@ def _mixed(groups: NDArray[np.integer], size: int, rng: np.random.Generator) -> 
     """
     place, group = len(groups).bit_length(), size.bit_length()
     keys = rng.integers(np.iinfo(np.uint64).max, size=len(groups), dtype=np.uint64, endpoint=True)
-    rows = np.arange(min(_COUNTED, len(groups)), dtype=np.uint64)
-    for start in range(0, len(groups), _COUNTED):
-        here = keys[start : start + _COUNTED]
+    rows = np.arange(min(BLOCK_ROWS, len(groups)), dtype=np.uint64)
+    for start in range(0, len(groups), BLOCK_ROWS):
+        here = keys[start : start + BLOCK_ROWS]
         here >>= np.uint64(group + place)
         here <<= np.uint64(place)
-        here |= groups[start : start + _COUNTED].astype(np.uint64) << np.uint64(64 - group)
+        here |= groups[start : start + BLOCK_ROWS].astype(np.uint64) << np.uint64(64 - group)
         here |= rows[: len(here)] + np.uint64(start)
     keys.sort()
     keys &= np.uint64((1 << place) - 1)
@@ -152,8 +141,8 @@ def group_counts(groups: NDArray[np.integer], size: int) -> NDArray[np.int64]:
     [1, 0, 2, 0]
     """
     counts = np.zeros(size, dtype=np.int64)
-    for start in range(0, len(groups), max(_COUNTED, size)):  # numpy would widen all of them to 64 bits
-        here = groups[start : start + max(_COUNTED, size)]
+    for start in range(0, len(groups), max(BLOCK_ROWS, size)):  # numpy would widen all of them to 64 bits
+        here = groups[start : start + max(BLOCK_ROWS, size)]
         here = here if here.dtype.kind == "u" or here.min() >= 0 else here[here >= 0]
         counts += np.bincount(here, minlength=size)
     return counts
@@ -165,12 +154,11 @@ def stable_order(groups: NDArray[np.integer]) -> NDArray[np.int64]:
     >>> stable_order(np.array([70000, 1, 70000, 0])).tolist()
     [3, 1, 0, 2]
     """
-    highest = int(groups.max(initial=0))
-    order = np.argsort(
-        (groups % _DIGIT).astype(np.uint16) if highest >= _DIGIT else narrow(groups, _DIGIT), kind="stable"
-    )
-    place = _DIGIT
+    highest, base = int(groups.max(initial=0)), 1 << 16  # numpy sorts 16-bit integers by radix
+    if highest < base:
+        return np.argsort(narrow(groups, base), kind="stable")
+    order, place = np.arange(len(groups)), 1
     while highest >= place:  # one digit after the other, the lowest first
-        order = order[np.argsort((groups[order] // place % _DIGIT).astype(np.uint16), kind="stable")]
-        place *= _DIGIT
+        order = order[np.argsort((groups[order] // place % base).astype(np.uint16), kind="stable")]
+        place *= base
     return order

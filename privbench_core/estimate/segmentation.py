@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,51 +203,14 @@ def merge_smallest(counts: Floats, at_most: int) -> Starts:
     Returns:
         Index of the first count of each group, ascending.
     """
-    groups = _Groups(counts)
-    pairs = [(float(counts[i] + counts[i + 1]), i, i + 1) for i in range(len(counts) - 1)]
-    heapify(pairs)
-    left = len(counts)
-    while left > at_most:
-        total, first, second = heappop(pairs)
-        if not (groups.alive[first] and groups.alive[second]) or groups.count[first] + groups.count[second] != total:
-            continue
-        joined = groups.join(first, second)
-        left -= 1
-        for other in groups.neighbours(joined):
-            heappush(pairs, (groups.count[joined] + groups.count[other], min(joined, other), max(joined, other)))
-    return groups.starts()
+    starts, held = np.arange(len(counts)), counts.astype(np.float64)
+    while len(starts) > at_most:
+        first = int(np.argmin(held[:-1] + held[1:]))
+        held[first] += held[first + 1]
+        starts, held = np.delete(starts, first + 1), np.delete(held, first + 1)
+    return starts
 
 
 def segment_sums(values: Floats, starts: Starts) -> Floats:
     """Return sums of ``values`` over the groups that begin at ``starts``."""
     return np.add.reduceat(values, starts)
-
-
-class _Groups:
-    """Runs of neighbouring cells, each identified by its first cell."""
-
-    def __init__(self, counts: Floats) -> None:
-        n = len(counts)
-        self.count: list[float] = counts.tolist()
-        self.alive = [True] * n
-        self._next = [*range(1, n), -1]
-        self._previous = list(range(-1, n - 1))
-
-    def neighbours(self, group: int) -> list[int]:
-        """Return the groups before and after, where there are any."""
-        return [other for other in (self._previous[group], self._next[group]) if other >= 0]
-
-    def join(self, one: int, other: int) -> int:
-        """Merge two neighbours and return the merged group."""
-        first, second = min(one, other), max(one, other)
-        self.count[first] += self.count[second]
-        self.alive[second] = False
-        after = self._next[second]
-        self._next[first] = after
-        if after >= 0:
-            self._previous[after] = first
-        return first
-
-    def starts(self) -> Starts:
-        """Return the first cell of each group, ascending."""
-        return np.flatnonzero(self.alive)

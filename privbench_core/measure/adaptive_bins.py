@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting, place_hidden_cells
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import OrderedCodec
-from privbench_core.columns.variable_width import cut, joined, values_in
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimate.segmentation import segment_sums, segments
 from privbench_core.measure.scores import highest_noise
@@ -146,7 +145,7 @@ def refine_bins(
         if not parts:
             break
         now, left = left.share(share), left.share(1 - share)
-        finer = {name: cut(_intervals(found[name]), cells) for name, cells in parts.items()}
+        finer = {name: _intervals(found[name]).cut(cells) for name, cells in parts.items()}
         noisy = _count(session, table, finer, "parts of heavy cells", full, now)
         bar = highest_noise(now.measure, 1.0, _most_parts(len(finer)) * len(finer))
         for name, counts in noisy.items():
@@ -198,7 +197,7 @@ def _most_parts(columns: int) -> int:
 def _worth_cutting(look: CellCounts, bar: float, measure: Measure, most: int) -> dict[int, int]:
     """The cells that hold enough rows for a spike inside to be seen above ``bar``, with the number of their parts."""
     codec = _intervals(look)
-    counts, values = look.counts[: codec.ordered], values_in(codec)
+    counts, values = look.counts[: codec.ordered], codec.values_in
     excess = counts - _around(look) * look.widths
     noise = highest_noise(measure, look.sigma, codec.ordered)
     pays = (excess > max(_STANDING_OUT * bar, noise)) | ((values <= _FEW) & (counts > _SMOOTH * bar))
@@ -209,7 +208,7 @@ def _worth_cutting(look: CellCounts, bar: float, measure: Measure, most: int) ->
 
 def _depth(look: CellCounts, parts: Mapping[int, int]) -> int:
     """How many looks at so many parts lead from the widest of the cells to single values."""
-    values = values_in(_intervals(look))
+    values = _intervals(look).values_in
     # Less a little, because the logarithm of a power may come out above the exponent.
     return max(math.ceil(math.log(values[cell]) / math.log(number) - 1e-9) for cell, number in parts.items())
 
@@ -227,7 +226,7 @@ def _sharpened(look: CellCounts, finer: OrderedCodec, counts: Array, sigma: floa
     before, noise = _intervals(look), sigma**2
     inside = np.searchsorted(before.starts, finer.starts, side="right") - 1
     number = np.bincount(inside)
-    values = values_in(finer)
+    values = finer.values_in
     share = values / np.bincount(inside, values)[inside]
     kept = []
     for first, size in zip(np.searchsorted(inside, np.arange(before.ordered)), number, strict=True):
@@ -244,7 +243,7 @@ def _sharpened(look: CellCounts, finer: OrderedCodec, counts: Array, sigma: floa
     expected = np.where(rest, _around(look)[parent] * widths, np.nan)
     parents = np.append(parent, np.arange(before.ordered, before.size))
     better, variances = _fitted(segment_sums(counts, pieces), runs * noise, look, parents, expected)
-    codec: OrderedCodec = before if len(starts) == before.ordered else joined(finer, starts)
+    codec: OrderedCodec = before if len(starts) == before.ordered else finer.joined(starts)
     unseen = (runs[: len(starts)] == 1) & (number[parent] > 1)
     return CellCounts(codec, better, variances, widths, unseen, laplace=look.laplace)
 
@@ -291,7 +290,7 @@ def _count(
 def _divisible(table: Table, name: str, codec: Codec) -> bool:
     """Whether some cell of a range holds more than one value that rows may share."""
     shared = (name,) not in table.unique
-    return shared and isinstance(codec, OrderedCodec) and bool((values_in(codec) > 1).any())
+    return shared and isinstance(codec, OrderedCodec) and bool((codec.values_in > 1).any())
 
 
 def _intervals(look: CellCounts) -> OrderedCodec:

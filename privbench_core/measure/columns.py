@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import equal_width_codec
+from privbench_core.columns.intervals import equal_width_codec
 from privbench_core.models.latent import Latents
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import OrderedCodec
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.lags import interval_points, lag_classes
-from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.lags import expected_lags, joint_with_lags
@@ -271,7 +270,7 @@ def _finer(above: Discretizer, own: Discretizer, rows: Array) -> tuple[Discretiz
     ends = np.append(starts - starts[0], int(codec.last) + 1 - starts[0]).astype(np.float64)
     before = np.interp((cuts - starts[0]).astype(np.float64), ends, np.append(0.0, np.cumsum(shares[:inside])))
     parts = np.diff(before, append=shares[:inside].sum())
-    finer = VariableWidthCodec(grid, codec.nullable, tuple(cuts.tolist()), int(codec.last), codec.open_ended)
+    finer = OrderedCodec(grid, codec.nullable, tuple(cuts.tolist()), int(codec.last), codec.open_ended)
     without = np.arange(above.size, len(rows))
     new_of = np.concatenate([code_of[cells], code_of[inside:], without])
     return Discretizer(finer), new_of, np.concatenate([parts, shares[inside:], np.ones(len(without))])

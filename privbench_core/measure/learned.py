@@ -16,13 +16,9 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import DEFAULT_CELLS, equal_width_codec
-from privbench_core.columns.grid import Grid
-from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.plausible import plausible_bounds
 from privbench_core.columns.registry import codec_for
-from privbench_core.columns.step_classes import StepCodec
-from privbench_core.columns.variable_width import VariableWidthCodec, values_in
 from privbench_core.estimate.segmentation import segment_and_smooth
 from privbench_core.measure.learned_lists import learn_list
 from privbench_core.measure.scores import highest_noise
@@ -34,6 +30,7 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, Learn, Scalar
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 # Chosen by hand: shares of what learning a column costs.
@@ -122,7 +119,7 @@ def lists_to_learn(table: Table) -> list[Column]:
 
 def _learn_range(session: PrivateSession, table: Table, column: Column, price: Price) -> tuple[Codec, str]:
     """A codec for an ordered column, and what had to be assumed."""
-    grid, classes = LogScaleCodec.of(column, table=table.name), StepCodec.of(column, table=table.name)
+    grid, classes = log_scale_codec(column, table=table.name), StepCodec.of(column, table=table.name)
     features: dict[str, tuple[Feature, Discretizer]] = {column.name: (Own(column.name), Discretizer(grid))}
     view = session.view(ViewSpec(table.name, features), f"range of {column.name}")
     noisy = view.measure("grid", [Marginal((column.name,))], price.share(1 - _STEP_SHARE) if classes else price)
@@ -141,7 +138,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     if seen.any():
         return learned_codec(grid, _rows_seen(counts, seen, noisy.sigma), step), ""
     assumed = equal_width_codec(column, low, high, table=table.name)
-    open_ended = _in_steps(assumed.grid, column.nullable, assumed.starts.tolist(), assumed.last, step)
+    open_ended = _in_steps(replace(assumed, open_ended=True), step)
     what = "its range" if column.relative is None else f"the range of its difference from {column.relative.to}"
     return open_ended, f"noise hid {what}, so {low} to {high} is assumed, by its name and type; declare a domain"
 
@@ -195,7 +192,7 @@ def _likely_seen(
             return seen
 
 
-def _cells_between(grid: LogScaleCodec, low: Scalar, high: Scalar) -> range:
+def _cells_between(grid: OrderedCodec, low: Scalar, high: Scalar) -> range:
     """Return the cells of a grid that hold values from ``low`` to ``high``."""
     ends = [grid.grid.number(value) for value in (low, high)]
     first, last = (int(np.searchsorted(grid.starts, end, side="right")) - 1 for end in ends)
@@ -248,7 +245,7 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: P
     return classes.units[int(np.flatnonzero(np.cumprod(possible))[-1])]
 
 
-def learned_codec(grid: LogScaleCodec, rows: Array, step: int = 1) -> VariableWidthCodec:
+def learned_codec(grid: OrderedCodec, rows: Array, step: int = 1) -> OrderedCodec:
     """Return cells for the part of a grid that holds rows, with about as many rows in each.
 
     Zero is a cell of its own. Values beyond the ends are taken to lie in the last cells: nothing piles up at a bound.
@@ -260,7 +257,7 @@ def learned_codec(grid: LogScaleCodec, rows: Array, step: int = 1) -> VariableWi
     """
     seen = np.flatnonzero(rows > 0)
     first, last = int(seen[0]), int(seen[-1])
-    values, share = values_in(grid), rows / rows.sum()
+    share, end = rows / rows.sum(), grid.ends[last].item()
     cuts: list[int | float] = []
     for cell in range(first, last + 1):
         low, high = grid.starts[cell].item(), grid.ends[cell].item()
@@ -269,25 +266,18 @@ def learned_codec(grid: LogScaleCodec, rows: Array, step: int = 1) -> VariableWi
             continue  # a gap is one cell
         if grid.grid.continuous and low <= 0 <= high:
             cuts += [0.0, float(np.nextafter(0.0, 1.0))] if cell < last else [0.0]
+            end = 0.0 if cell == last else end
             continue
-        wanted = max(_LEAST_PARTS, round(DEFAULT_CELLS * float(share[cell]))) if rows[cell] > 0 else 1
-        parts = int(min(wanted, values[cell]))
-        if grid.grid.continuous:
-            cuts += [low * (1 - i / parts) + high * (i / parts) for i in range(parts)]
-        else:
-            cuts += [low + i * (high - low + 1) // parts for i in range(parts)]
-    end = grid.ends[last].item()
-    if grid.grid.continuous:
-        zero = grid.starts[last].item() <= 0 <= end
-        return VariableWidthCodec(grid.grid, grid.nullable, tuple(sorted(set(cuts))), 0.0 if zero else end, True)
-    return _in_steps(grid.grid, grid.nullable, cuts, end, step)
+        wanted = max(_LEAST_PARTS, round(TUNING.cells * float(share[cell]))) if rows[cell] > 0 else 1
+        cuts += grid.starts_of_parts(cell, int(min(wanted, grid.values_in[cell])))
+    return _in_steps(OrderedCodec(grid.grid, grid.nullable, tuple(sorted(set(cuts))), end, open_ended=True), step)
 
 
-def _in_steps(grid: Grid, nullable: bool, cuts: Sequence[float], end: float, step: int) -> VariableWidthCodec:
-    """An open-ended codec with cells that begin at ``cuts``, or at the next whole step."""
+def _in_steps(codec: OrderedCodec, step: int) -> OrderedCodec:
+    """Return a codec whose cells begin at the next whole step."""
     if step == 1:
-        return VariableWidthCodec(grid, nullable, tuple(cuts), end, True)
-    starts = sorted({-(-int(start) // step) for start in cuts})
-    final = max(int(end) // step, starts[0])
+        return codec
+    starts = sorted({-(-int(start) // step) for start in codec.cuts})
+    final = max(int(codec.last) // step, starts[0])
     kept = tuple(start for start in starts if start <= final)
-    return VariableWidthCodec(replace(grid, step=step), nullable, kept, final, True)
+    return replace(codec, grid=replace(codec.grid, step=step), cuts=kept, last=final)

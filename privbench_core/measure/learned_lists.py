@@ -16,9 +16,9 @@ from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid, qualified
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.columns.opaque import OpaqueCodec, length_limit
-from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.estimate.made_up import rank_blocks, value_blocks
 from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT
 from privbench_core.models.row_count import RowCount
@@ -136,14 +136,13 @@ def _lengths(column: Column, table: str) -> tuple[Discretizer, Array]:
     if column.type is not ColumnType.INTEGER:
         lengths = OpaqueCodec(qualified(column, table), longest, column.nullable, ColumnType.TEXT)
         spread = np.zeros((lengths.ordered + 1, longest + 1))
-        for cell in range(lengths.ordered):
-            low, high = cell * (longest + 1) // lengths.ordered, (cell + 1) * (longest + 1) // lengths.ordered
-            spread[cell, low : max(low + 1, high)] = 1.0
+        for cell, (low, high) in enumerate(zip(lengths.lengths.starts, lengths.lengths.ends, strict=True)):
+            spread[cell, low : high + 1] = 1.0
         spread[lengths.outside[0], -1] = 1.0
         return Discretizer(lengths), spread
     powers = [10**digits for digits in range(1, longest)]
     cuts = (*(1 - 10**digits for digits in range(longest, 0, -1)), *powers)
-    codec = VariableWidthCodec(Grid.of(column, table), column.nullable, cuts, 10**longest - 1, True)
+    codec = OrderedCodec(Grid.of(column, table), column.nullable, cuts, 10**longest - 1, True)
     digits = np.abs(np.arange(codec.ordered) - (longest - 1))  # less one: the cell in the middle has both signs
     code_of = np.append(digits, longest + np.arange(codec.size - codec.ordered))
     weights = 1 / np.bincount(code_of)[code_of]

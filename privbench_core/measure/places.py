@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.index_codes import index_coder
-from privbench_core.columns.places import place_count, sizes_and_ranks
+from privbench_core.columns.group_codes import index_coder, place_count, sizes_and_ranks
 from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.guards import MAX_PLACES, TINY
 from privbench_core.models.fanout import PLACE, Fanout

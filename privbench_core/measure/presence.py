@@ -6,7 +6,7 @@ import numpy as np
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import equal_width_codec
+from privbench_core.columns.intervals import equal_width_codec
 from privbench_core.schema.columns import Column, ColumnType
 
 

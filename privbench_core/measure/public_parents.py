@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
-from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import FITTING_ROUNDS, MAX_PUBLIC_CODES, MAX_RUNS, TINY
@@ -172,7 +172,7 @@ def _by_position(code_of: Numbers, *, optional: bool, ordered: bool) -> Discreti
     """Return the discretizer of row positions that gives each row its code: a cell for each run of equal codes."""
     starts = np.flatnonzero(np.diff(code_of, prepend=-1))
     grid = Grid.of(Column(ROW, ColumnType.INTEGER), "")
-    codec = VariableWidthCodec(grid, False, tuple(starts.tolist()), len(code_of) - 1)
+    codec = OrderedCodec(grid, False, tuple(starts.tolist()), len(code_of) - 1)
     size = int(code_of.max()) + 1
     cells = np.zeros(codec.size, dtype=np.int64)
     cells[: len(starts)] = code_of[starts]

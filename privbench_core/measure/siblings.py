@@ -7,9 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.agreement import AGREEMENTS, DIFFERENT, SAME
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.index_codes import index_coder
+from privbench_core.columns.group_codes import AGREEMENTS, DIFFERENT, SAME, index_coder
 from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.over_rows import one_way_over_rows

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import OrderedCodec
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.lags import Intervals, interval_points
 from privbench_core.errors import InternalError
 from privbench_core.estimate.lags import pairs_before

@@ -14,10 +14,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.agreement import AGREEMENTS
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.places import place_count
+from privbench_core.columns.group_codes import AGREEMENTS, place_count
 from privbench_core.columns.registry import is_known
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price

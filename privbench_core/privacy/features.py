@@ -142,7 +142,7 @@ class OwnerType:
 
 @dataclass(frozen=True, eq=False)
 class MemberPlace:
-    """How many kept children of the row's owner stand before it, and how many there are: see `columns.places`.
+    """How many kept children of the row's owner stand before it, and how many there are: see `columns.group_codes`.
 
     Attributes:
         key: The owner key.
@@ -161,7 +161,7 @@ class MemberPlace:
 
 @dataclass(frozen=True)
 class SiblingAgreement:
-    """Whether another kept child of the row's owner has the same code: see `columns.agreement`.
+    """Whether another kept child of the row's owner has the same code: see `columns.group_codes`.
 
     It is the next one in an order by a keyed hash of their own keys, and the first one for the last. A row without an
     owner, or alone with it, has none to agree with.

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.contingency import cell_index, contingency
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.exact_sums import LARGEST, total
+from privbench_core.columns.exact_sums import LARGEST, cell_index, contingency, total
 from privbench_core.errors import InternalError
 from privbench_core.privacy.clipping import UnitsOfRows, lengths_of_cells
 from privbench_core.privacy.features import Feature

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.places import place_codes, place_count
+from privbench_core.columns.group_codes import place_codes, place_count
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PLACE, Fanout, parent_column

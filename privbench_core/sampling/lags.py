@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.grid import Grid
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
 from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, PROPOSALS, SAMPLE_ROWS, SMOOTHING, TINY
 from privbench_core.models.lags import Lag, Lags

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from privbench_core.columns.agreement import AGREEMENTS
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.index_codes import index_coder
+from privbench_core.columns.group_codes import AGREEMENTS, index_coder
 from privbench_core.columns.registry import codec_for
 from privbench_core.privacy.features import (
     CoMember,

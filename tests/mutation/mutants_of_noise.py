@@ -477,7 +477,7 @@ SENSITIVITY = [
         "sensitivity",
         "sums of more than 53 bits in floats",
         "columns/exact_sums.py",
-        "if len(cells) * heaviest < _FLOAT:",
+        "if len(cells) * heaviest < EXACT_FLOAT:",
         "if len(cells) >= 0:",
         ("tests/unit/test_counts.py::test_sums_per_cell_are_exact",),
     ),

@@ -13,9 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from privbench_core.columns.binning import merge_cells
-from privbench_core.columns.log_scale import LogScaleCodec
-from privbench_core.columns.registry import codec_for, codec_from_dict
-from privbench_core.columns.variable_width import cut, joined, values_in
+from privbench_core.columns.intervals import log_scale_codec
+from privbench_core.columns.registry import codec_for, codec_from_dict, codec_to_dict
 from privbench_core.errors import SpecError
 from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
 from privbench_core.schema.types.durations import duration_text
@@ -99,7 +98,7 @@ def test_values_come_back_in_their_cell_and_outside_ones_clamped(case, seed):
 @settings(max_examples=150, deadline=None)
 def test_every_cell_decodes_into_itself_and_its_edges(case, seed):
     column = case[0]
-    for codec in (codec_for(column), LogScaleCodec.of(column)):
+    for codec in (codec_for(column), log_scale_codec(column)):
         cells = np.array([*range(codec.ordered), codec.null], np.int32)
         values = codec.decode(cells, np.random.default_rng(seed))
         assert (codec.encode(pa.chunked_array([values])) == cells).all()
@@ -112,16 +111,16 @@ def test_every_cell_decodes_into_itself_and_its_edges(case, seed):
 def test_cells_of_uneven_width_keep_what_holds_for_equal_ones(case, data, seed):
     column, values, low, high = case
     equal = codec_for(column)
-    number = values_in(equal)
+    number = equal.values_in
     chosen = data.draw(st.sets(st.integers(0, equal.ordered - 1), max_size=4))
-    finer = cut(equal, {cell: int(min(number[cell], data.draw(st.integers(2, 50)))) for cell in chosen})
+    finer = equal.cut({cell: int(min(number[cell], data.draw(st.integers(2, 50)))) for cell in chosen})
     assert set(equal.starts.tolist()) <= set(finer.starts.tolist())
     kept = sorted({0, *data.draw(st.sets(st.integers(0, finer.ordered - 1), max_size=30))})
-    for codec in (finer, joined(finer, np.array(kept))):
+    for codec in (finer, finer.joined(np.array(kept))):
         assert (codec.starts[1:] > codec.starts[:-1]).all()
         assert (codec.ends >= codec.starts).all()
         assert (codec.starts[0], codec.last) == (equal.starts[0], equal.last)
-        assert codec_from_dict(json.loads(json.dumps(codec.to_dict()))) == codec
+        assert codec_from_dict(json.loads(json.dumps(codec_to_dict(codec)))) == codec
         cells = codec.encode(arrow(column, values))
         back = codec.decode(cells, np.random.default_rng(seed))
         assert (codec.encode(pa.chunked_array([back]))[cells < codec.ordered] == cells[cells < codec.ordered]).all()

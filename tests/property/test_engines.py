@@ -24,14 +24,11 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import equal_width_codec
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.log_scale import LogScaleCodec
+from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.opaque import opaque_codec
 from privbench_core.columns.registry import codec_for
-from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.surrogates import uuid_codec
-from privbench_core.columns.variable_width import VariableWidthCodec
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
@@ -206,7 +203,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
     stamp, zoned, span = (_column(k) for k in (ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ, ColumnType.INTERVAL))
     data, ident = _column(ColumnType.BYTES, max_length=3), _column(ColumnType.UUID)
     grid = equal_width_codec(f, -10.0, 10.0, 7).grid
-    uneven = VariableWidthCodec(grid, True, (-1.0, 0.0, 5e-324, 0.1, 2.5), 10.0)
+    uneven = OrderedCodec(grid, True, (-1.0, 0.0, 5e-324, 0.1, 2.5), 10.0)
     stepped = equal_width_codec(stamp, "2000-01-01T00:00:00", "2030-01-01T00:00:00", 50, step="P1D")
     return {
         "integers": (
@@ -215,7 +212,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
             [
                 equal_width_codec(i, 0, 100, 3),
                 equal_width_codec(i, -5, 60, step=7),
-                LogScaleCodec.of(i),
+                log_scale_codec(i),
                 categorical_codec(i, (7, 0, -1, 100)),
                 equal_width_codec(i, -(2**63), 2**63 - 1, 9),
             ],
@@ -226,7 +223,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
             [
                 equal_width_codec(f, -10.0, 10.0, 7),
                 equal_width_codec(f, 0.0, 10.0, 40, step=0.01),
-                LogScaleCodec.of(f),
+                log_scale_codec(f),
                 categorical_codec(f, (0.0, 0.1, 2.5)),
                 uneven,
             ],
@@ -237,7 +234,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
             [
                 equal_width_codec(d, "0", "100", 9),
                 equal_width_codec(d, "-1", "100", step="0.25"),
-                LogScaleCodec.of(d),
+                log_scale_codec(d),
                 categorical_codec(d, ("0.01", "1", "-1.00")),
                 StepCodec.of(d),
             ],
@@ -245,7 +242,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
         "long decimals": (
             long,
             LONG,
-            [equal_width_codec(long, 0, 2**62, 5), LogScaleCodec.of(long), categorical_codec(long, (0, 1000))],
+            [equal_width_codec(long, 0, 2**62, 5), log_scale_codec(long), categorical_codec(long, (0, 1000))],
         ),
         "categories": (
             category,
@@ -266,7 +263,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
             [
                 equal_width_codec(day, "1990-01-01", "2030-01-01", 5),
                 equal_width_codec(day, "1990-01-01", "2030-01-01", step="P7D"),
-                LogScaleCodec.of(day),
+                log_scale_codec(day),
                 categorical_codec(day, ("1970-01-01",)),
             ],
         ),
@@ -276,16 +273,16 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
             [
                 equal_width_codec(stamp, "1969-01-01T00:00:00", "2020-12-31T00:00:00", 5),
                 stepped,
-                LogScaleCodec.of(stamp),
+                log_scale_codec(stamp),
                 StepCodec.of(stamp),
             ],
         ),
         "zoned moments": (
             zoned,
             [moment.replace(tzinfo=dt.UTC) for moment in MOMENTS],
-            [LogScaleCodec.of(zoned), StepCodec.of(zoned)],
+            [log_scale_codec(zoned), StepCodec.of(zoned)],
         ),
-        "spans": (span, SPANS, [equal_width_codec(span, "P0D", "P50D", 5), LogScaleCodec.of(span)]),
+        "spans": (span, SPANS, [equal_width_codec(span, "P0D", "P50D", 5), log_scale_codec(span)]),
     }
 
 
@@ -326,7 +323,7 @@ def _wide_cases() -> dict[str, tuple[Column, list[Any], Codec]]:
     f, d = _column(ColumnType.FLOAT), _column(ColumnType.DECIMAL, precision=12, scale=2)
     stamp, category = _column(ColumnType.TIMESTAMP), _column(ColumnType.CATEGORY)
     uneven = tuple(np.unique(rng.normal(size=500)).tolist())
-    narrow = VariableWidthCodec(equal_width_codec(f, -9.0, 9.0, 7).grid, True, uneven, 9.0)
+    narrow = OrderedCodec(equal_width_codec(f, -9.0, 9.0, 7).grid, True, uneven, 9.0)
     bounds = np.array(uneven)
     floats = np.concatenate([bounds, np.nextafter(bounds, -9), np.nextafter(bounds, 9), FLOATS]).tolist()
     cents = [Decimal(int(number)).scaleb(-2) for number in rng.integers(-(10**7), 10**9, 2000)]
@@ -396,23 +393,23 @@ def _relative_cases() -> dict[str, list[Codec]]:
         "integers": [
             equal_width_codec(of["integers"], least, most, 9),
             equal_width_codec(of["integers"], -60, 60, step=7),
-            LogScaleCodec.of(of["integers"]),
+            log_scale_codec(of["integers"]),
             categorical_codec(of["integers"], (0, 1, -1, most, least)),
         ],
         "decimals": [
             equal_width_codec(of["decimals"], "-1", "100", step="0.25"),
-            LogScaleCodec.of(of["decimals"]),
+            log_scale_codec(of["decimals"]),
             *_steps(of["decimals"]),
         ],
-        "long decimals": [LogScaleCodec.of(of["long decimals"]), categorical_codec(of["long decimals"], (0, 1000))],
-        "days": [equal_width_codec(of["days"], 0, 365), LogScaleCodec.of(of["days"])],
+        "long decimals": [log_scale_codec(of["long decimals"]), categorical_codec(of["long decimals"], (0, 1000))],
+        "days": [equal_width_codec(of["days"], 0, 365), log_scale_codec(of["days"])],
         "moments": [
             equal_width_codec(of["moments"], "PT0S", "P3650D", 50, step="PT1M"),
-            LogScaleCodec.of(of["moments"]),
+            log_scale_codec(of["moments"]),
             *_steps(of["moments"]),
         ],
-        "zoned moments": [LogScaleCodec.of(of["zoned moments"])],
-        "spans": [LogScaleCodec.of(of["spans"]), equal_width_codec(of["spans"], "-P1D", "P50D", 5)],
+        "zoned moments": [log_scale_codec(of["zoned moments"])],
+        "spans": [log_scale_codec(of["spans"]), equal_width_codec(of["spans"], "-P1D", "P50D", 5)],
     }
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privbench_core.columns.agreement import ALONE, DIFFERENT, SAME
-from privbench_core.columns.places import place_codes
+from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME, place_codes
 from privbench_core.engines.keyed_order import keyed_order
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.privacy.features import GroupTypes, MemberPlace, Own, OwnerType, OwnType, SiblingAgreement

@@ -21,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.columns.intervals import OrderedCodec
+from privbench_core.columns.registry import codec_from_dict
 from privbench_core.measure import adaptive_bins as refine
 from privbench_core.models.fanout import children_column
 from privbench_core.privacy import view_building
@@ -492,7 +494,9 @@ def test_the_plans_tested_do_look_closer(budget: Budget) -> None:
         labels = [label for label, _ in trace.charges["profile", table]]
         assert sum("parts of heavy cells" in label for label in labels) > 1, labels
         discretizers = trace.artifacts["profile", table].data["profile"]["discretizers"]
-        assert any(discretizer["codec"]["codec"] == "cuts" for _, discretizer in discretizers)
+        codecs = [codec_from_dict(discretizer["codec"]) for _, discretizer in discretizers]
+        ranges = [np.diff(codec.starts) for codec in codecs if isinstance(codec, OrderedCodec) and codec.ordered > 2]
+        assert any(widths.max() > 2 * widths[widths > 1].min() for widths in ranges if (widths > 1).any())
 
 
 @pytest.mark.parametrize("case", ["town, pairwise, zCDP", "till, pairwise, pure", "till, pairwise, zCDP"])
@@ -517,7 +521,7 @@ def test_the_plans_tested_do_look_at_differences(case: str) -> None:
     for table in database.schema.private_tables:
         found = dict(trace.artifacts["profile", table.name].data["profile"]["discretizers"])
         for column, _ in table.relatives:
-            assert found[column.name]["codec"]["type"] == column.modelled.type
+            assert found[column.name]["codec"]["grid"]["type"] == column.modelled.type
     stay = database.tables["stay"]
     later = stay.set_column(5, "net", pa.array([Decimal("-5.00")] * stay.num_rows, stay.schema.field("net").type))
     moved = replace(database, tables={**database.tables, "stay": later})
@@ -587,7 +591,7 @@ def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
         found = dict(trace.artifacts["profile", table.name].data["profile"]["discretizers"])
         for column, base in table.relatives:
             assert base.name in table.owner_bases
-            assert found[column.name]["codec"]["type"] == column.modelled.type
+            assert found[column.name]["codec"]["grid"]["type"] == column.modelled.type
     assert any("fanout/parcel.with_id" in call.head[1] for call in recorded.tape)
     customer = database.tables["customer"]
     sooner = pa.array([dt.date(2000, 1, 1)] * customer.num_rows)

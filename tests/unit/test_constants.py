@@ -31,22 +31,6 @@ _TO_COME = frozenset(  # modules whose numbers are still their own
         "estimate/segmentation.py",
         "models/fanout.py",
         "models/popularity.py",
-        "columns/agreement.py",
-        "columns/binning.py",
-        "columns/contingency.py",
-        "columns/discretizer.py",
-        "columns/equal_width.py",
-        "columns/exact_sums.py",
-        "columns/faker_text.py",
-        "columns/grid.py",
-        "columns/log_scale.py",
-        "columns/made_up.py",
-        "columns/opaque.py",
-        "columns/plausible.py",
-        "columns/regexes.py",
-        "columns/step_classes.py",
-        "columns/systematic.py",
-        "columns/variable_width.py",
     }
 )
 MOST_TUNED = 30

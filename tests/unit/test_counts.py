@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privbench_core.columns.contingency import cell_index, contingency
-from privbench_core.columns.exact_sums import LARGEST, joined, total, weighted_sums, words
+from privbench_core.columns.exact_sums import LARGEST, cell_index, contingency, joined, total, weighted_sums, words
 from privbench_core.errors import InternalError
 from privbench_core.estimate.merge import merge_codes
 

@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.columns.agreement import AGREEMENTS
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid
-from privbench_core.columns.index_codes import index_coder
+from privbench_core.columns.group_codes import AGREEMENTS, index_coder
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Measure, Price

@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import EqualWidthCodec
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import BudgetExhaustedError, InternalError, UnsupportedBudgetError
 from privbench_core.privacy.budget import Budget, Measure, Price, delta_for, epsilon_for, rho_for
@@ -220,19 +220,19 @@ class ByRank(Discretizer):
 
 
 @dataclass(frozen=True)
-class CutByRows(EqualWidthCodec):
+class CutByRows(OrderedCodec):
     """Cells that follow from the rows."""
 
     def encode(self, values: pa.ChunkedArray) -> np.ndarray:
-        return replace(self, low=min(values.to_pylist())).encode(values)
+        return replace(self, cuts=(min(values.to_pylist()), *self.cuts[1:])).encode(values)
 
 
 def test_the_door_takes_no_coder_that_might_look_at_other_rows() -> None:
     session, account, _ = door_with(Price(Measure.ZCDP, 0.1))
     discretizer = rooms_view().features["rooms"][1]
     codec = discretizer.codec
-    assert isinstance(codec, EqualWidthCodec)
-    stray = CutByRows(codec.grid, codec.nullable, codec.low, codec.high, codec.cells)
+    assert isinstance(codec, OrderedCodec)
+    stray = CutByRows(codec.grid, codec.nullable, codec.cuts, codec.last)
     for foreign in (ByRank(codec), Discretizer(stray), codec):
         with pytest.raises(InternalError, match="household/rooms: rows are coded by the discretizers of"):
             session.view(ViewSpec("household", {"rooms": (Own("rooms"), foreign)}))  # type: ignore[dict-item]

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.exact_sums import contingency
 from privbench_core.columns.registry import codec_for
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.privacy.features import OfParent, Own

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.columns.variable_width import VariableWidthCodec
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.learned import learn_domains
 from privbench_core.measure.one_way import least_noise
@@ -229,7 +229,7 @@ def test_the_tails_of_a_range_are_learned(
         session = PrivateSession(database, PrivacyFilter(price, lambda *_: None), SeededNoise(seed), "test")
         found = learn_domains(session, table, None, price, 0.0)
         codec = found.codecs[name]
-        assert isinstance(codec, VariableWidthCodec)
+        assert isinstance(codec, OrderedCodec)
         inside.append(float(np.mean((values >= codec.starts[0]) & (values <= codec.last))))
     assert np.mean(inside) > least
 

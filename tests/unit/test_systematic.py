@@ -18,7 +18,7 @@ def test_sorting_digit_by_digit_is_a_stable_sort(highest):
 def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of rows and groups that leave enough random bits, and those that do not."""
     if request.param == "a permutation":
-        monkeypatch.setattr(systematic, "_NAMED_BITS", 0)
+        monkeypatch.setattr(systematic, "RANDOM_BITS", 64)
 
 
 @pytest.mark.usefixtures("_either_way")

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.columns.agreement import agreement_codes
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import differences
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import weighted_sums
-from privbench_core.columns.places import place_codes
+from privbench_core.columns.group_codes import agreement_codes, place_codes
 from privbench_core.engines.memory.relations import Relations, Rows
 from privbench_core.errors import InternalError
 from privbench_core.privacy.clipping import UnitsOfRows

@@ -17,16 +17,16 @@ from sqlglot import exp
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import OrderedCodec
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.grid import MOST_STEPS, Grid
+from privbench_core.columns.grid import Grid
+from privbench_core.columns.intervals import OrderedCodec, StepCodec
 from privbench_core.columns.opaque import OpaqueCodec
-from privbench_core.columns.step_classes import StepCodec
 from privbench_core.columns.surrogates import SurrogateCodec
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import Expr, is_null, not_a_number, number, real
 from privbench_core.engines.sql.search import NUMBERS, REALS, TEXTS, Kind, either
 from privbench_core.errors import InternalError
+from privbench_core.guards import EXACT_FLOAT
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.types.base import INT64_MAX
 
@@ -117,7 +117,7 @@ def _interval(database: Database, value: Expr, codec: OrderedCodec, meant: Seque
 def _in_spacings(value: Expr, grid: Grid) -> Expr:
     """Return how many spacings a float lies above the start of its grid, not rounded."""
     spacing = grid.spacing or 1.0
-    most = min(4.0 * MOST_STEPS * spacing, _LARGEST)  # what is beyond counts as beyond all steps, and overflows nothing
+    most = min(4.0 * EXACT_FLOAT * spacing, _LARGEST)  # beyond all steps, and nothing overflows
     bounded = exp.Least(this=exp.Greatest(this=value.copy(), expressions=[real(-most)]), expressions=[real(most)])
     return exp.Paren(
         this=exp.Div(

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from privbench_core.backends.fingerprint import BLOCK, RowDigest
-from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.exact_sums import LARGEST
+from privbench_core.columns.exact_sums import LARGEST, contingency
 from privbench_core.engines.sql.checks import RowChecks
 from privbench_core.engines.sql.covering import covering
 from privbench_core.engines.sql.database import Database

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sqlglot import exp
 
-from privbench_core.columns.agreement import ALONE, DIFFERENT, SAME
+from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME
 from privbench_core.engines.sql.codes import code_of
 from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import Expr, number
@@ -15,7 +15,7 @@ from privbench_core.schema.tables import Table
 
 
 def place(names: Names, database: Database, table: Table, feature: MemberPlace, order: Expr) -> Expr:
-    """Return the place of a row ``r`` of a table of kept rows among its siblings, see `columns.places.place_codes`.
+    """Return the place of a row ``r`` of a table of kept rows among its siblings, see `columns.group_codes.place_codes`.
 
     Args:
         names: Of the tables of kept rows.

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.contingency import contingency
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.equal_width import OrderedCodec
+from privbench_core.columns.exact_sums import contingency
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.guards import MAX_PAIRS, REFERENCE_ROWS, TINY
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.profile import Profile

@@ -102,10 +102,10 @@ def measured_step(
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
     }
     key = ("profile", table.name)
-    version = "23"
+    version = "24"
     if not table.owner_key:
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
-        version = "16" if intervals else "14" if lists_to_learn(table) else "9"
+        version = "17" if intervals else "15" if lists_to_learn(table) else "10"
     return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version=version)
 
 

@@ -1,0 +1,348 @@
+"""Codecs of ordered columns: cells are adjacent intervals, plus one below, one above and one for NULL.
+
+The cells of a declared range are equally wide, those of a learned one follow the rows; what released counts have shown
+to be worth a closer look is cut further. The grid on which ranges are learned covers all that a type can hold; steps
+are learned by the coarsest of some units that a value is a multiple of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.columns.codec import Codec, Codes
+from privbench_core.columns.grid import Grid, Numbers
+from privbench_core.errors import InternalError, SpecError
+from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS
+from privbench_core.schema.columns import Column, ColumnType, Scalar
+from privbench_core.tuning import TUNING
+
+
+@dataclass(frozen=True)
+class OrderedCodec(Codec):
+    """Interval cells that begin at given numbers.
+
+    Attributes:
+        grid: The column's number line.
+        nullable: Whether the column has a cell for NULL.
+        cuts: First number of each cell, ascending.
+        last: Last number of the last cell.
+        open_ended: Whether the ends are estimates, at which values must not pile up, rather than bounds of the domain.
+    """
+
+    grid: Grid
+    nullable: bool
+    cuts: tuple[int | float, ...]
+    last: int | float
+    open_ended: bool = False
+
+    @cached_property
+    def starts(self) -> Numbers:
+        """First number of each interval cell, ascending, shape (ordered,)."""
+        return np.array(self.cuts, np.float64) if self.grid.continuous else np.array(self.cuts, np.int64)
+
+    @cached_property
+    def ends(self) -> Numbers:
+        """Last number of each interval cell, shape (ordered,)."""
+        starts = self.starts
+        before = np.nextafter(starts[1:], -np.inf) if self.grid.continuous else starts[1:] - 1
+        return np.append(before, np.array([self.last], starts.dtype))
+
+    @cached_property
+    def widths(self) -> NDArray[np.float64]:
+        """Width of each interval cell, in values where these can be counted; shape (ordered,)."""
+        starts = self.starts.astype(np.float64)
+        return np.diff(starts, append=float(self.last) + (0.0 if self.grid.continuous else 1.0))
+
+    @cached_property
+    def values_in(self) -> NDArray[np.float64]:
+        """How many values each interval cell holds, as far as it may be cut, shape (ordered,).
+
+        Grid points; for floats the number of finest cells, at least 1.
+        """
+        if self.grid.continuous:
+            return np.maximum(np.floor((self.ends - self.starts) / self._largest / FINEST_CELL), 1.0)
+        return (self.ends - self.starts).view(np.uint64).astype(np.float64) + 1
+
+    @property
+    def ordered(self) -> int:
+        """Number of interval cells."""
+        return len(self.cuts)
+
+    @property
+    def below(self) -> int:
+        """The cell of values below the first interval."""
+        return self.ordered
+
+    @property
+    def above(self) -> int:
+        """The cell of values above the last interval."""
+        return self.ordered + 1
+
+    @property
+    def outside(self) -> tuple[int, ...]:
+        """Below and above."""
+        return (self.below, self.above)
+
+    @property
+    def size(self) -> int:
+        """Interval cells, below, above, and NULL if there is one."""
+        return self.ordered + 2 + self.nullable
+
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Return the cells of ``values``, shape (n,).
+
+        Raises:
+            SourceError: Values of the wrong type, or NULL (or NaN) in a column that has none.
+        """
+        numbers, null = self.grid.numbers(values)
+        if self._one_each:  # unsigned, because a difference may not fit the signed range
+            cells = (numbers - self.starts[0]).view(np.uint64).astype(np.int32)
+        else:
+            cells = (np.searchsorted(self.starts, numbers, side="right") - 1).astype(np.int32)
+        cells[numbers < self.starts[0]] = self.below
+        cells[numbers > self.last] = self.above
+        return self.with_nulls(cells, null, self.grid.where)
+
+    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """Return values drawn uniformly from the grid points of each cell; below and above give the ends of the range.
+
+        Where the range is open-ended, they give values of the first and the last cell.
+        """
+        inside = np.arange(self.size, dtype=np.int32)
+        inside[self.ordered :] = 0
+        inside[self.above] = self.ordered - 1
+        some = cells >= self.ordered
+        outside = bool(some.any())
+        numbers = self._draw(inside[cells] if outside else cells, rng)
+        if outside and not self.open_ended:
+            numbers[cells == self.below] = self.starts[0]
+            numbers[cells == self.above] = self.last
+        return self.grid.array(numbers, cells == self.null if self.nullable else None)
+
+    def cut(self, parts: Mapping[int, int]) -> OrderedCodec:
+        """Return the codec with some cells cut: interval cell -> number of equal parts, at most `values_in` it."""
+        cuts = (start for cell in range(self.ordered) for start in self.starts_of_parts(cell, parts.get(cell, 1)))
+        return replace(self, cuts=tuple(cuts))
+
+    def joined(self, kept: NDArray[np.int64]) -> OrderedCodec:
+        """Return the codec with only the ``kept`` cells beginning a cell; the others join the cell before them."""
+        return replace(self, cuts=tuple(self.cuts[cell] for cell in kept.tolist()))
+
+    def starts_of_parts(self, cell: int, parts: int) -> list[int] | list[float]:
+        """Return the first number of each of so many equal parts of a cell."""
+        first, final = self.starts[cell].item(), self.ends[cell].item()
+        if self.grid.continuous:
+            inside = (first * (1 - i / parts) + final * (i / parts) for i in range(parts))
+            return sorted({min(max(number, first), final) for number in inside})  # rounding may make some the same
+        return [first + i * (final - first + 1) // parts for i in range(parts)]
+
+    def edges(self, cell: int) -> tuple[Scalar, Scalar]:
+        """Return the smallest and largest value of an interval cell, as `Range` takes them."""
+        return self.grid.scalar(self.starts[cell]), self.grid.scalar(self.ends[cell])
+
+    def labels(self) -> list[str]:
+        """Return a short text per cell: the value, or first and last value."""
+        pairs = [self.edges(cell) for cell in range(self.ordered)]
+        if self.grid.logical.continuous:
+            names = [f"{low:.6g} to {high:.6g}" for low, high in pairs]
+        else:
+            names = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
+        return self.with_null_label([*names, f"< {pairs[0][0]}", f"> {pairs[-1][1]}"])
+
+    def _draw(self, cells: Codes, rng: np.random.Generator) -> Numbers:
+        first = self.starts[cells]
+        if self.grid.continuous:
+            final = self.ends[cells]
+            part = rng.random(len(cells))
+            # Two products and no difference: the width of a cell may be more than a float holds.
+            drawn = np.clip(first * (1 - part) + final * part, first, final)
+            points = self._points[cells]
+            return np.where(np.isnan(points), drawn, points)
+        # Unsigned arithmetic wraps around, which makes it exact even for cells wider than the signed range.
+        width = (self.ends - self.starts).view(np.uint64)
+        if not width.any() or not (width > 0)[cells].any():
+            return first
+        part = rng.random(len(cells))
+        part *= (width.astype(np.float64) + 1)[cells]
+        if width.max() < EXACT_FLOAT / 2:  # then no product is rounded up to the next whole number
+            first += part.astype(np.int64)
+            return first
+        return first + np.minimum(part.astype(np.uint64), width[cells]).view(np.int64)
+
+    @cached_property
+    def _one_each(self) -> bool:
+        """Whether each cell is one whole number."""
+        return not self.grid.continuous and int(self.last) - int(self.cuts[0]) + 1 == self.ordered
+
+    @cached_property
+    def _largest(self) -> NDArray[np.float64]:
+        """The largest number in each cell of floats; all numbers of a cell have one sign, as zero has its own."""
+        largest = np.maximum(np.abs(self.starts), np.abs(self.ends))
+        return np.asarray(np.where(largest > 0, largest, 1.0), np.float64)
+
+    @cached_property
+    def _points(self) -> NDArray[np.float64]:
+        """The value that a narrow cell of floats stands for, NaN for wider cells, shape (ordered,).
+
+        A cell that was cut this often is narrow because many rows share a value in it, and no count tells which of
+        the floats between its ends it is; people write round ones.
+        """
+        narrow = self.ends - self.starts < 16 * FINEST_CELL * np.minimum(self._largest, self.last - self.cuts[0])
+        pairs = zip(self.starts.tolist(), self.ends.tolist(), narrow.tolist(), strict=True)
+        return np.array([roundest(first, final) if point else np.nan for first, final, point in pairs])
+
+
+@dataclass(frozen=True)
+class StepCodec(Codec):
+    """Values by the coarsest unit that divides them; not to draw values from.
+
+    Attributes:
+        grid: The column's number line.
+        nullable: Whether the column has a cell for NULL.
+        units: Grid points of each unit, ascending; each divides the next, and the first is 1.
+    """
+
+    grid: Grid
+    nullable: bool
+    units: tuple[int, ...]
+
+    @classmethod
+    def of(cls, column: Column, *, table: str = "") -> StepCodec | None:
+        """Return the classes of a column, None for a type whose steps are not learned.
+
+        Decimals with digits after the point: 1, 5, 10, 50, … of the last one. Times, and differences between times:
+        units of the calendar, in microseconds.
+        """
+        times = {ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ, *([ColumnType.INTERVAL] if column.relative else [])}
+        if column.scale:
+            units = tuple(digit * 10**power for power in range(9) for digit in (1, 5))
+        elif column.type in times:
+            units = (1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000)  # from µs to a day
+        else:
+            return None
+        return cls(Grid.of(column, table), column.nullable, units)
+
+    @property
+    def usual(self) -> int:
+        """Place of the unit that is taken if nothing is known: the last digit of decimals, seconds of times."""
+        return 0 if self.grid.type is ColumnType.DECIMAL else self.units.index(1_000_000)
+
+    @property
+    def size(self) -> int:
+        """Units, and NULL if there is one."""
+        return len(self.units) + self.nullable
+
+    def encode(self, values: pa.ChunkedArray) -> Codes:
+        """Return the coarsest unit that divides each value, shape (n,); errors as for all codecs."""
+        numbers, null = self.grid.numbers(values)
+        cells = np.zeros(len(numbers), np.int32)
+        for place, unit in enumerate(self.units):
+            cells[numbers % unit == 0] = place
+        return self.with_nulls(cells, null, self.grid.where)
+
+    def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
+        """Refuse: no value is drawn from a class."""
+        raise InternalError(f"{self.grid.where}: values are not drawn by their step")
+
+
+def equal_width_codec(
+    column: Column, low: Scalar, high: Scalar, cells: int | None = None, *, step: Scalar | None = None, table: str = ""
+) -> OrderedCodec:
+    """Return the codec of an ordered column with the range [low, high] in equal cells, and zero in a cell of its own.
+
+    Columns of amounts are often zero for most rows (no capital gain, no discount). Were zero one value among the
+    hundreds of a wide cell, decoding would lose it; so in numeric columns it is always apart. This is a public rule:
+    it asks no row.
+
+    Args:
+        column: Its type, precision, scale and nullability matter; its domain does not.
+        low: Smallest value of the domain.
+        high: Largest value of the domain.
+        cells: Number of equal cells; `Tuning.cells` if None. Never more than there are values in the range. Their
+            widths on a whole-number grid differ by at most one; zero may add two cells.
+        step: What the values are apart, counted from ``low``; those between are rounded down.
+        table: For messages.
+
+    Raises:
+        SpecError: ``low`` or ``high`` is not a value of the column, low > high, there are no cells or more than
+            `MAX_DECLARED_CELLS`, or ``step`` is no step of its type.
+    """
+    grid = Grid.of(column, table)
+    if step is not None:
+        grid = grid.stepped(low, step)
+    first, final = grid.number(low), grid.number(high)
+    wanted = TUNING.cells if cells is None else cells
+    if first > final:
+        raise SpecError(f"{grid.where}: the domain begins at {low!r}, after its end {high!r}; swap them")
+    if not 1 <= wanted <= MAX_DECLARED_CELLS:
+        raise SpecError(f"{grid.where}: {wanted:,} cells; declare 1 to {MAX_DECLARED_CELLS:,}")
+    cuts: list[int] | list[float]
+    if grid.continuous:
+        while len(cuts := _float_starts(first, final, wanted)) < wanted:
+            wanted //= 2
+        after_zero = float(np.nextafter(0.0, 1.0))
+    else:
+        points = int(final) - int(first) + 1
+        wanted, after_zero = min(wanted, points), 1
+        cuts = [int(first) + i * points // wanted for i in range(wanted)]
+    if first <= 0 <= final and not grid.logical.calendar:
+        cuts = sorted({*cuts, after_zero * 0, *([after_zero] if after_zero <= final else [])})
+    return OrderedCodec(grid, column.nullable, tuple(cuts), final)
+
+
+def log_scale_codec(column: Column, *, table: str = "") -> OrderedCodec:
+    """Return a public grid over all that a type can hold, on which a range is learned under differential privacy.
+
+    Integers, decimals, intervals (in microseconds) and floats: powers of two of either sign around zero (floats from
+    2^-32 to 2^128; smaller ones count as zero). Dates and timestamps: calendar years 1900 to 2100, and before and after
+    these stretches of 1, 2, 4 and so on years.
+    """
+    grid = Grid.of(column, table)
+    if grid.continuous:
+        powers = [2.0**exponent for exponent in range(-32, 129)]
+        negative = [float(np.nextafter(-power, 0)) for power in reversed(powers[:-1])]
+        return OrderedCodec(grid, column.nullable, (-powers[-1], *negative, *powers[:-1]), powers[-1])
+    low, high = grid.extent
+    if grid.logical.calendar:
+        years, reach = range(1900, 2102), [(1 << power) - 1 for power in range(1, 11)]  # and a thousand years beyond
+        firsts = (*(years[0] - by for by in reversed(reach)), *years, *(years[-1] + by for by in reach))
+        return OrderedCodec(
+            grid, column.nullable, (low, *(int(grid.number(f"{year:04}-01-01")) for year in firsts)), high
+        )
+    whole = [2**k for k in range(high.bit_length())]
+    # The mirror image of [2^k, 2^(k+1) - 1] starts at 1 - 2^(k+1); the outermost cells end where the type does.
+    return OrderedCodec(
+        grid, column.nullable, (low, *(1 - 2 * power for power in reversed(whole[:-1])), 0, *whole), high
+    )
+
+
+def roundest(low: float, high: float) -> float:
+    """Return the number in [low, high] with the fewest decimals, ``low`` if rounding allows no other.
+
+    >>> roundest(9.9899999, 9.9900001), roundest(-250.3, -199.0), roundest(-1.0, 2.0)
+    (9.99, -200.0, 0.0)
+    """
+    if low <= 0 <= high:
+        return 0.0
+    first, final = Decimal(repr(low)), Decimal(repr(high))
+    exponent = max(first.adjusted(), final.adjusted())
+    while exponent >= first.adjusted() - 17:
+        found = float(first.scaleb(-exponent).to_integral_value(ROUND_CEILING).scaleb(exponent))
+        if low <= found <= high:
+            return found
+        exponent -= 1
+    return low
+
+
+def _float_starts(low: float, high: float, cells: int) -> list[float]:
+    """Return where equal cells begin, as far as floats tell them apart."""
+    part = np.arange(cells) / cells
+    starts: list[float] = np.unique(low * (1 - part) + high * part).tolist()
+    return starts
