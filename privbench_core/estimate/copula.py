@@ -25,6 +25,7 @@ from privbench_core.guards import (
     SMOOTHING,
     TOLERANCE,
 )
+from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
@@ -36,7 +37,7 @@ _WEIGHTS = np.exp(-(_FACTOR**2) / 2) / np.exp(-(_FACTOR**2) / 2).sum()
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(Storable):
     """Where an ordered column is cut in two.
 
     Attributes:
@@ -77,7 +78,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class SignSums:
+class SignSums(Storable):
     """Released sums over rows of the products of the signs of two columns.
 
     Attributes:

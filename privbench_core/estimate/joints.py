@@ -21,6 +21,7 @@ from privbench_core.estimate.mixture import Estimate, least_risk
 from privbench_core.estimate.nearest_copula import nearest_copula
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import SMOOTHING, TOLERANCE
+from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
@@ -28,7 +29,7 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class NoisyTable:
+class NoisyTable(Storable):
     """Released counts of the cells of two columns.
 
     Attributes:

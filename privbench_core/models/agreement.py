@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.stored import Storable
+
 
 @dataclass(frozen=True)
-class Agreement:
+class Agreement(Storable):
     """Released: how often rows have the same code as a sibling.
 
     Attributes:
@@ -30,12 +30,3 @@ class Agreement:
         """Return the share to reach from ``now``: as far as noise does not explain the distance."""
         gap = self.share - now
         return now + gap * max(0.0, 1 - (self.sigma / gap) ** 2) if gap else now
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that `Artifact` can store."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Agreement:
-        """Return the inverse of `to_dict`."""
-        return cls(**stored)

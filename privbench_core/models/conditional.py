@@ -19,8 +19,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.exact_sums import cell_index
 from privbench_core.estimate.fitting import AxesMargin, fit_margins, mutual_information, rake
 from privbench_core.guards import BLOCK_ROWS, MAX_CELLS, MAX_CONTEXT, MAX_DIFFUSED, SAMPLE_ROWS, SETTLING_ROUNDS, TINY
-from privbench_core.models.draw import draw_grouped
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import Rows, draw_grouped
 
 Array = NDArray[np.float64]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +14,13 @@ from privbench_core.columns.lags import Intervals, interval_points
 from privbench_core.errors import InternalError
 from privbench_core.estimate.lags import pairs_before
 from privbench_core.guards import FEW, MAX_POWER, TOLERANCE
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Lag:
+class Lag(Storable):
     """Released: how long after a column of their owner, or another one of their own, a column of rows is dated.
 
     Attributes:
@@ -42,17 +42,6 @@ class Lag:
     def context(self) -> str:
         """How the owner's column is called where it has the codes of ``above``."""
         return f"{self.base}, finer for {self.column}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that `Artifact` can store."""
-        coders = {"classes": self.classes.to_dict(), "above": self.above.to_dict()}
-        return {"base": self.base, "column": self.column, **coders, "shares": self.shares}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Lag:
-        """Return the inverse of `to_dict`."""
-        classes, above = (Discretizer.from_dict(stored[name]) for name in ("classes", "above"))
-        return cls(stored["base"], stored["column"], classes, stored["shares"], above)
 
 
 @dataclass(frozen=True)

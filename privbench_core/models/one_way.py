@@ -13,12 +13,13 @@ from privbench_core.columns.binning import Tails
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.estimate.tails import tail_counts
 from privbench_core.guards import NEGLIGIBLE
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class OneWay:
+class OneWay(Storable):
     """Released one-way counts of some columns.
 
     Attributes:

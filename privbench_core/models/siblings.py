@@ -27,8 +27,7 @@ from privbench_core.guards import FEW, FEW_ROWS, MAX_PARTS, SAMPLE_ROWS, SPREADI
 from privbench_core.models.agreement import Agreement
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.record_swapping import partners
-from privbench_core.models.registry import Model
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import Model, Rows
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]

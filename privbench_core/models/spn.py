@@ -18,14 +18,13 @@ from privbench_core.estimate.fitting import mutual_information
 from privbench_core.guards import NEGLIGIBLE
 from privbench_core.models.calibration import swap_to_fit
 from privbench_core.models.conditional import PairMarginal, draw_column
-from privbench_core.models.draw import draw_grouped
-from privbench_core.models.registry import register_model
-from privbench_core.models.rows import Rows
-from privbench_core.privacy.split_rules import ByValue, Centres, Rule
+from privbench_core.models.rows import Rows, draw_grouped
+from privbench_core.privacy.split_rules import Rule
+from privbench_core.stored import Storable
 
 
 @dataclass(frozen=True)
-class Leaf:
+class Leaf(Storable):
     """Marginals of some columns, and joints of some pairs of them.
 
     Attributes:
@@ -106,7 +105,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(Storable):
     """Independent sets of columns."""
 
     parts: tuple[Node, ...]
@@ -132,7 +131,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Sum:
+class Sum(Storable):
     """A mixture: a released rule assigns rows to its parts."""
 
     rule: Rule
@@ -207,48 +206,5 @@ def count_nodes(node: Node) -> dict[str, int]:
 
 
 def node_to_dict(node: Node) -> dict[str, Any]:
-    """Return a description that `Artifact` can store."""
-    if isinstance(node, Leaf):
-        pairs = [{"columns": list(pair), "joint": table} for pair, table in node.pairs.items()]
-        return {
-            "kind": "leaf",
-            "total": node.total,
-            "marginals": [[k, v] for k, v in node.marginals.items()],
-            "pairs": pairs,
-            "triples": [{"columns": list(triple), "joint": table} for triple, table in node.triples.items()],
-        }
-    parts = [node_to_dict(part) for part in node.parts]
-    if isinstance(node, Product):
-        return {"kind": "product", "parts": parts}
-    return {"kind": "sum", "rule": rule_to_dict(node.rule), "parts": parts}
-
-
-def node_from_dict(stored: Mapping[str, Any]) -> Node:
-    """Return the node that `node_to_dict` has described."""
-    if stored["kind"] == "leaf":
-        pairs = {(pair["columns"][0], pair["columns"][1]): pair["joint"] for pair in stored["pairs"]}
-        triples = {
-            tuple(triple["columns"]): triple["joint"] for triple in stored.get("triples", ())
-        }  # older releases have none
-        return Leaf(stored["total"], dict(stored["marginals"]), pairs, triples)
-    parts = tuple(node_from_dict(part) for part in stored["parts"])
-    return Product(parts) if stored["kind"] == "product" else Sum(rule_from_dict(stored["rule"]), parts)
-
-
-register_model(node_from_dict, "leaf", "product", "sum")
-
-
-def rule_to_dict(rule: Rule) -> dict[str, Any]:
-    """Return a JSON-able description of a released rule."""
-    if isinstance(rule, ByValue):
-        return {"kind": "by value", "column": rule.column, "part_of": list(rule.part_of)}
-    assert isinstance(rule, Centres)  # noqa: S101 - the only other rule there is
-    return {"kind": "centres", "columns": rule.columns, "sizes": rule.sizes, "points": rule.points}
-
-
-def rule_from_dict(stored: Mapping[str, Any]) -> Rule:
-    """Return the rule that `rule_to_dict` has described."""
-    if stored["kind"] == "by value":
-        return ByValue(stored["column"], tuple(stored["part_of"]))
-    points = tuple(tuple(tuple(table) for table in tables) for tables in stored["points"])
-    return Centres(tuple((n, k) for n, k in stored["columns"]), tuple(stored["sizes"]), points)
+    """Return the stored form of a network."""
+    return node.to_dict()

@@ -14,9 +14,8 @@ from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PLACE, Fanout
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.latent import is_latent
 from privbench_core.models.profile import Profile
-from privbench_core.models.registry import Model
 from privbench_core.models.row_count import UNIT_SIZE, size_classes
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import Model, Rows
 from privbench_core.models.spn import Leaf
 from privbench_core.sampling.keys import ordinal_within
 from privbench_core.sampling.references import Parent, room_for_children

@@ -11,7 +11,7 @@ from privbench_core.estimate.copula import Cut, SignSums, joint_by_copula, sign_
 from privbench_core.measure.one_way import MarginalsOfView
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.signs import cuts_of, measure_signs
-from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
+from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.tuning import TUNING
@@ -124,7 +124,7 @@ def test_rows_follow_pairs_that_were_not_measured() -> None:
     assert isinstance(found, MeasuredLeaf)
     assert not found.tables
     assert account.spent.amount == pytest.approx(price.amount)
-    stored = measured_from_dict(measured_to_dict(found))
+    stored = MeasuredLeaf.from_dict(found.to_dict())
     rows = Rows(N)
     stored.fit().draw(rows, np.random.default_rng(0))
     for pair in combinations(NAMES, 2):

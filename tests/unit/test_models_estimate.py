@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from privbench_core.estimate.fitting import combine, fit_margins, mutual_information
 from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.models.draw import draw_grouped
+from privbench_core.models.rows import draw_grouped
 
 
 @pytest.mark.parametrize("seed", range(6))
