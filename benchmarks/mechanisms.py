@@ -90,7 +90,7 @@ def _import_all() -> None:
 
 
 def _nearest_copula() -> None:
-    _replace("estimate.nearest_copula.nearest_copula", lambda *_: None)
+    _replace("estimate.copula.nearest_copula", lambda *_: None)
 
 
 def _record_swapping() -> None:
@@ -137,7 +137,7 @@ def _size_shapes() -> None:
 
 
 def _haar_shrinkage() -> None:
-    _replace("estimate.haar_shrinkage.shrink_haar", lambda found, *_: found)
+    _replace("estimate.denoising.shrink_haar", lambda found, *_: found)
 
 
 def _lags() -> None:

@@ -1,25 +1,26 @@
-"""Estimate the joint of two columns from noisy counts of its cells, by denoising.
+"""Estimate the joint of two or three columns from noisy counts of its cells, by denoising.
 
 Several estimates are mixed, each good for another kind of table. If two columns almost determine each other, most cells
 are empty, and the projection onto non-negative tables is good. Otherwise the joint minus the product of its marginals
 is close to a matrix of low rank, while noise is spread over all singular values; and if neighbouring codes are similar,
-smoothing over them helps. The risk of each estimate, and the best mixture, are estimated from the noisy counts
-themselves (Stein's unbiased risk estimate), so all of this is post-processing.
+smoothing over them helps. Joints of three columns are estimated around what the joints of their pairs explain. The risk
+of each estimate, and the best mixture, are estimated from the noisy counts themselves (Stein's unbiased risk estimate),
+so all of this is post-processing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.estimate.coarsening import merge_codes
+from privbench_core.estimate.copula import nearest_copula
+from privbench_core.estimate.denoising import Estimate, least_risk, onto_simplex
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.estimate.merge import merge_codes
-from privbench_core.estimate.mixture import Estimate, least_risk
-from privbench_core.estimate.nearest_copula import nearest_copula
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import SMOOTHING, TOLERANCE
 from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
@@ -190,3 +191,54 @@ def _centred(table: Array) -> Array:
     """Return the nearest table whose rows and columns add up to 0: margins are known better from elsewhere."""
     left = table - table.mean(axis=1, keepdims=True)
     return np.asarray(left - left.mean(axis=0))
+
+
+Triple = tuple[str, str, str]
+
+
+def explained(triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, Array]) -> Array:
+    """Return counts of three columns that are as even as the counts of their pairs allow.
+
+    Args:
+        triple: The columns.
+        joints: Counts of pairs, in either order; those that are missing are of independent columns.
+        clean: Clean counts of the columns, with one total.
+    """
+    total = max(float(clean[triple[0]].sum()), 1.0)
+    product = np.einsum("i,j,k->ijk", *(clean[name] for name in triple)) / total**2
+    return fit_margins(product, _margins(triple, joints, clean))
+
+
+def estimated_triples(
+    tables: Mapping[Triple, NoisyTable], joints: Mapping[Pair, Array], clean: Mapping[str, Array]
+) -> dict[Triple, Array]:
+    """Return counts of the measured triples, with the margins of their pairs and positive where these are.
+
+    Args:
+        tables: Measured.
+        joints: As for `explained`.
+        clean: As for `explained`.
+    """
+    found = {}
+    for triple, table in tables.items():
+        base = explained(triple, joints, clean)
+        projected = onto_simplex(table.counts, float(base.sum()))
+        estimates = [Estimate(base, 0.0), Estimate(projected, float((projected > 0).sum()))]
+        mixed = np.maximum(least_risk(estimates, table.counts, table.sigma), TUNING.floor * base)
+        found[triple] = fit_margins(mixed, _margins(triple, joints, clean))
+    return found
+
+
+def _margins(
+    triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, Array]
+) -> list[tuple[tuple[int, ...], Array]]:
+    margins: list[tuple[tuple[int, ...], Array]] = []
+    for i, j in combinations(range(3), 2):
+        a, b = triple[i], triple[j]
+        if (a, b) in joints:
+            margins.append(((i, j), joints[a, b]))
+        elif (b, a) in joints:
+            margins.append(((i, j), joints[b, a].T))
+        else:
+            margins.append(((i, j), np.outer(clean[a], clean[b]) / max(float(clean[a].sum()), 1.0)))
+    return margins

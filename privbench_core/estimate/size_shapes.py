@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.guards import TINY, TOLERANCE
 from privbench_core.tuning import TUNING
 
@@ -157,3 +158,15 @@ def _densities(starts: tuple[int, ...], bound: int) -> Array:
     ]
     every = np.vstack([whole, *kept])
     return np.asarray(every / every.sum(axis=1, keepdims=True))
+
+
+def tail_counts(noisy: Array, sigmas: Array) -> tuple[Array, Array]:
+    """Return estimates and their standard deviations, both of shape (pieces,).
+
+    Args:
+        noisy: Released counts on the way outwards, shape (pieces,), at least two.
+        sigmas: Standard deviations of their noise, all positive.
+    """
+    pieces = np.arange(len(noisy))
+    shapes = size_shapes(1 << pieces, (1 << len(noisy)) - 1, pieces, noisy, sigmas)
+    return believed_counts(shapes, pieces, noisy, sigmas, SIGNIFICANT)

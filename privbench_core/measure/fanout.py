@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.estimate.fitting import fit_margins
-from privbench_core.estimate.haar_shrinkage import shrink_haar
-from privbench_core.estimate.row_shares import row_shares, with_row_shares
+from privbench_core.estimate.denoising import shrink_haar
+from privbench_core.estimate.fitting import fit_margins, row_shares, with_row_shares
 from privbench_core.guards import TINY
 from privbench_core.measure.by_size import Features, measure_by_size
 from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.estimate.candidates import Candidates
+from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE
 from privbench_core.measure.fanout_classes import FanoutClasses, agreeing, counted_by_class
 from privbench_core.measure.links import expected_context

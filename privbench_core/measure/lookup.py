@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
-from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.measure.bounded_lookup import fit_bounded
 from privbench_core.measure.links import PAIRS
 from privbench_core.measure.popularity import rank_popularity, row_popularity

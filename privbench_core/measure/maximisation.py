@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.estimate.fitting import combine
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import SMOOTHING, START_WAVES
 from privbench_core.measure.columns import Columns, value_coder
 from privbench_core.models.fanout import OWN_FANOUT, Fanout

@@ -18,8 +18,7 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.estimate.haar_shrinkage import shrink_haar
-from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.estimate.denoising import onto_simplex, shrink_haar
 from privbench_core.guards import FITTING_ROUNDS, MAX_PUBLIC_CODES, MAX_RUNS, TINY
 from privbench_core.models.lookup import ROW, TARGET
 from privbench_core.models.popularity import ByRow

@@ -14,9 +14,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.joints import NoisyTable
+from privbench_core.estimate.joints import NoisyTable, Triple, explained
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.estimate.triples import Triple, explained
 from privbench_core.guards import MAX_TRIPLE_CELLS, MAX_TRIPLE_COLUMNS
 from privbench_core.measure.scores import largest_noise
 from privbench_core.models.measured import MeasuredLeaf

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from privbench_core.estimate.copula import SignSums
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.estimate.joints import NoisyTable, Pair, estimated_joints
-from privbench_core.estimate.triples import Triple, estimated_triples
+from privbench_core.estimate.joints import NoisyTable, Pair, Triple, estimated_joints, estimated_triples
 from privbench_core.guards import TINY
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.spn import Leaf, Node, Product, Sum

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Tails
-from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.estimate.tails import tail_counts
+from privbench_core.estimate.denoising import onto_simplex
+from privbench_core.estimate.size_shapes import tail_counts
 from privbench_core.guards import NEGLIGIBLE
 from privbench_core.stored import Storable
 

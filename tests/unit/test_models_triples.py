@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.joints import NoisyTable
-from privbench_core.estimate.triples import estimated_triples, explained
+from privbench_core.estimate.joints import NoisyTable, estimated_triples, explained
 from privbench_core.measure.one_way import MarginalsOfView
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.triples import candidate_triples, measure_triples

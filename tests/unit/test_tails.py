@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.tails import tail_counts
+from privbench_core.estimate.size_shapes import tail_counts
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 
