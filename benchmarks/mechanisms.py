@@ -94,7 +94,7 @@ def _nearest_copula() -> None:
 
 
 def _record_swapping() -> None:
-    _replace("models.calibration.swap_to_fit", lambda *_: None)
+    _replace("models.spn.swap_to_fit", lambda *_: None)
 
 
 def _within_bins() -> None:

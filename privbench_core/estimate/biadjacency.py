@@ -19,7 +19,7 @@ from privbench_core.guards import TINY
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_ROUNDS = 15  # over all cross-table marginals, as in `conditional.draw_column`: changes are small from there on
+_ROUNDS = 15  # over all cross-table marginals, as in `rows.draw_column`: changes are small from there on
 
 
 @dataclass(frozen=True)

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
-from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, TINY, TOLERANCE
+from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, NEGLIGIBLE, TINY, TOLERANCE
 
 Array = NDArray[np.float64]
-
-
-class Margin(Protocol):
-    """A margin of a table, whose sums are to be a target."""
-
-    @property
-    def target(self) -> Array:
-        """What the sums are to be."""
-        ...
-
-    def sums(self, joint: Array) -> Array:
-        """Return those of a table, shape of `target`."""
-        ...
-
-    def scale(self, joint: Array, factors: Array) -> None:
-        """Multiply the cells of each sum by its factor, in place."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -51,15 +34,41 @@ class AxesMargin:
         return cls(np.asarray(target, dtype=float).reshape(kept), summed)
 
     def sums(self, joint: Array) -> Array:
-        """See `Margin.sums`."""
+        """Return those of a table, shape of ``target``."""
         return np.asarray(np.add.reduce(joint, axis=self.summed, keepdims=True))
 
     def scale(self, joint: Array, factors: Array) -> None:
-        """See `Margin.scale`."""
+        """Multiply the cells of each sum by its factor, in place."""
         joint *= factors
 
 
-def rake(joint: Array, margins: Sequence[Margin], rounds: int = FITTING_ROUNDS) -> None:
+@dataclass(frozen=True)
+class CodesMargin:
+    """Sums over the rows of a table with the same code.
+
+    Attributes:
+        target: Shape (codes, columns of the table).
+        codes: Of each row, shape (rows,).
+        matrix: Sparse, shape (codes, rows): 1 where a row has a code.
+    """
+
+    target: Array
+    codes: NDArray[np.integer]
+    matrix: scipy.sparse.csr_array
+
+    def sums(self, joint: Array) -> Array:
+        """Return those of a table, shape of ``target``."""
+        return np.asarray(self.matrix @ joint)
+
+    def scale(self, joint: Array, factors: Array) -> None:
+        """Multiply the cells of each sum by its factor, in place; in parts that stay in the cache."""
+        rows = max(1, BLOCK_ROWS // joint.shape[1])
+        for start in range(0, len(joint), rows):
+            part = slice(start, start + rows)
+            joint[part] *= factors[self.codes[part]]
+
+
+def rake(joint: Array, margins: Sequence[AxesMargin | CodesMargin], rounds: int = FITTING_ROUNDS) -> None:
     """Fit a table to margins by iterative proportional fitting, in place (Deming and Stephan 1940).
 
     Args:

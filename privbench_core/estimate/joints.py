@@ -27,6 +27,7 @@ from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+Triple = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,10 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array 
     estimates = [
         Estimate(projected, free * float((projected > 0).sum())),
         Estimate(expected, 0.0),
-        _low_rank_around(product, found, sigma),
     ]
-    if base is not None:
-        estimates.append(_low_rank_around(base, found, sigma))
+    for around in (product,) if base is None else (product, base):
+        low = low_rank(found - around, sigma)
+        estimates.append(Estimate(around + low.values, low.freedom))
     smooth = _smoother(first), _smoother(second)
     plain = np.eye(len(first)), np.eye(len(second))
     for across, along in ((smooth[0], plain[1]), (plain[0], smooth[1]), smooth):
@@ -117,11 +118,6 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array 
         estimates.append(Estimate(expected + across @ (found - expected) @ along.T, freedom))
     mixed = onto_simplex(least_risk(estimates, found, sigma), total)
     return fit_margins(np.maximum(mixed, TUNING.floor * np.minimum(product, sigma)), [((0,), first), ((1,), second)])
-
-
-def _low_rank_around(base: Array, found: Array, sigma: float) -> Estimate:
-    low = low_rank(found - base, sigma)
-    return Estimate(base + low.matrix, low.freedom)
 
 
 def _smoother(counts: Array) -> Array:
@@ -136,20 +132,7 @@ def _smoother(counts: Array) -> Array:
     return np.asarray(counts[:, None] * kernel / np.maximum(kernel @ counts, SMOOTHING)[:, None])
 
 
-@dataclass(frozen=True)
-class LowRank:
-    """A matrix without the singular values that noise explains.
-
-    Attributes:
-        matrix: Same shape as the noisy one.
-        freedom: Its divergence; see `Estimate`.
-    """
-
-    matrix: Array
-    freedom: float
-
-
-def low_rank(noisy: Array, sigma: float) -> LowRank:
+def low_rank(noisy: Array, sigma: float) -> Estimate:
     """Shrink singular values optimally for white noise and squared error.
 
     Sources: Gavish and Donoho 2017, section III (the shrinker); Candès, Sing-Long and Trzasko 2013 (its divergence).
@@ -160,10 +143,10 @@ def low_rank(noisy: Array, sigma: float) -> LowRank:
     """
     if noisy.shape[0] > noisy.shape[1]:
         transposed = low_rank(noisy.T, sigma)
-        return LowRank(transposed.matrix.T, transposed.freedom)
+        return Estimate(transposed.values.T, transposed.freedom)
     rank, width = max(noisy.shape[0] - 1, 1), max(noisy.shape[1] - 1, 1)
     if sigma <= 0:
-        return LowRank(noisy, float(rank * width))
+        return Estimate(noisy, float(rank * width))
     left, values, right = np.linalg.svd(noisy, full_matrices=False)
     scale = np.sqrt(width) * sigma
     shrunk, slopes = (found[:rank] for found in _shrunk(values / scale, rank / width))
@@ -172,7 +155,7 @@ def low_rank(noisy: Array, sigma: float) -> LowRank:
     with np.errstate(divide="ignore", invalid="ignore"):
         cross = np.where(np.abs(gaps) > 0, (kept * small)[:, None] / gaps, 0.0)
     freedom = slopes.sum() + (width - rank) * (small / np.maximum(kept, SMOOTHING)).sum() + 2 * cross.sum()
-    return LowRank((left[:, :rank] * small) @ right[:rank], float(freedom))
+    return Estimate((left[:, :rank] * small) @ right[:rank], float(freedom))
 
 
 def _shrunk(values: Array, shape: float) -> tuple[Array, Array]:
@@ -191,9 +174,6 @@ def _centred(table: Array) -> Array:
     """Return the nearest table whose rows and columns add up to 0: margins are known better from elsewhere."""
     left = table - table.mean(axis=1, keepdims=True)
     return np.asarray(left - left.mean(axis=0))
-
-
-Triple = tuple[str, str, str]
 
 
 def explained(triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, Array]) -> Array:

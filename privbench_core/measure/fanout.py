@@ -33,8 +33,7 @@ from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import has_power, highest_noise
 from privbench_core.measure.siblings import agreements_tell, measure_agreements
-from privbench_core.models.agreement import Agreement
-from privbench_core.models.fanout import OWN_FANOUT, Fanout, children_column
+from privbench_core.models.fanout import OWN_FANOUT, Agreement, Fanout, children_column
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import (

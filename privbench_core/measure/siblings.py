@@ -12,7 +12,7 @@ from privbench_core.columns.group_codes import AGREEMENTS, DIFFERENT, SAME, inde
 from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.over_rows import one_way_over_rows
-from privbench_core.models.agreement import Agreement
+from privbench_core.models.fanout import Agreement
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import SiblingAgreement

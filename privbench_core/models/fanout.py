@@ -1,4 +1,4 @@
-"""Fanout along an ownership key, as released: how many children parents have, and how children follow them."""
+"""Fanout along an ownership key, as released: how many children parents have, how children follow them, and how siblings agree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
-from privbench_core.models.agreement import Agreement
 from privbench_core.models.lags import Lag
 from privbench_core.models.linking import CrossMarginal
 from privbench_core.stored import Storable
@@ -22,6 +21,28 @@ OWNER_FANOUT = "#siblings"
 PLACE = "#place"
 PARENT = "parent."
 _NOTHING = 1e-300
+
+
+@dataclass(frozen=True)
+class Agreement(Storable):
+    """Released: how often rows have the same code as a sibling.
+
+    Attributes:
+        column: Of the children.
+        groups: Of each of its codes, those that count as the same, shape (codes,).
+        share: Of the rows that have siblings, those that agree with one of them.
+        sigma: Standard deviation of its noise.
+    """
+
+    column: str
+    groups: NDArray[np.int64]
+    share: float
+    sigma: float
+
+    def wanted(self, now: float) -> float:
+        """Return the share to reach from ``now``: as far as noise does not explain the distance."""
+        gap = self.share - now
+        return now + gap * max(0.0, 1 - (self.sigma / gap) ** 2) if gap else now
 
 
 @dataclass(frozen=True)

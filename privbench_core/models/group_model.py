@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.guards import DRAWN_ONE_BY_ONE, TINY
-from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.latent import is_latent
 from privbench_core.models.row_count import UNIT_SIZE
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import PairMarginal, Rows, draw_column
 from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]

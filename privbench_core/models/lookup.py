@@ -20,11 +20,10 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.guards import CHOOSING_COLUMNS, SETTLING_ROUNDS, TINY
-from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWN_FANOUT
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRank, ByRow, Margin, Popularity
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import PairMarginal, Rows, draw_column
 from privbench_core.models.targets import coded_by_position, marginals_of, with_code_of_none
 from privbench_core.stored import Storable
 

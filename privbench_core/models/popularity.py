@@ -30,7 +30,7 @@ _CLOSE = 0.002  # of all references, by margin: codes off by less than that are 
 _SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
 _FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
 _LEAST = 1e-6  # above zero
-_RAKING = 15  # rounds of fitting kinds of parents to their one-way marginals, as in `conditional.draw_column`
+_RAKING = 15  # rounds of fitting kinds of parents to their one-way marginals, as in `rows.draw_column`
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import group_counts, stable_order
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.guards import FEW, FEW_ROWS, MAX_PARTS, SAMPLE_ROWS, SPREADING_ROUNDS
-from privbench_core.models.agreement import Agreement
+from privbench_core.models.fanout import Agreement
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.record_swapping import partners
 from privbench_core.models.rows import Model, Rows

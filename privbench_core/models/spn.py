@@ -7,19 +7,19 @@ that depend on each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.fitting import mutual_information
-from privbench_core.guards import NEGLIGIBLE
-from privbench_core.models.calibration import swap_to_fit
-from privbench_core.models.conditional import PairMarginal, draw_column
-from privbench_core.models.rows import Rows, draw_grouped
-from privbench_core.privacy.split_rules import Rule
+from privbench_core.columns.systematic import group_counts
+from privbench_core.estimate.fitting import fit_margins, mutual_information
+from privbench_core.guards import FEW_ROWS, NEGLIGIBLE, SWEEPS
+from privbench_core.models.record_swapping import TargetTable, swap
+from privbench_core.models.rows import PairMarginal, Rows, draw_column, draw_grouped
+from privbench_core.privacy.split_rules import ByValue, Rule
 from privbench_core.stored import Storable
 
 
@@ -208,3 +208,79 @@ def count_nodes(node: Node) -> dict[str, int]:
 def node_to_dict(node: Node) -> dict[str, Any]:
     """Return the stored form of a network."""
     return node.to_dict()
+
+
+JointTables = Mapping[tuple[str, ...], NDArray[np.float64]]
+
+
+def swap_to_fit(
+    rows: Rows,
+    columns: Sequence[str],
+    tables: JointTables,
+    rng: np.random.Generator,
+) -> None:
+    """Swap values of ``columns`` between rows, in place.
+
+    Tables are first fitted to the margins of the rows: swaps cannot change these, and the rows of one part of a
+    mixture, or of a context, may have other margins than the whole.
+
+    Args:
+        rows: With all columns of the tables drawn.
+        columns: The columns that may change; the others are context.
+        tables: Released joints, in any scale: (column, column, ..) -> shape (size, size, ..).
+        rng: Sampling only.
+    """
+    if rows.n < FEW_ROWS or not tables:
+        return
+    weights = None if rows.weights is None else rows.weights / rows.weights.mean()
+    names = {name for table in tables for name in table}
+    counts = {
+        name: (
+            group_counts(rows.codes[name], rows.sizes[name])
+            if weights is None
+            else np.bincount(rows.codes[name], weights, rows.sizes[name])
+        ).astype(float)
+        for name in names
+    }
+    targets = []
+    for table, joint in tables.items():
+        fitted = fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)])
+        targets.append(TargetTable(table, fitted))
+    swap(rows.codes, targets, [(name,) for name in columns], rng, sweeps=SWEEPS, weights=weights)
+
+
+Array = NDArray[np.float64]
+
+
+def split_by_attribute(
+    ordered: Collection[str], scores: Mapping[tuple[str, str], float], clean: Mapping[str, Array]
+) -> ByValue | None:
+    """Return the rule that halves rows by the attribute with the strongest dependence on others, by released scores.
+
+    Args:
+        ordered: Columns with ordered codes, which are cut at their median; lists of values are halved by count.
+        scores: Of the dependence of pairs of columns.
+        clean: One-way counts.
+
+    Returns:
+        None if no attribute can be split in two.
+    """
+    strength = {name: sum(max(v, 0.0) for pair, v in scores.items() if name in pair) for name in clean}
+    for name in sorted(clean, key=lambda n: -strength[n]):
+        part_of = _halves(clean[name], ordered=name in ordered)
+        if len(set(part_of)) == 2:  # noqa: PLR2004 - two parts
+            return ByValue(name, part_of)
+    return None
+
+
+def _halves(counts: Array, *, ordered: bool) -> tuple[int, ...]:
+    if ordered:
+        cut = min(int(np.searchsorted(np.cumsum(counts), counts.sum() / 2)) + 1, len(counts) - 1)
+        return tuple(int(code >= cut) for code in range(len(counts)))
+    part_of = np.zeros(len(counts), dtype=int)
+    totals = [0.0, 0.0]
+    for code in np.argsort(-counts):
+        side = int(totals[1] < totals[0])
+        part_of[code] = side
+        totals[side] += counts[code]
+    return tuple(part_of.tolist())

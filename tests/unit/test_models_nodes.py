@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from privbench_core.models.conditional import PairMarginal, draw_column
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import PairMarginal, Rows, draw_column
 from privbench_core.models.spn import Leaf, Product, Sum, count_nodes, node_to_dict
 from privbench_core.privacy.split_rules import ByValue, Centres
 from privbench_core.stored import restored
