@@ -132,8 +132,8 @@ def _size_shapes() -> None:
     def plain(_: Any, __: Any, noisy: Any, sigma: Any, ___: float) -> tuple[Any, Any]:
         return noisy, np.broadcast_to(sigma, noisy.shape)
 
-    _replace("estimate.size_shapes.believed_counts", plain)
-    _replace("estimate.size_shapes.Shapes.deviation", lambda *_: 0.0)
+    _replace("models.size_counts.believed_counts", plain)
+    _replace("models.size_counts.Shapes.deviation", lambda *_: 0.0)
 
 
 def _haar_shrinkage() -> None:

@@ -138,7 +138,9 @@ def row_shares(joint: Array, sizes: Array) -> Array:
 def with_row_shares(joint: Array, sizes: Array, shares: Array) -> Array:
     """The joint with other `row_shares`: each code's numbers n of children are tilted by (1 + n)^θ.
 
-    Numbers of parents by code, and numbers of children over all parents, stay what they are.
+    A joint over parents says little of children where few parents have most of them: noise of one parent of 1,000
+    children is noise of 1,000 rows. What share of the rows belongs to parents with a code is counted over rows. Numbers
+    of parents by code, and numbers of children over all parents, stay what they are.
 
     Args:
         joint: Adding up to 1, shape (codes, numbers).

@@ -1,4 +1,4 @@
-"""Fanout along an ownership key, as released: how many children parents have, how children follow them, and how siblings agree."""
+"""Fanout along an ownership key, as released: how many children parents have, and how children follow them."""
 
 from __future__ import annotations
 

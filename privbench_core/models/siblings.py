@@ -1,4 +1,4 @@
-"""Rows exchanged between owners, so that children of one owner are as alike as was measured (`models.agreement`).
+"""Rows exchanged between owners, so that children of one owner are as alike as was measured (`models.fanout`).
 
 Columns of children that follow those of their owners alone are drawn independently of each other otherwise: thirty
 prescriptions of a patient are thirty drugs. Rows that are drawn are exchanged between owners until they agree with
