@@ -15,6 +15,7 @@ RARE_RATE = 1e-3  # of the largest: rarer things may not be there at all, and sa
 
 BLOCK_ROWS = 1 << 16  # rows worked on at a time, so that what they need stays in the cache
 MAX_CELLS = 1 << 20  # cells of a table held or fitted at a time
+MOST_COUNTERS = 1 << 26  # numbers of rows that are counted at a time, in half a gigabyte
 MAX_MARGINAL_CELLS = 10_000  # of a marginal across tables: links are learned from all of them together
 SAMPLE_ROWS = 10_000  # rows from which what is no figure is estimated
 CHOOSING_COLUMNS = 3  # attributes that choose a parent together: more are hardly ever met together

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -96,9 +96,12 @@ class Marginals(Protocol):
         """Distributed like the rows that joints count: what these are to be compared with."""
         ...
 
-    @property
-    def rows_counted(self) -> Counted | None:
-        """The rows that joints count; None if these are all."""
+    def rows_counted(self, gain: float = 1.0) -> Counted | None:
+        """Return the rows that joints count, ``gain`` times as many as without clipping; None if these are all."""
+        ...
+
+    def clipping_gain(self, columns: Iterable[str]) -> float:
+        """Return how many times as many rows a joint counts, as expected, if units are clipped in L2 norm."""
         ...
 
     @property
@@ -136,10 +139,13 @@ class MarginalsOfView:
         """See `Marginals`: the same, as all rows are counted."""
         return self.one_way
 
-    @property
-    def rows_counted(self) -> Counted | None:
+    def rows_counted(self, gain: float = 1.0) -> Counted | None:
         """See `Marginals`."""
         return None
+
+    def clipping_gain(self, columns: Iterable[str]) -> float:
+        """See `Marginals`: all rows count already."""
+        return 1.0
 
     def noise(self, price: Price) -> float:
         """See `Marginals`."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from privbench_core.columns.discretizer import ordered_codes
-from privbench_core.measure.by_size import MarginalsOverRows, RowLooks
+from privbench_core.measure.by_size import MarginalsOverRows, RowLooks, best_counted
 from privbench_core.measure.lags import Array, Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.measure.learned import learn_domains
 from privbench_core.measure.one_way import Marginals, MarginalsOfView
@@ -97,9 +97,9 @@ def learn_table(
     return cells, profile, MeasuredLeaf(profile.one_way, lags=lag_joints(profile))
 
 
-def _view(session: PrivateSession, table: Table, profile: Profile) -> Curator:
+def _view(session: PrivateSession, table: Table, profile: Profile, most: int) -> Curator:
     features = {name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()}
-    return session.view(ViewSpec(table.name, dict(features), (profile.size.rows_per_unit,)), "spn")
+    return session.view(ViewSpec(table.name, dict(features), (most,)), "spn")
 
 
 def _modelled(
@@ -112,11 +112,15 @@ def _modelled(
     network: Callable[[Mapping[str, int]], Network],
 ) -> Measured | Price:
     """A model for what a first look has left of the price, or what is left then."""
-    view = _view(session, table, profile)
+    most = profile.size.rows_per_unit
+    if looks is not None and price.measure is not Measure.PURE:
+        of_units = session.view(ViewSpec(table.name, {}), "by size")
+        most = best_counted(of_units, looks, price.share(1 - share), clipped=True).rows_per_unit
+    view = _view(session, table, profile, most)
     chosen = network(ordered_codes(profile.discretizers))
     by_lags, left = lag_joints(profile), price.share(1 - share)
     if looks is None:
         return chosen.find(view, MarginalsOfView(view, profile.one_way), left, by_lags)
-    columns, most = own_columns(profile, looks.drifts), profile.size.rows_per_unit
+    columns = own_columns(profile, looks.drifts)
     others = profile.one_way.only(name for name in profile.discretizers if name not in looks.drifts)
     return chosen.find(view, MarginalsOverRows(session, table.name, columns, looks, others, most), left, by_lags)

@@ -88,6 +88,7 @@ class _Gaps:
                 self._sides.setdefault(name, []).append(_Side(begin, step, others))
             begin += table.counts.size
         self._gaps = np.concatenate(gaps)
+        self._together = np.zeros(begin)  # what swaps add to cells, in between: there are more cells than swaps
         # Weight of a squared gap: the inverse of its sampling variance.
         self._curve = np.concatenate([np.zeros(0), *((1 / (table.counts + 1)).ravel() for table in targets)])
 
@@ -136,16 +137,14 @@ class _Gaps:
         curve = self._curve[cells]
         effect = (changes * curve * (2 * self._gaps[cells] + changes)).sum(axis=0, where=(left != right) & (a != b))
         better = np.flatnonzero(effect.sum(axis=0) < 0)
-        together = self._change(cells[:, :, better], changes[:, :, better])
-        linear, quadratic = -(self._curve * self._gaps) @ together, (self._curve * together) @ together
-        made = better[rng.random(len(better)) * quadratic < linear]
-        self._gaps += self._change(cells[:, :, made], changes[:, :, made])
-        return made
-
-    def _change(self, cells: Numbers, changes: Array) -> Array:
-        """Return what changes add to the gaps of cells, some of them several times; shape (all cells,)."""
-        each = np.broadcast_to(changes, cells.shape).ravel()
-        return np.bincount(cells.ravel(), each, len(self._gaps)).astype(np.float64, copy=False)
+        changed, by = cells[:, :, better], np.broadcast_to(changes[:, :, better], (4, len(left), len(better)))
+        np.add.at(self._together, changed.ravel(), by.ravel())
+        pull = self._curve[changed] * by
+        linear, quadratic = -(pull * self._gaps[changed]).sum(), (pull * self._together[changed]).sum()
+        self._together[changed] = 0.0
+        swapped = rng.random(len(better)) * quadratic < linear
+        np.add.at(self._gaps, changed[:, :, swapped].ravel(), by[:, :, swapped].ravel())
+        return np.asarray(better[swapped])
 
 
 def partners(rows: Numbers, within: Numbers | None) -> tuple[Numbers, Numbers]:

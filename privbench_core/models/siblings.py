@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import group_counts, stable_order
 from privbench_core.estimate.fitting import mutual_information
-from privbench_core.guards import FEW, FEW_ROWS, MAX_PARTS, SAMPLE_ROWS, SPREADING_ROUNDS
+from privbench_core.guards import FEW, FEW_ROWS, MAX_PARTS, MOST_COUNTERS, SAMPLE_ROWS, SPREADING_ROUNDS
 from privbench_core.models.fanout import Agreement
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.record_swapping import partners
@@ -125,40 +124,39 @@ class _Exchange:
         self.order[places] = self.order[places[taken]]
 
     def _spread(self, codes: Numbers, wanted: float) -> None:
-        """Swap rows that agree with siblings for others, until no more than ``wanted`` of them do, or few can be.
+        """Swap rows that agree with siblings for others, until ``wanted`` of them do, or swaps help little.
+
+        Rows of owners that are alike are next to each other, and swap.
 
         Args:
             codes: Of the row at each place, shape (n,); changed.
             wanted: Share of the rows that have siblings.
         """
         size, of_row = int(codes.max(initial=0)) + 1, self._groups.of_row
-        weight = 1 / np.maximum(self._groups.sizes - 1, 1)
-        near = self._same * (int(self._like.max()) + 1) + self._like
-        for strata in (each for each in (near, self._same) for _ in range(SPREADING_ROUNDS)):  # owners alike first
-            too_many = (self._groups.agreement(codes) - wanted) * self._groups.with_siblings
+        cells = len(self._groups.sizes) * size
+        if cells > MOST_COUNTERS:  # so many codes that they hardly ever agree
+            return
+        weight = (1 / np.maximum(self._groups.sizes - 1, 1))[of_row]
+        for _ in range(SPREADING_ROUNDS):
+            counts = group_counts(of_row * size + codes, cells)
+            others = counts[of_row * size + codes] - 1  # of the row's group that have its code
+            too_many = float(others @ weight) - wanted * self._groups.with_siblings
             if too_many < 1:
                 return
-            cells, counts = np.unique(of_row * size + codes, return_counts=True)
-
-            def often(places: Any, rows: Any, cells: Any = cells, counts: Any = counts) -> Any:
-                """Return how many rows of the groups of some places have the codes of others."""
-                cell = of_row[places] * size + codes[rows]
-                found = np.minimum(np.searchsorted(cells, cell), len(cells) - 1)
-                return np.where(cells[found] == cell, counts[found], 0)
-
-            everywhere = np.arange(len(codes))
-            agreeing = np.flatnonzero(often(everywhere, everywhere) > 1)
-            rows = np.union1d(agreeing, self._rng.integers(len(codes), size=len(agreeing)))
-            one, other = partners(self._rng.permutation(rows), strata)
+            agreeing = np.flatnonzero(others)
+            rows = self._rng.permutation(np.union1d(agreeing, self._rng.integers(len(codes), size=len(agreeing))))
+            one, other = partners(rows[stable_order(self._like[rows])], self._same)
             fewer = np.zeros(len(one))
             for here, comes in ((one, other), (other, one)):
-                fewer += 2 * weight[of_row[here]] * (often(here, here) - 1 - often(here, comes))
+                fewer += 2 * weight[here] * (others[here] - counts[of_row[here] * size + codes[comes]])
             possible = (of_row[one] != of_row[other]) & (codes[one] != codes[other])
             good = self._rng.permutation(np.flatnonzero(possible & (fewer > 0)))
             good = good[np.cumsum(fewer[good]) <= too_many]
             one, other = one[good], other[good]
             for values in (self.order, codes):
                 values[one], values[other] = values[other], values[one]
+            if fewer[good].sum() <= TUNING.clear * too_many:
+                return
 
 
 @dataclass(frozen=True)
@@ -183,11 +181,12 @@ class _Groups:
     def agreement(self, codes: Numbers) -> float:
         """Return how likely a row with siblings agrees with one of them."""
         size = int(codes.max(initial=0)) + 1
-        cells = self.of_row * size + codes
-        found, counts = np.unique(cells, return_counts=True)
-        of = found // size
-        pairs = counts * (counts - 1) / np.maximum(self.sizes[of] - 1, 1)
-        return float(pairs.sum()) / max(self.with_siblings, 1)
+        cells, counters = self.of_row * size + codes, len(self.sizes) * size
+        if counters > MOST_COUNTERS:
+            cells = _dense(cells)
+            counters = int(cells.max(initial=0)) + 1
+        others = group_counts(cells, counters)[cells] - 1
+        return float(others @ (1 / np.maximum(self.sizes - 1, 1))[self.of_row]) / max(self.with_siblings, 1)
 
 
 @dataclass(frozen=True)
