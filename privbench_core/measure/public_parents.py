@@ -84,7 +84,7 @@ def public_references(
         parent: The public table, of at least one row.
         price: Of everything here.
     """
-    share = 1 / 2 if parent.table.attributes else 0.0
+    share = 0.2 if parent.table.attributes else 0.0
     references = row_popularity(session, key, size, parent.rows.num_rows, price.share(1 - share))
     targets = parent.targets(references.popularity[0].counts, optional=key.optional)
     codes = coded_by_position(targets, parent.rows.num_rows)
