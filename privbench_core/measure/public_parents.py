@@ -27,6 +27,7 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -84,12 +85,11 @@ def public_references(
         parent: The public table, of at least one row.
         price: Of everything here.
     """
-    share = 0.2 if parent.table.attributes else 0.0
-    references = row_popularity(session, key, size, parent.rows.num_rows, price.share(1 - share))
+    references = row_popularity(session, key, size, parent.rows.num_rows, price.share(1 - TUNING.size_share))
     targets = parent.targets(references.popularity[0].counts, optional=key.optional)
     codes = coded_by_position(targets, parent.rows.num_rows)
     attributes = [found.astype(np.int64) for name, found in codes.items() if name != ROW]
-    return references.with_attributes(attributes, price.share(share)), targets
+    return references.with_attributes(attributes, price.share(TUNING.size_share)), targets
 
 
 def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
