@@ -80,10 +80,11 @@ def row_counts(noisy: Array, sigma: float, references: float) -> Array:
 
     Significant rows (heavy hitters) keep their own noisy count. The numbers of references of the others have a
     distribution that is estimated from their noisy counts: the nonparametric maximum likelihood of Kiefer and Wolfowitz
-    (1956), by EM from the exponential one, so that few rounds leave it smooth where noise says little. Its quantiles go
-    to these rows in the order of their counts, the triple-goal estimate of Shen and Louis (1998): so they vary as much
-    as the true ones. What they have in all is averaged, by inverse variance, of the sum of their counts, and of what
-    heavy hitters leave of all references.
+    (1956), by EM from a gamma distribution, so that few rounds leave it smooth where noise says little. The variance of
+    that is by the method of moments, averaged with an exponential one's, which is off by as much as itself. Quantiles
+    go to these rows in the order of their counts, the triple-goal estimate of Shen and Louis (1998): so they vary as
+    much as the true ones. What they have in all is averaged, by inverse variance, of the sum of their counts, and of
+    what heavy hitters leave of all references.
 
     Args:
         noisy: Noisy references to each row.
@@ -98,21 +99,22 @@ def row_counts(noisy: Array, sigma: float, references: float) -> Array:
     if left <= 0 or not len(hidden):
         result[~heavy] = 0.0
         return result
-    expected = left / len(hidden)
+    expected, uncertain = left / len(hidden), 2 * sigma**4 / len(hidden)
+    seen, exponential = float(hidden.var()) - sigma**2, expected**2
+    spread = max((seen * exponential**2 + exponential * uncertain) / (exponential**2 + uncertain), expected)
     values = np.append(0.0, np.geomspace(min(expected, sigma) / 16, max(threshold, expected) + 2 * sigma, GRID_POINTS))
-    between = (values[1:] + values[:-1]) / 2
-    prior = -np.diff(np.exp(-np.concatenate([[0.0], between, [np.inf]]) / expected)) + SMOOTHING
+    ends = np.concatenate([[0.0], (values[1:] + values[:-1]) / 2, [np.inf]])
+    prior = np.diff(scipy.special.gammainc(exponential / spread, ends * (expected / spread))) + SMOOTHING
     bins, rows = np.unique(np.rint(8 * hidden / sigma), return_counts=True)
     energies = (bins[:, np.newaxis] / 8 - values / sigma) ** 2 / 2
     likelihoods = np.exp(energies.min(axis=1, keepdims=True) - energies)
     for _ in range(FITTING_ROUNDS):
         prior = prior * ((rows / (likelihoods @ prior)) @ likelihoods) / len(hidden)
     levels = (np.arange(len(hidden)) + 0.5) / len(hidden)
-    below = np.minimum(np.searchsorted(np.cumsum(prior), levels), GRID_POINTS)
-    quantiles = values[below]
+    quantiles = values[np.minimum(np.searchsorted(np.cumsum(prior), levels), GRID_POINTS)]
     total = float(quantiles.sum())
-    spread = quantiles * (left / total) if total > 0 else np.full(len(hidden), expected)
-    result[np.flatnonzero(~heavy)[np.argsort(hidden, kind="stable")]] = spread
+    by_rank = quantiles * (left / total) if total > 0 else np.full(len(hidden), expected)
+    result[np.flatnonzero(~heavy)[np.argsort(hidden, kind="stable")]] = by_rank
     return result
 
 
