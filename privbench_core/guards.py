@@ -74,3 +74,4 @@ GRID_POINTS = 1000  # of a grid on which a distribution is computed
 GRID_GROWTH = 1.03  # from one to the next of large whole numbers that are computed with
 BOUND_STEP = 4  # from one bound of what counts to the next
 WEIGHTS = 1 << 20  # whole numbers that stand for a weight of 1
+SHORT_RUN = 8  # cells, whose sum of Laplace noise is far from normal; of more it hardly is

@@ -37,8 +37,19 @@ class Tuning:
 
     reference_bias: float = 0.3
     """How far references that are not counted, of units with many or beyond a bound, differ from the others, in total
-    variation. Source: .3 against 1, flights and many_to_many at ε = 3.2, 3 seeds: joined pairs .95. Flat from .3 to .5 (many_to_many 8 seeds,
-    flights and tennis 3)."""
+    variation. Source: .3 against 1, flights and many_to_many at ε = 3.2, 3 seeds: joined pairs .95. Flat from .3 to .5
+    (many_to_many 8 seeds, flights and tennis 3)."""
+
+    significant: float = 3.0
+    """Standard deviations of its noise beyond which a count is significant. Source: the usual three sigma. Flat range
+    not measured."""
+
+    cut_penalty: float = 5.0
+    """Noise variances that a cut between segments of counts must save. Source: Adult, 2 to 8 are level."""
+
+    bandwidth: float = 0.15
+    """Standard deviation of the kernel that counts of a segment are smoothed with, as a share of its length. Source: a
+    piecewise constant density (0) errs up to a third more. Flat range not measured."""
 
     shape_error: float = 0.3
     """How far, relatively, true numbers of groups are from any smooth distribution of sizes. Source: distributions

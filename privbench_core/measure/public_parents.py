@@ -88,7 +88,8 @@ def public_references(
     references = row_popularity(session, key, size, parent.rows.num_rows, price.share(1 - TUNING.size_share))
     targets = parent.targets(references.popularity[0].counts, optional=key.optional)
     codes = coded_by_position(targets, parent.rows.num_rows)
-    attributes = [found.astype(np.int64) for name, found in codes.items() if name != ROW]
+    shared = (found.astype(np.int64) for name, found in codes.items() if name != ROW)
+    attributes = [found for found in shared if 2 * found.max() < len(found)]  # else as good as one code for each row
     return references.with_attributes(attributes, price.share(TUNING.size_share)), targets
 
 
