@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
+from privbench_core.guards import TINY
 from privbench_core.models.lags import Lag
 from privbench_core.models.linking import CrossMarginal
 from privbench_core.stored import Storable
@@ -20,7 +21,6 @@ OWN_FANOUT = "#children"
 OWNER_FANOUT = "#siblings"
 PLACE = "#place"
 PARENT = "parent."
-_NOTHING = 1e-300
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Fanout(Storable):
         below = np.flatnonzero(2 * codec.starts[:-1] >= codec.bound)
         expected = float(parents[below].sum() / max(widths[below].sum(), 1)) * widths[-1]
         beyond = max(0.0, float(parents[-1]) - expected) * codec.bound
-        return float(beyond / max(float(parents @ codec.means()), _NOTHING))
+        return float(beyond / max(float(parents @ codec.means()), TINY))
 
 
 def children_column(key: str) -> str:

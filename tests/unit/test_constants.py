@@ -17,19 +17,8 @@ PACKAGES = ("measure", "estimate", "models", "sampling", "columns")
 _TO_COME = frozenset(  # modules whose numbers are still their own
     {
         "measure/adaptive_bins.py",
-        "measure/bounded.py",
-        "measure/bounded_lookup.py",
         "measure/learned.py",
         "measure/learned_lists.py",
-        "measure/linked_rows.py",
-        "measure/popularity.py",
-        "measure/targets.py",
-        "estimate/biadjacency.py",
-        "estimate/degrees.py",
-        "estimate/popularity.py",
-        "estimate/segmentation.py",
-        "models/fanout.py",
-        "models/popularity.py",
     }
 )
 MOST_TUNED = 30
