@@ -59,12 +59,9 @@ class GroupClass(Storable):
             for (a, c), joint in above.items()
             if c == column and a in rows.codes
         ]
-        pair_tables += [
-            PairMarginal(b, joint) for (a, b), joint in self.within.items() if a == column and b in rows.codes
-        ]
-        pair_tables += [
-            PairMarginal(a, joint.T) for (a, b), joint in self.within.items() if b == column and a in rows.codes
-        ]
+        within = [(b, joint) for (a, b), joint in self.within.items() if a == column]
+        within += [(a, joint.T) for (a, b), joint in self.within.items() if b == column]
+        pair_tables += [PairMarginal(name, joint) for name, joint in within if name in rows.codes]
         triple = self.triples.get(column) if _BOTH + column in rows.codes else None
         if triple is not None:
             pair_tables.append(PairMarginal(_BOTH + column, triple.reshape(len(triple), -1)))

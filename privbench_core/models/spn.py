@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.systematic import group_counts
 from privbench_core.estimate.fitting import fit_margins, mutual_information
 from privbench_core.guards import FEW_ROWS, NEGLIGIBLE, SWEEPS
 from privbench_core.models.record_swapping import TargetTable, swap
@@ -233,19 +232,14 @@ def swap_to_fit(
     if rows.n < FEW_ROWS or not tables:
         return
     weights = None if rows.weights is None else rows.weights / rows.weights.mean()
-    names = {name for table in tables for name in table}
     counts = {
-        name: (
-            group_counts(rows.codes[name], rows.sizes[name])
-            if weights is None
-            else np.bincount(rows.codes[name], weights, rows.sizes[name])
-        ).astype(float)
-        for name in names
+        name: np.bincount(rows.codes[name], weights, rows.sizes[name]).astype(float)
+        for name in {name for table in tables for name in table}
     }
-    targets = []
-    for table, joint in tables.items():
-        fitted = fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)])
-        targets.append(TargetTable(table, fitted))
+    targets = [
+        TargetTable(table, fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)]))
+        for table, joint in tables.items()
+    ]
     swap(rows.codes, targets, [(name,) for name in columns], rng, sweeps=SWEEPS, weights=weights)
 
 
