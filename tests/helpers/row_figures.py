@@ -3,8 +3,8 @@
 All figures are over rows: their number, that of joins, the distribution of their values, of what they join to along
 each key, and of how many rows share a parent. Nothing is averaged over parents first, as weights of 1/fanout would do.
 
-The baseline to beat is `evaluation.shuffled`: perfect counts, one-way marginals, fanouts and popularity, and no dependence
-between any two columns.
+The baseline to beat is `evaluation.shuffled`: perfect counts, one-way marginals, fanouts and popularity, and no
+dependence between any two columns.
 """
 
 from __future__ import annotations
