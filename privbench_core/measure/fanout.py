@@ -15,6 +15,7 @@ correlating, and every child has a parent, of which no one has more than τ chil
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -23,17 +24,16 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.group_codes import AGREEMENTS, DIFFERENT, SAME, index_coder, present_or_not
 from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.row_shares import row_shares, with_row_shares
-from privbench_core.guards import TINY
-from privbench_core.measure.by_size import Features, measure_by_size
+from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
+from privbench_core.measure.by_size import Features, one_way_over_rows
 from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags
 from privbench_core.measure.links import PAIRS, Siblings, expected_context, link_context, measure_links
-from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import has_power, highest_noise
-from privbench_core.measure.siblings import agreements_tell, measure_agreements
 from privbench_core.models.agreement import Agreement
 from privbench_core.models.fanout import OWN_FANOUT, Fanout, children_column
 from privbench_core.models.profile import Profile
@@ -47,7 +47,7 @@ from privbench_core.models.size_counts import (
     refine_bands,
 )
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import Feature, OfParent, Own, OwnFanout, ParentRow
+from privbench_core.privacy.features import Feature, OfParent, Own, OwnFanout, ParentRow, SiblingAgreement
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
@@ -82,11 +82,10 @@ def fit_fanout(
     own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
     rows = session.view(ViewSpec(key.child, {}, (child.size.rows_per_unit,)), "pair_tables")
     number = (1 + len(parent.discretizers)) * len(own)
-    if not has_power(
-        rows, number, child.counted.total, price.share(1 - TUNING.degrees)
-    ):  # rows follow nothing, or noise hides what
+    for_links = price.share(1 - TUNING.degrees)
+    if not has_power(rows, number, child.counted.total, for_links):  # rows follow nothing, or noise hides what
         return fit_sizes_and_siblings(session, key, parent, child, price, siblings)[0]
-    agreements, rest = _agreements(session, key, child, price)
+    agreements, rest = measure_agreements(session, key, child, price)
     fanout, lags = _sizes_and_lags(session, key, parent, child, rest.share(TUNING.degrees), siblings)
     fanout = replace(fanout, agreements=agreements)
     context = link_context(key, parent, child, fanout.sizes, siblings)
@@ -153,19 +152,75 @@ def fit_sizes_and_siblings(
 
     ``child`` is the profile of their children; other arguments are those of `fit_sizes`.
     """
-    agreements, rest = _agreements(session, key, child, price)
+    agreements, rest = measure_agreements(session, key, child, price)
     fanout, lags = _sizes_and_lags(session, key, parent, child, rest, siblings)
     return replace(fanout, agreements=agreements), lags
 
 
-def _agreements(
+def agreement_columns(key: ForeignKey, child: Profile) -> list[str]:
+    """Return the columns of children whose agreement is measured: none where an owner has one child at most."""
+    if (key.max_children or 1) < 2:  # noqa: PLR2004 - siblings
+        return []
+    return [name for name, coder in child.discretizers.items() if coder.size > 1][:MAX_SHARING]
+
+
+def agreements_tell(session: PrivateSession, key: ForeignKey, child: Profile, price: Price) -> bool:
+    """Return whether noise leaves something of the agreement of all these columns for ``price``: free."""
+    names = agreement_columns(key, child)
+    if not names:
+        return False
+    size, unit = child.size, session.view(ViewSpec(key.child, {}), "siblings")
+    noise = unit.sigma([Marginal(())], price.share(1 / len(names)))
+    return min(most * noise / max(float(size.counted(most).sum()), TINY) for most in size.classes) < TUNING.least_share
+
+
+def measure_agreements(
     session: PrivateSession, key: ForeignKey, child: Profile, price: Price
 ) -> tuple[tuple[Agreement, ...], Price]:
-    """Measure how often children of one owner agree, if noise leaves something of it; and what is left of ``price``."""
-    first = price.share(TUNING.first_look)
+    """Measure how often rows have the same code as a sibling, one number for each column, over the rows of all units.
+
+    Nothing is measured where noise would leave nothing of it.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+
+    Args:
+        session: Open for the step.
+        key: The owner key.
+        child: The children.
+        price: Of this and of all that is measured along the key afterwards.
+
+    Returns:
+        What was measured, and what is left of the price.
+    """
+    first, coders = price.share(TUNING.first_look), child.discretizers
     if not agreements_tell(session, key, child, first):
         return (), price
-    return measure_agreements(session, key, child, first), price.share(1 - TUNING.first_look)
+    clean = child.one_way.clean()
+    groups = {name: _groups(coders[name], clean[name]) for name in agreement_columns(key, child)}
+    columns: Features = {
+        name: (SiblingAgreement(key, name, coders[name].grouped(of)), index_coder(name, AGREEMENTS))
+        for name, of in groups.items()
+    }
+    noisy = one_way_over_rows(session, key.child, columns, child.size, first, "siblings")
+    found = []
+    for name, of in groups.items():
+        (same, different), noise = noisy.counts[name][[SAME, DIFFERENT]], noisy.sigmas[name][[SAME, DIFFERENT]]
+        pairs = max(float(same + different), TINY)
+        share = min(max(float(same) / pairs, 0.0), 1.0)
+        sigma = math.hypot((1 - share) * float(noise[0]), share * float(noise[1])) / pairs
+        found.append(Agreement(name, of, share, min(sigma, 1.0)))
+    return tuple(found), price.share(1 - TUNING.first_look)
+
+
+def _groups(coder: Discretizer, counts: Array) -> NDArray[np.int64]:
+    """Return which codes count as the same: neighbours in an order, each one alone else; shape (codes,)."""
+    ordered = coder.ordered
+    inside = counts[:ordered]
+    middle = (np.cumsum(inside) - inside / 2) / max(float(inside.sum()), TINY)
+    parts = np.minimum((middle * SIBLING_PARTS).astype(np.int64), SIBLING_PARTS - 1)
+    listed = SIBLING_PARTS + np.arange(len(counts) - ordered)
+    return np.asarray(np.unique(np.concatenate([parts, listed]), return_inverse=True)[1], dtype=np.int64)
 
 
 def _sizes_and_lags(
@@ -260,8 +315,7 @@ def _over_rows(
 ) -> dict[str, tuple[Array, Array]]:
     """Shares of the children that have an owner by its attributes, and their standard deviations, shapes (codes,)."""
     columns: Features = {name: (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
-    looks = measure_by_size(session, key.child, columns, children, price.share(TUNING.early_share))
-    found = looks.again(session, key.child, columns, price.share(1 - TUNING.early_share)).one_way(children.classes[-1])
+    found = one_way_over_rows(session, key.child, columns, children, price, "owners of rows")
     shares: dict[str, tuple[Array, Array]] = {}
     for name, coder in parent.discretizers.items():
         counts = found.clean()[name][: coder.size]  # rows without an owner have one more code

@@ -22,8 +22,7 @@ from privbench_core.estimate.lags import expected_lags, joint_with_lags
 from privbench_core.estimate.merge import merge_codes
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import LAG_CODES, MAX_SHARING, TINY
-from privbench_core.measure.by_size import Features
-from privbench_core.measure.over_rows import one_way_over_rows
+from privbench_core.measure.by_size import Features, one_way_over_rows
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.lags import Lag, lag_chances, shares_of_cells
 from privbench_core.models.one_way import OneWay
@@ -219,7 +218,7 @@ def _measured(
 ) -> OneWay:
     """Return counts of the classes of lags over all rows of a table, by position among ``features``."""
     columns: Features = {str(number): (each.feature, each.classes) for number, each in enumerate(features)}
-    return one_way_over_rows(session, table, columns, profile, price, "lags")
+    return one_way_over_rows(session, table, columns, profile.size, price, "lags")
 
 
 def _lag_shares(

@@ -1,9 +1,9 @@
-"""Measure one-way marginals again where that leaves the least noise."""
+"""Measure one-way marginals, and again where that leaves the least noise."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -73,6 +73,16 @@ def least_noise(counts: Mapping[Name, float], measure: Measure) -> dict[Name, fl
 def noise_power(measure: Measure) -> float:
     """Return p, where the standard deviation of noise goes with share^-p."""
     return 1.0 if measure is Measure.PURE else 0.5
+
+
+def measure_one_way(curator: Curator, names: Sequence[str], price: Price, label: str = "one-way") -> OneWay:
+    """Return all one-way marginals of some columns, measured at once.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+    """
+    noisy = curator.measure(label, [Marginal((name,)) for name in names], price)
+    return OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
 
 
 def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:

@@ -7,10 +7,15 @@ The score of a pair is its R-score, half the L1 distance between its exact count
 one-way marginals (PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs,
 and how finely each is measured, are chosen to maximise the expected reduction of L1 error: a pair left out costs its
 score, a pair measured costs the noise on its cells and what merged codes do not show (`candidates`, `coarsenings`).
+
+How all ordered columns are correlated is measured in one release, the base of their joints. What no pair shows, like a
+parity (c = a xor b), is looked for in triples of small columns: screened for a small share, and measured where they
+differ from what their pairs explain.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -20,18 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.candidates import Candidates, PairSelection, PairTable
+from privbench_core.estimate.copula import Cut, SignSums, sign_noise
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.guards import GRID_STEPS, MAX_PAIRS
-from privbench_core.measure.one_way import Marginals, MarginalsOfView, remeasure
-from privbench_core.measure.scores import clear_scores, has_power, pair_scores
-from privbench_core.measure.signs import measure_signs
-from privbench_core.measure.triples import candidate_triples, measure_triples
+from privbench_core.estimate.triples import Triple, explained
+from privbench_core.guards import GRID_STEPS, MAX_PAIRS, MAX_TRIPLE_CELLS, MAX_TRIPLE_COLUMNS
+from privbench_core.measure.one_way import Marginals, MarginalsOfView, noise_power, remeasure
+from privbench_core.measure.scores import clear_scores, has_power, largest_noise, pair_scores
 from privbench_core.models.measured import MeasuredLeaf, with_marginals
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.queries import Distances, Marginal, SignProducts
 from privbench_core.schema.identity import Identity
 from privbench_core.tuning import TUNING
 
@@ -234,3 +239,90 @@ def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair
 
 def _total(clean: Mapping[str, Array]) -> float:
     return max(1.0, float(np.mean([counts.sum() for counts in clean.values()])))
+
+
+def cuts_of(clean: Mapping[str, Array], ordered: Mapping[str, int]) -> dict[str, Cut]:
+    """Return the cut of each column that has an order; see `Cut.nearest_median`."""
+    cuts = {name: Cut.nearest_median(counts, ordered.get(name, 0)) for name, counts in clean.items()}
+    return {name: cut for name, cut in cuts.items() if cut is not None}
+
+
+def measure_signs(
+    curator: Curator, clean: Mapping[str, Array], ordered: Mapping[str, int], price: Price
+) -> tuple[SignSums | None, Price]:
+    """Measure the products of the signs of all pairs of columns together, and return what is left of ``price``.
+
+    They get the share for which correlations are clear, at most twice that of scores, as they say both which columns
+    depend on each other and how; None, and nothing spent, where not even one common factor of
+    all columns would show. Noise hides √(2 / columns) as much of that as of a single pair, as eigenvalues go.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4 and 10.
+
+    Args:
+        curator: Of a view with these columns.
+        clean: Clean counts of the columns.
+        ordered: Column -> number of its leading codes that are intervals, in order; columns it lacks are lists.
+        price: Of everything that is measured of the columns.
+    """
+    cuts = cuts_of(clean, ordered)
+    if len(cuts) < 2:  # noqa: PLR2004 - no pair
+        return None, price
+    signs = {name: cut.signs(len(clean[name])) for name, cut in cuts.items()}
+    query = SignProducts(signs, tuple(combinations(cuts, 2)))
+    noise = sign_noise(clean, cuts, curator.sigma([query], price.share(2 * TUNING.score_share)))
+    if noise * np.sqrt(2 / len(cuts)) > 1:
+        return None, price
+    share = 2 * TUNING.score_share * min(1.0, (noise / TUNING.clear) ** (1 / noise_power(price.measure)))
+    noisy = curator.measure("signs", [query], price.share(share))
+    return SignSums(cuts, noisy.values[0], noisy.sigma), price.share(1 - share)
+
+
+def candidate_triples(curator: Curator, clean: Mapping[str, Array], total: float, price: Price) -> list[Triple]:
+    """Return the triples to screen, smallest first: as many as leave their scores clear.
+
+    Args:
+        curator: Of a view with these columns.
+        clean: Clean counts of the columns.
+        total: Released number of rows.
+        price: Of everything, of which triples get `Tuning.triple_share`.
+    """
+    names = sorted((n for n in clean if len(clean[n]) > 1), key=lambda n: len(clean[n]))[:MAX_TRIPLE_COLUMNS]
+    cells = {triple: math.prod(len(clean[name]) for name in triple) for triple in combinations(names, 3)}
+    small = sorted((triple for triple in cells if cells[triple] <= MAX_TRIPLE_CELLS), key=lambda triple: cells[triple])
+    for_scores = price.share(TUNING.triple_share / 2)
+    while small and largest_noise(curator, len(small), for_scores) > TUNING.clear * total:
+        small = small[: len(small) // 2]
+    return small
+
+
+def measure_triples(
+    curator: Curator, leaf: MeasuredLeaf, triples: list[Triple], price: Price
+) -> tuple[MeasuredLeaf, Price]:
+    """Screen triples and measure those that their pairs do not explain; return the leaf and what is left of the price.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+
+    Args:
+        curator: Of a view with the columns.
+        leaf: What has been measured of them.
+        triples: At least one.
+        price: Of scores and tables together.
+    """
+    clean, total = leaf.one_way.clean(), leaf.one_way.total
+    joints = leaf.joints({name for triple in triples for name in triple})
+    expected = {triple: explained(triple, joints, clean) for triple in triples}
+    for_scores, rest = price.share(1 / 2), price.share(1 / 2)
+    noisy = curator.measure("triple scores", [Distances(tuple(((t, expected[t]),) for t in triples))], for_scores)
+    cells = np.array([expected[triple].size for triple in triples])
+    off = largest_noise(curator, len(triples), for_scores) + ABSOLUTE * np.sqrt(cells * total)
+    standing = noisy.values[0] / 2 - off > TUNING.clear * total
+    chosen = [triple for triple, stands in zip(triples, standing.tolist(), strict=True) if stands]
+    if not chosen:
+        return leaf, rest
+    counted = {}
+    for triple in chosen:
+        found = curator.measure(" x ".join(triple), [Marginal(triple)], rest.share(1 / len(chosen)))
+        counted[triple] = NoisyTable(found.values[0], found.sigma)
+    return replace(leaf, triples=counted), rest.share(0)

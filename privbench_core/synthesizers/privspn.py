@@ -15,7 +15,7 @@ import numpy as np
 
 from privbench_core.measure.one_way import Marginals
 from privbench_core.measure.privspn import HistogramSPN
-from privbench_core.measure.table import Network
+from privbench_core.measure.profile import Network
 from privbench_core.models.measured import Measured, MeasuredLeaf
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.curator import Curator

@@ -9,8 +9,7 @@ import pytest
 
 from privbench_core.estimate.copula import Cut, SignSums, joint_by_copula, sign_noise
 from privbench_core.measure.one_way import MarginalsOfView
-from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.signs import cuts_of, measure_signs
+from privbench_core.measure.pairwise import PairwiseFit, cuts_of, measure_signs
 from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price

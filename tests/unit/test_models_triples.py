@@ -8,8 +8,7 @@ import pytest
 from privbench_core.estimate.joints import NoisyTable
 from privbench_core.estimate.triples import estimated_triples, explained
 from privbench_core.measure.one_way import MarginalsOfView
-from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.triples import candidate_triples, measure_triples
+from privbench_core.measure.pairwise import PairwiseFit, candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
 from privbench_core.models.record_swapping import TargetTable, swap
 from privbench_core.models.rows import Rows

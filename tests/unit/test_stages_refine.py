@@ -12,7 +12,7 @@ import pytest
 from privbench_core.columns.registry import codec_for
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.adaptive_bins import SHARE, CellCounts, share_of
-from privbench_core.measure.profile import profile_table
+from privbench_core.measure.profile import learn_table
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
@@ -39,7 +39,7 @@ def profiled(
     session = PrivateSession(
         PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t"
     )
-    return profile_table(session, table, 1, price)[1], charged
+    return learn_table(session, table, 1, price)[1], charged
 
 
 def drawn(profile: Profile, name: str, n: int = 20_000) -> list[object]:
