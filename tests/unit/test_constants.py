@@ -16,11 +16,8 @@ PRODUCT = Path(guards.__file__).parent
 PACKAGES = ("measure", "estimate", "models", "sampling", "columns")
 _TO_COME = frozenset(  # modules whose numbers are still their own
     {
-        "measure/adaptive_bins.py",
         "measure/bounded.py",
         "measure/bounded_lookup.py",
-        "measure/learned.py",
-        "measure/learned_lists.py",
         "measure/linked_rows.py",
         "measure/popularity.py",
         "measure/targets.py",

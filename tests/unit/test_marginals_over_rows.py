@@ -11,7 +11,8 @@ import pytest
 
 from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.joints import NoisyTable
-from privbench_core.measure.by_size import MarginalsOverRows, measure_by_size
+from privbench_core.measure.by_size import measure_by_size
+from privbench_core.measure.profile import MarginalsOverRows
 from privbench_core.models.measured import Counted, MeasuredLeaf, measured_from_dict, measured_to_dict
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import RowCount
