@@ -128,8 +128,7 @@ def refine_bins(
     What no closer look can use counts all columns once more. Rows count as in the first look: those of a unit
     with up to ``full`` of them in full.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     found, left = dict(looks), price
     for levels in range(MOST_LOOKS, 0, -1):
@@ -194,8 +193,6 @@ def _worth_cutting(look: CellCounts, bar: float, measure: Measure, most: int) ->
     noise = highest_noise(measure, look.sigma, codec.ordered)
     bar = TUNING.standing_out * bar
     pays = (excess > max(bar, noise)) | ((values <= FEW_VALUES) & (counts > 4 * bar))
-        (values <= FEW_VALUES) & (counts > 4 * TUNING.standing_out * bar)
-    )
     cells = np.flatnonzero(pays & look.unseen & (values > 1))
     cells = cells[np.argsort(-counts[cells], kind="stable")[:MOST_CUT]]
     return {int(cell): int(min(values[cell], most // len(cells))) for cell in np.sort(cells)}

@@ -185,8 +185,7 @@ class RowLooks:
         those of rows that depend on the size of their unit need it. What is left of doubt then is known beforehand.
         Where noise is Gaussian, units are clipped in L2 norm, unless little is left to be known (it takes time).
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
 
         Args:
             session: Open for the step.
@@ -314,8 +313,7 @@ def _whole(shares: Array, variances: Array) -> Array:
 def measure_by_size(session: PrivateSession, table: str, columns: Features, size: RowCount, price: Price) -> RowLooks:
     """Distributions of columns of a table's rows in each class of sizes.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
 
     Args:
         session: Open for the step.
@@ -364,8 +362,7 @@ def one_way_over_rows(
 ) -> OneWay:
     """Counts of columns of a table's rows over all of them, of whatever unit, for ``price`` in all.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
 
     Args:
         session: Open for the step.

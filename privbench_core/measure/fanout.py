@@ -68,8 +68,7 @@ def fit_fanout(
 ) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
 
     Args:
         session: Open for the step.
@@ -111,8 +110,7 @@ def fit_sizes(
     Who has many children of one kind has many of another: a join of two children with their parent has the sum of the
     products of both numbers as its size, which says nothing of either alone.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
     Args:
         session: Open for the step.
@@ -147,8 +145,7 @@ def fit_sizes_and_siblings(
     All of it for at most ``price``, the latter two where noise leaves something of them. Joints of dates are those that
     follow from lags.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
     ``child`` is the profile of their children; other arguments are those of `fit_sizes`.
     """
@@ -181,8 +178,7 @@ def measure_agreements(
 
     Nothing is measured where noise would leave nothing of it.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
 
     Args:
         session: Open for the step.

@@ -168,8 +168,7 @@ class GroupFit:
     ) -> GroupModel:
         """Measure the groups along an ownership key, for at most ``price``.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
 
         Args:
             session: Open for the step.

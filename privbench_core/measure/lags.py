@@ -118,8 +118,7 @@ def measure_lags(
 ) -> tuple[MeasuredLag, ...]:
     """Measure lags over the rows of all units, for at most ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
 
     Args:
         session: Open for the step.
@@ -199,8 +198,7 @@ def lag_joints(profile: Profile) -> dict[Pair, Array]:
 def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, price: Price) -> OwnLags:
     """Measure lags within the rows of a table, for ``price`` in all.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     found = []
     for base, name in own_lag_pairs(table):

@@ -106,8 +106,7 @@ class LatentFit:
         Where noise would leave fewer than two latent values there are none, and children that have latent attributes
         themselves are related to their owner directly, as in PrivBench.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7, 8 and 11.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7, 8 and 11.
 
         Args:
             session: Open for the step.
@@ -227,8 +226,7 @@ def best_places(
 ) -> MemberPlace | None:
     """The order of members that tells most, or None if noise may have made it; for ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
 
     Args:
         session: Open for the step.

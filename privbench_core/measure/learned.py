@@ -63,9 +63,7 @@ class Learned:
 def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, price: Price, delta: float) -> Learned:
     """Learn the domain of every attribute that declares none.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
-    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
-    4, 6, 7 and 9.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4, 6, 7 and 9.
 
     Args:
         session: Open for the step.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -78,8 +78,7 @@ def noise_power(measure: Measure) -> float:
 def measure_one_way(curator: Curator, names: Sequence[str], price: Price, label: str = "one-way") -> OneWay:
     """Return all one-way marginals of some columns, measured at once.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
     """
     noisy = curator.measure(label, [Marginal((name,)) for name in names], price)
     return OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
@@ -88,8 +87,7 @@ def measure_one_way(curator: Curator, names: Sequence[str], price: Price, label:
 def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
     """Some one-way marginals measured once more, for ``price`` in all, and averaged with what is known.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     counts, sigmas = dict(one_way.counts), dict(one_way.sigmas)
     for name, share in choose_remeasurement(curator, one_way, price).shares.items():
@@ -98,44 +96,13 @@ def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
     return replace(one_way, counts=counts, sigmas=sigmas)
 
 
-class Marginals(Protocol):
-    """One-way marginals that can be measured again, in whatever way tells most about them."""
-
-    @property
-    def counted(self) -> OneWay:
-        """Distributed like the rows that joints count: what these are to be compared with."""
-        ...
-
-    @property
-    def rows_counted(self) -> Counted | None:
-        """The rows that joints count; None if these are all."""
-        ...
-
-    @property
-    def one_way(self) -> OneWay:
-        """All that is known now, distributed like all rows."""
-        ...
-
-    def noise(self, price: Price) -> float:
-        """Expected standard deviations of all counts of all columns, summed up, once `improve` has spent ``price``."""
-        ...
-
-    def improve(self, price: Price) -> OneWay:
-        """Measure again, for ``price`` in all; return what is known then.
-
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
-        """
-        ...
-
-
 @dataclass
-class MarginalsOfView:
-    """Marginals of a view that counts all rows alike: see `remeasure`.
+class Marginals:
+    """One-way marginals of a view, measured again where that leaves the least noise.
 
     Attributes:
-        curator: Of the view.
-        one_way: Released counts.
+        curator: Of the view that joints are counted in.
+        one_way: All that is known now, distributed like all rows.
     """
 
     curator: Curator
@@ -143,22 +110,25 @@ class MarginalsOfView:
 
     @property
     def counted(self) -> OneWay:
-        """See `Marginals`: the same, as all rows are counted."""
+        """Distributed like the rows that joints count, here all alike: what these are to be compared with."""
         return self.one_way
 
     @property
     def rows_counted(self) -> Counted | None:
-        """See `Marginals`."""
+        """The rows that joints count; None if these are all."""
         return None
 
     def noise(self, price: Price) -> float:
-        """See `Marginals`."""
+        """Expected standard deviations of all counts of all columns, summed up, once `improve` has spent ``price``."""
         if price.amount <= 0:
             return self.one_way.noise
         return choose_remeasurement(self.curator, self.one_way, price).noise
 
     def improve(self, price: Price) -> OneWay:
-        """See `Marginals`."""
+        """Measure again, for ``price`` in all; return what is known then.
+
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        """
         if price.amount > 0:
             self.one_way = remeasure(self.curator, self.one_way, price)
         return self.one_way

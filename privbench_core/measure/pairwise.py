@@ -30,7 +30,7 @@ from privbench_core.estimate.joints import NoisyTable, estimated_joints
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.triples import Triple, explained
 from privbench_core.guards import GRID_STEPS, MAX_PAIRS, MAX_TRIPLE_CELLS, MAX_TRIPLE_COLUMNS
-from privbench_core.measure.one_way import Marginals, MarginalsOfView, noise_power, remeasure
+from privbench_core.measure.one_way import Marginals, noise_power, remeasure
 from privbench_core.measure.scores import clear_scores, has_power, largest_noise, pair_scores
 from privbench_core.models.measured import MeasuredLeaf, with_marginals
 from privbench_core.models.one_way import OneWay
@@ -63,15 +63,13 @@ class PairwiseFit:
     def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> MeasuredLeaf:
         """A leaf over the columns of ``one_way``, for at most ``price``; see `find`.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
         """
-        found = self.find(curator, MarginalsOfView(curator, one_way), price, ordered)
+        found = self.find(Marginals(curator, one_way), price, ordered)
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
     def find(
         self,
-        curator: Curator,
         marginals: Marginals,
         price: Price,
         ordered: Mapping[str, int],
@@ -82,21 +80,19 @@ class PairwiseFit:
         What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
         proportion that promises the smallest total error over all pairs.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
         Args:
-            curator: Of a view with these columns.
             marginals: Of the columns, as far as they are known.
             price: Of everything here.
             ordered: Column -> how many of its leading codes are intervals, in order; columns it lacks are lists.
             by_lags: Counts of pairs of dates that follow from how far they are apart, of any total.
         """
-        one_way = marginals.counted
+        curator, one_way = marginals.curator, marginals.counted
         triples = candidate_triples(curator, one_way.clean(), one_way.total, price)
         if not triples:
-            return self._find_pairs(curator, marginals, price, ordered, by_lags)
-        found = self._find_pairs(curator, marginals, price.share(1 - TUNING.triple_share), ordered, by_lags)
+            return self._find_pairs(marginals, price, ordered, by_lags)
+        found = self._find_pairs(marginals, price.share(1 - TUNING.triple_share), ordered, by_lags)
         counted = MeasuredLeaf(marginals.counted)
         plain = counted if isinstance(found, Price) else replace(found, one_way=counted.one_way, counted=None)
         leaf, left = measure_triples(curator, plain, triples, price.share(TUNING.triple_share))
@@ -108,14 +104,13 @@ class PairwiseFit:
 
     def _find_pairs(
         self,
-        curator: Curator,
         marginals: Marginals,
         price: Price,
         ordered: Mapping[str, int],
         by_lags: Mapping[Pair, Array],
     ) -> MeasuredLeaf | Price:
         """`find` without triples."""
-        one_way = marginals.counted
+        curator, one_way = marginals.curator, marginals.counted
         clean = one_way.clean()
         signs, price = measure_signs(curator, clean, ordered, price)
         known = signs.joints(clean) if signs else {}
@@ -156,8 +151,7 @@ class PairwiseFit:
     ) -> tuple[dict[Pair, Array], Price]:
         """Joint probabilities of the pairs that the budget supports, and what is left of the price if it supports none.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
         Args:
             curator: Of a view with all columns of the pairs.
@@ -219,8 +213,7 @@ class PairwiseFit:
     def measure(self, curator: Curator, tables: Sequence[PairTable], price: Price) -> dict[Pair, NoisyTable]:
         """Measure the joints of some pairs, for ``price`` in all: the noisier ones get more of it.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
         """
         weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
         measured = {}
@@ -256,8 +249,7 @@ def measure_signs(
     depend on each other and how; None, and nothing spent, where not even one common factor of
     all columns would show. Noise hides √(2 / columns) as much of that as of a single pair, as eigenvalues go.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4 and 10.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4 and 10.
 
     Args:
         curator: Of a view with these columns.
@@ -301,8 +293,7 @@ def measure_triples(
 ) -> tuple[MeasuredLeaf, Price]:
     """Screen triples and measure those that their pairs do not explain; return the leaf and what is left of the price.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
     Args:
         curator: Of a view with the columns.

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import combine
 from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT
-from privbench_core.measure.one_way import Marginals, MarginalsOfView, measure_one_way, remeasure
+from privbench_core.measure.one_way import Marginals, measure_one_way, remeasure
 from privbench_core.measure.pairwise import Pair, PairwiseFit
 from privbench_core.measure.scores import clear_scores, has_power
 from privbench_core.models.attribute_split import AttributeSplit
@@ -83,10 +83,9 @@ class PairwiseSPN:
 
         ``by_lags`` is as in `PairwiseFit.find`.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
         """
-        found = self.find(curator, MarginalsOfView(curator, one_way), price, by_lags, depth)
+        found = self.find(Marginals(curator, one_way), price, by_lags, depth)
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
     def has_power(self, curator: Curator, columns: int, total: float, price: Price) -> bool:
@@ -95,16 +94,15 @@ class PairwiseSPN:
 
     def find(
         self,
-        curator: Curator,
         marginals: Marginals,
         price: Price,
         by_lags: Mapping[Pair, Array] = MappingProxyType({}),
         depth: int = 0,
     ) -> Measured | Price:
         """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""
-        one_way = marginals.counted
+        curator, one_way = marginals.curator, marginals.counted
         if depth >= self.max_depth or not self._affordable(curator, one_way, price):
-            return self.leaf.find(curator, marginals, price, self.ordered, by_lags)
+            return self.leaf.find(marginals, price, self.ordered, by_lags)
         pairs = list(combinations(one_way.counts, 2))
         scores = clear_scores(curator, one_way, pairs, price.share(TUNING.score_share))
         rest = price.share(1 - TUNING.score_share)
@@ -112,7 +110,7 @@ class PairwiseSPN:
         telling = scores.max() > TUNING.clear * one_way.total
         rule = split.rule(dict(zip(pairs, scores.tolist(), strict=True)), one_way.clean()) if telling else None
         if rule is None:
-            return self.leaf.find(curator, marginals, rest, self.ordered, by_lags)
+            return self.leaf.find(marginals, rest, self.ordered, by_lags)
         parts = []
         for part in curator.split(rule):
             inside = measure_one_way(part, list(one_way.counts), rest.share(2 * TUNING.score_share))
@@ -163,8 +161,7 @@ class HistogramSPN:
     def build(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Measured:
         """The network over the columns of ``one_way``, for at most ``price`` (Algorithm 2).
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 to 5, 7 and 8.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 to 5, 7 and 8.
         """
         names = tuple(one_way.counts)
         if len(names) == 1:
@@ -250,8 +247,7 @@ def lloyd_split(
 ) -> Centres:
     """Release two centres for ``price``, by DPLloyd (Su et al. 2016): noisy averages, then nearest centre.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 3, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 3, 4 and 7.
 
     Args:
         curator: Of a view with the columns.

@@ -24,7 +24,7 @@ from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_
 from privbench_core.measure.by_size import Features, RowLooks, best_counted, measure_by_size
 from privbench_core.measure.lags import Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.measure.learned import Learned, learn_domains, lists_to_learn
-from privbench_core.measure.one_way import Marginals, MarginalsOfView, least_noise, remeasure
+from privbench_core.measure.one_way import Marginals, least_noise, remeasure
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.measured import Counted, Measured, MeasuredLeaf
@@ -99,8 +99,7 @@ class Cells:
     def again(self, session: PrivateSession, table: Table, price: Price) -> Cells:
         """The same cells counted once more for ``price``, where that leaves the least noise, and averaged.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
         """
         if not self.looks:
             return self
@@ -123,9 +122,7 @@ class Network(Protocol):
         """Return whether dependences of so many columns would show for ``price``."""
         ...
 
-    def find(
-        self, curator: Curator, marginals: Marginals, price: Price, by_lags: Mapping[Pair, Array]
-    ) -> Measured | Price:
+    def find(self, marginals: Marginals, price: Price, by_lags: Mapping[Pair, Array]) -> Measured | Price:
         """A model for at most ``price``, or what is left of it if the columns by themselves are all there is.
 
         ``by_lags`` has counts of pairs of dates that follow from how far they are apart.
@@ -134,8 +131,8 @@ class Network(Protocol):
 
 
 @dataclass
-class MarginalsOverRows:
-    """Marginals of a table's columns over all rows, while joints count up to so many rows of a unit; `Marginals`.
+class MarginalsOverRows(Marginals):
+    """Marginals of a table's columns over all rows, while joints count up to so many rows of a unit.
 
     Attributes:
         session: Open for the step.
@@ -147,6 +144,7 @@ class MarginalsOverRows:
         best: `RowLooks.best_counted` for the first price that was asked about: the best T changes little with it.
     """
 
+    one_way: OneWay = field(init=False)
     session: PrivateSession
     table: str
     columns: Features
@@ -155,12 +153,12 @@ class MarginalsOverRows:
     most: int
     best: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def one_way(self) -> OneWay:
-        """All that is known now, distributed like all rows."""
+    def __post_init__(self) -> None:
+        """Say what is known, distributed like all rows."""
         found = self.looks.one_way(self.most)
         counts, sigmas = {**self.others.counts, **found.counts}, {**self.others.sigmas, **found.sigmas}
-        return OneWay(counts, sigmas, found.total, tails_of({name: coder for name, (_, coder) in self.columns.items()}))
+        tails = tails_of({name: coder for name, (_, coder) in self.columns.items()})
+        self.one_way = OneWay(counts, sigmas, found.total, tails)
 
     @property
     def counted(self) -> OneWay:
@@ -170,21 +168,22 @@ class MarginalsOverRows:
 
     @property
     def rows_counted(self) -> Counted | None:
-        """See `Marginals`."""
+        """The rows that joints count; None if these are all."""
         rows, every = float(self.looks.size.counted(self.most).sum()), float(self.looks.size.rows_of.sum())
         return Counted(self.counted, rows / every) if rows < every else None
 
     def noise(self, price: Price) -> float:
-        """See `Marginals`."""
+        """See `Marginals.noise`."""
         if not self.best and price.amount > 0:
             self.best = self.looks.best_counted(self.session, self.table, price)
         doubt = self.looks.doubt(self.session, self.table, price, self.best)
         return doubt * float(self.looks.size.counted(self.most).sum())
 
     def improve(self, price: Price) -> OneWay:
-        """See `Marginals`."""
+        """See `Marginals.improve`."""
         if price.amount > 0:
             self.looks = self.looks.again(self.session, self.table, self.columns, price)
+            self.__post_init__()
         return self.one_way
 
 
@@ -201,9 +200,8 @@ def learn_table(
     Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
     average as prices add up), so the number of rows comes first: it tells whether to look for anything else.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
-    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
-    2, 4, 6, 7, 8 and 9, and *Learning a table*.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 6, 7, 8
+    and 9, and *Learning a table*.
 
     Args:
         session: Open for the step.
@@ -240,12 +238,12 @@ def learn_table(
         chosen, by_lags = network(ordered_codes(profile.discretizers)), lag_joints(profile)
         features = own_columns(profile, profile.discretizers)
         view = session.view(ViewSpec(table.name, dict(features), (profile.size.rows_per_unit,)), "spn")
-        marginals: Marginals = MarginalsOfView(view, profile.one_way)
+        marginals = Marginals(view, profile.one_way)
         if looks is not None:
             columns, most = own_columns(profile, looks.drifts), profile.size.rows_per_unit
             others = profile.one_way.only(name for name in profile.discretizers if name not in looks.drifts)
-            marginals = MarginalsOverRows(session, table.name, columns, looks, others, most)
-        found = chosen.find(view, marginals, left, by_lags)
+            marginals = MarginalsOverRows(view, session, table.name, columns, looks, others, most)
+        found = chosen.find(marginals, left, by_lags)
         if not isinstance(found, Price):
             return cells, profile, found
         if looks is not None:
@@ -265,8 +263,7 @@ def over_rows(
     The first look has found which codes there are, at little noise. How much the distributions of units with many rows
     differ decides up to how many rows of a unit are worth being counted in full.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     profile = cells.profile()
     if price.amount <= 0:
@@ -312,8 +309,7 @@ def measure_cells(
 ) -> Cells:
     """All cells counted for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     full = 1 if size is None else size.rows_per_unit
     codecs = learned.codecs
