@@ -141,7 +141,7 @@ def _haar_shrinkage() -> None:
 
 
 def _lags() -> None:
-    _replace("measure.lags.lag_features", lambda *_: ())
+    _replace("measure.lags.lag_features", lambda *_: {})
     _replace("measure.lags.own_lag_share", lambda *_: 0.0)
 
 

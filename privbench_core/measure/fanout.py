@@ -230,7 +230,7 @@ def _sizes_and_lags(
         return sizes, ()
     context = link_context(key, parent, child, sizes.sizes, siblings)
     expected = expected_context(key, parent, child.size, sizes, context, siblings)
-    lags = measure_lags(session, key, features, expected, child, price.share(TUNING.first_look))
+    lags = measure_lags(session, key, features, expected, parent, child, price.share(TUNING.first_look))
     rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
     joints = {each.finer: each.joint(rows) for each in lags}
     return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags

@@ -150,13 +150,7 @@ class GroupFit:
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {
-            "scores": self.scores,
-            "margins": self.margins,
-            "usefulness": self.usefulness,
-            "triples": self.triples,
-            "pairs": self.pairs.identity(),
-        }
+        return {**vars(self), "pairs": self.pairs.identity()}
 
     def least(self, curator: Curator, price: Price, pairs: int, cells: float) -> float:
         """Groups that make a marginal of so many cells λ-useful, if so many of them are measured for ``price``."""

@@ -77,18 +77,7 @@ class LatentFit:
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {
-            "latents": self.latents,
-            "iterations": self.iterations,
-            "types": self.types,
-            "groups": self.groups,
-            "usefulness": self.usefulness,
-            "observed": self.observed,
-            "places": self.places,
-            "typed": self.typed,
-            "pairs": PAIRS.identity(),
-            "joints": self.joints.identity(),
-        }
+        return {**vars(self), "pairs": PAIRS.identity(), "joints": self.joints.identity()}
 
     def link(
         self,

@@ -56,9 +56,7 @@ class PairwiseFit:
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {
-            "max_pairs": self.max_pairs,
-        }
+        return {"max_pairs": self.max_pairs}
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> MeasuredLeaf:
         """A leaf over the columns of ``one_way``, for at most ``price``; see `find`.

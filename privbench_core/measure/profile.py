@@ -154,11 +154,14 @@ class MarginalsOverRows(Marginals):
     best: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Say what is known, distributed like all rows."""
+        """Say what is known."""
+        self.one_way = self._known()
+
+    def _known(self) -> OneWay:
         found = self.looks.one_way(self.most)
         counts, sigmas = {**self.others.counts, **found.counts}, {**self.others.sigmas, **found.sigmas}
         tails = tails_of({name: coder for name, (_, coder) in self.columns.items()})
-        self.one_way = OneWay(counts, sigmas, found.total, tails)
+        return OneWay(counts, sigmas, found.total, tails)
 
     @property
     def counted(self) -> OneWay:
@@ -183,7 +186,7 @@ class MarginalsOverRows(Marginals):
         """See `Marginals.improve`."""
         if price.amount > 0:
             self.looks = self.looks.again(self.session, self.table, self.columns, price)
-            self.__post_init__()
+            self.one_way = self._known()
         return self.one_way
 
 
