@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting, place_hidden_cells
 from privbench_core.columns.codec import Codec
-from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimate.segmentation import segment_sums, segments
 from privbench_core.guards import FEW_VALUES, MOST_CUT, MOST_IN_ALL, MOST_LOOKS, MOST_PARTS, NEGLIGIBLE, THINNEST_CELL
+from privbench_core.measure.one_way import measure_one_way, view_of_cells
 from privbench_core.measure.scores import highest_noise
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
@@ -137,13 +136,16 @@ def refine_bins(
             break
         now, left = left.share(share), left.share(1 - share)
         finer = {name: _intervals(found[name]).cut(cells) for name, cells in parts.items()}
-        noisy = _count(session, table, finer, "parts of heavy cells", full, now)
+        view = view_of_cells(session, table.name, finer, full, "closer look")
+        noisy = measure_one_way(view, list(finer), now, "parts of heavy cells")
         bar = highest_noise(now.measure, 1.0, _most_parts(len(finer)) * len(finer))
-        for name, counts in noisy.items():
-            found[name] = _sharpened(found[name], finer[name], *counts, bar)
+        for name, counts in noisy.counts.items():
+            found[name] = _sharpened(found[name], finer[name], counts, noisy.sigmas[name][0], bar)
     if left.amount > 0:
-        noisy = _count(session, table, {name: look.codec for name, look in found.items()}, "again", full, left)
-        found = {name: look.again(*noisy[name]) for name, look in found.items()}
+        codecs = {name: look.codec for name, look in found.items()}
+        view = view_of_cells(session, table.name, codecs, full, "closer look")
+        noisy = measure_one_way(view, list(codecs), left, "again")
+        found = {name: look.again(noisy.counts[name], noisy.sigmas[name][0]) for name, look in found.items()}
     return found
 
 
@@ -267,16 +269,6 @@ def _around(look: CellCounts) -> Array:
         return np.zeros(1)
     beside = np.pad(density, 1, mode="reflect")
     return np.asarray((beside[:-2] + beside[2:]) / 2)
-
-
-def _count(
-    session: PrivateSession, table: Table, codecs: Mapping[str, Codec], what: str, full: int, price: Price
-) -> dict[str, tuple[Array, float]]:
-    """Noisy counts of the cells of some columns, and the standard deviation of their noise."""
-    features = {name: (Own(name), Discretizer(codec)) for name, codec in codecs.items()}
-    view = session.view(ViewSpec(table.name, dict(features), (full,)), "closer look")
-    noisy = view.measure(what, [Marginal((name,)) for name in codecs], price)
-    return {name: (counts, noisy.sigma) for name, counts in zip(codecs, noisy.values, strict=True)}
 
 
 def _divisible(table: Table, name: str, codec: Codec) -> bool:

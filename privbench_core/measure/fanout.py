@@ -84,15 +84,12 @@ def fit_fanout(
     for_links = price.share(1 - TUNING.degrees)
     if not has_power(rows, number, child.counted.total, for_links):  # rows follow nothing, or noise hides what
         return fit_sizes_and_siblings(session, key, parent, child, price, siblings)[0]
-    agreements, rest = measure_agreements(session, key, child, price)
-    fanout, lags = _sizes_and_lags(session, key, parent, child, rest.share(TUNING.degrees), siblings)
-    fanout = replace(fanout, agreements=agreements)
+    fanout, lags, of_links = fit_sizes_and_siblings(session, key, parent, child, price, siblings, TUNING.degrees)
     context = link_context(key, parent, child, fanout.sizes, siblings)
     if not context:
         return fanout
     expected = expected_context(key, parent, child.size, fanout, context, siblings)
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
-    of_links = rest.share(1 - TUNING.degrees)
     joints = measure_links(view, context, own, child.counted, of_links, expected, lags)
     return replace(fanout, pair_tables=joints)
 
@@ -139,7 +136,8 @@ def fit_sizes_and_siblings(
     child: Profile,
     price: Price,
     siblings: Siblings,
-) -> tuple[Fanout, tuple[MeasuredLag, ...]]:
+    share: float = 1.0,
+) -> tuple[Fanout, tuple[MeasuredLag, ...], Price]:
     """Measure numbers of children, how long after their parents they are dated, and how often siblings agree.
 
     All of it for at most ``price``, the latter two where noise leaves something of them. Joints of dates are those that
@@ -147,11 +145,30 @@ def fit_sizes_and_siblings(
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
-    ``child`` is the profile of their children; other arguments are those of `fit_sizes`.
+    Args:
+        session: Open for the step.
+        key: The owner key.
+        parent: The owners.
+        child: Their children.
+        price: Of everything here, and what is left.
+        siblings: As in `fit_sizes`.
+        share: Of numbers and lags, in what agreement leaves of the price.
+
+    Returns:
+        The link without joints of other columns; lags, and what they say of these; what is left of the price.
     """
     agreements, rest = measure_agreements(session, key, child, price)
-    fanout, lags = _sizes_and_lags(session, key, parent, child, rest, siblings)
-    return replace(fanout, agreements=agreements), lags
+    features, ours, left = lag_features(key, parent, child), rest.share(share), rest.share(1 - share)
+    for_sizes = ours.share(1 - TUNING.first_look) if features else ours
+    sizes = replace(fit_sizes(session, key, parent, child.size, for_sizes, siblings), agreements=agreements)
+    if not features:
+        return sizes, (), left
+    context = link_context(key, parent, child, sizes.sizes, siblings)
+    expected = expected_context(key, parent, child.size, sizes, context, siblings)
+    lags = measure_lags(session, key, features, expected, parent, child, ours.share(TUNING.first_look))
+    rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
+    joints = {each.finer: each.joint(rows) for each in lags}
+    return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags, left
 
 
 def agreement_columns(key: ForeignKey, child: Profile) -> list[str]:
@@ -217,23 +234,6 @@ def _groups(coder: Discretizer, counts: Array) -> NDArray[np.int64]:
     parts = np.minimum((middle * SIBLING_PARTS).astype(np.int64), SIBLING_PARTS - 1)
     listed = SIBLING_PARTS + np.arange(len(counts) - ordered)
     return np.asarray(np.unique(np.concatenate([parts, listed]), return_inverse=True)[1], dtype=np.int64)
-
-
-def _sizes_and_lags(
-    session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, price: Price, siblings: Siblings
-) -> tuple[Fanout, tuple[MeasuredLag, ...]]:
-    """`fit_sizes_and_siblings` without how often siblings agree."""
-    features = lag_features(key, parent, child)
-    for_sizes = price.share(1 - TUNING.first_look) if features else price
-    sizes = fit_sizes(session, key, parent, child.size, for_sizes, siblings)
-    if not features:
-        return sizes, ()
-    context = link_context(key, parent, child, sizes.sizes, siblings)
-    expected = expected_context(key, parent, child.size, sizes, context, siblings)
-    lags = measure_lags(session, key, features, expected, parent, child, price.share(TUNING.first_look))
-    rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
-    joints = {each.finer: each.joint(rows) for each in lags}
-    return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags
 
 
 def _counts(
@@ -302,28 +302,23 @@ def _counts(
     joints, _ = PAIRS.fit_pairs(view, clean, candidates, each, ordered)
     tables = {name: joint for (name, _), joint in joints.items()}
     if over_rows:
-        tables |= _fitted_to_rows(tables, _over_rows(session, key, parent, children, each), parent, counts)
+        tables |= _fitted_to_rows(session, key, tables, parent, children, counts, each)
     return counts, tables
 
 
-def _over_rows(
-    session: PrivateSession, key: ForeignKey, parent: Profile, children: RowCount, price: Price
-) -> dict[str, tuple[Array, Array]]:
-    """Shares of the children that have an owner by its attributes, and their standard deviations, shapes (codes,)."""
+def _fitted_to_rows(
+    session: PrivateSession,
+    key: ForeignKey,
+    tables: Mapping[str, Array],
+    parent: Profile,
+    children: RowCount,
+    counts: SizeCounts,
+    price: Price,
+) -> dict[str, Array]:
+    """Joints of parents' attributes and numbers of children that agree with these attributes over the children."""
     columns: Features = {name: (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
     found = one_way_over_rows(session, key.child, columns, children, price, "owners of rows")
-    shares: dict[str, tuple[Array, Array]] = {}
-    for name, coder in parent.discretizers.items():
-        counts = found.clean()[name][: coder.size]  # rows without an owner have one more code
-        owned = max(float(counts.sum()), TINY)
-        shares[name] = counts / owned, found.sigmas[name][: coder.size] / owned
-    return shares
-
-
-def _fitted_to_rows(
-    tables: Mapping[str, Array], over_rows: Mapping[str, tuple[Array, Array]], parent: Profile, counts: SizeCounts
-) -> dict[str, Array]:
-    """Joints of parents' attributes and numbers of children that agree with shares of the children."""
+    owners = found.clean()
     sizes, numbers = mean_sizes(counts.codec, counts.binning), counts.counts / max(counts.groups, TINY)
     fitted: dict[str, Array] = {}
     for name, parents in parent.one_way.clean().items():
@@ -331,8 +326,9 @@ def _fitted_to_rows(
         start = np.outer(parents / parents.sum(), numbers)
         if joint is not None:
             start = fit_margins(joint, [((0,), start.sum(axis=1)), ((1,), start.sum(axis=0))])
-        expected = row_shares(start, sizes)
-        shares = shrink_haar(*over_rows[name], expected)
+        of_owner = owners[name][: parent.discretizers[name].size]  # rows without an owner have one more code
+        owned, expected = max(float(of_owner.sum()), TINY), row_shares(start, sizes)
+        shares = shrink_haar(of_owner / owned, found.sigmas[name][: len(of_owner)] / owned, expected)
         if (shares != expected).any():
             fitted[name] = with_row_shares(start, sizes, np.maximum(shares, 0.0))
     return fitted

@@ -121,13 +121,13 @@ class LatentFit:
             values = self.values(session, key, children, rest)
             if values < 2:  # noqa: PLR2004 - a single type is none
                 return LatentLink(fit_fanout(session, key, parent, child, for_sizes + rest, siblings), observed, None)
-            fanout, lags = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
+            fanout, lags, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
             if len(fanout.counts) == 1:  # no parent has children: there are no groups to give a type
                 return LatentLink(fanout, observed, None)
             found, latents, context = self._types(session, key, parent, children, fanout, values, rest)
             context = {**link_context(key, parent, child, fanout.sizes, siblings), **context}
         else:
-            fanout, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
+            fanout, _, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
             rest, one_way, lags = for_groups, children.counted, ()
             values = self.values(session, key, children, rest)
             if values < 2 or len(fanout.counts) == 1:  # noqa: PLR2004 - likewise

@@ -31,6 +31,7 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.estimate.made_up import rank_blocks, value_blocks
 from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT, segment_and_smooth
 from privbench_core.guards import CELLS_PER_OCTAVE, MAX_OCTAVES, MAX_YEARS, NEGLIGIBLE, RARER, UNKNOWN_CODES
+from privbench_core.measure.one_way import view_of_cells
 from privbench_core.measure.scores import highest_noise
 from privbench_core.models.row_count import RowCount, powers_up_to
 from privbench_core.privacy.budget import Price
@@ -116,8 +117,7 @@ def lists_to_learn(table: Table) -> list[Column]:
 def _learn_range(session: PrivateSession, table: Table, column: Column, price: Price) -> tuple[Codec, str]:
     """A codec for an ordered column, and what had to be assumed."""
     grid, classes = log_scale_codec(column, table=table.name), StepCodec.of(column, table=table.name)
-    features: dict[str, tuple[Feature, Discretizer]] = {column.name: (Own(column.name), Discretizer(grid))}
-    view = session.view(ViewSpec(table.name, features), f"range of {column.name}")
+    view = view_of_cells(session, table.name, {column.name: grid}, 1, f"range of {column.name}")
     noisy = view.measure("grid", [Marginal((column.name,))], price.share(1 - TUNING.detail_share) if classes else price)
     counts = noisy.values[0][: grid.ordered]
     low, high = plausible_bounds(column)
@@ -126,8 +126,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     seen = _likely_seen(counts, seen, noisy.sigma, price, windows, _cells_between(grid, low, high))
     step = 1
     if classes is not None:
-        features = {column.name: (Own(column.name), Discretizer(classes))}
-        of_steps = session.view(ViewSpec(table.name, features), f"step of {column.name}")
+        of_steps = view_of_cells(session, table.name, {column.name: classes}, 1, f"step of {column.name}")
         found = of_steps.measure("multiples", [Marginal((column.name,))], price.share(TUNING.detail_share))
         rows = float(np.where(seen, counts, 0.0).sum())
         step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows, price)

@@ -9,12 +9,17 @@ from typing import TypeVar
 
 import numpy as np
 
+from privbench_core.columns.codec import Codec
+from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import combine
 from privbench_core.models.measured import Counted
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import Feature, Own
 from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import ViewSpec
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -73,6 +78,12 @@ def least_noise(counts: Mapping[Name, float], measure: Measure) -> dict[Name, fl
 def noise_power(measure: Measure) -> float:
     """Return p, where the standard deviation of noise goes with share^-p."""
     return 1.0 if measure is Measure.PURE else 0.5
+
+
+def view_of_cells(session: PrivateSession, table: str, codecs: Mapping[str, Codec], most: int, label: str) -> Curator:
+    """Return a view of the cells of some columns of a table's rows, those of a unit with up to ``most`` in full."""
+    features: dict[str, tuple[Feature, Discretizer]] = {name: (Own(name), Discretizer(c)) for name, c in codecs.items()}
+    return session.view(ViewSpec(table, features, (most,)), label)
 
 
 def measure_one_way(curator: Curator, names: Sequence[str], price: Price, label: str = "one-way") -> OneWay:

@@ -24,7 +24,7 @@ from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_
 from privbench_core.measure.by_size import Features, RowLooks, best_counted, measure_by_size
 from privbench_core.measure.lags import Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.measure.learned import Learned, learn_domains, lists_to_learn
-from privbench_core.measure.one_way import Marginals, least_noise, remeasure
+from privbench_core.measure.one_way import Marginals, least_noise, remeasure, view_of_cells
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.measure.row_count import measure_row_count
 from privbench_core.models.measured import Counted, Measured, MeasuredLeaf
@@ -105,8 +105,8 @@ class Cells:
             return self
         counts = {name: look.counts for name, look in self.looks.items()}
         sigmas = {name: np.sqrt(look.variances) for name, look in self.looks.items()}
-        features = {name: (Own(name), Discretizer(look.codec)) for name, look in self.looks.items()}
-        view = session.view(ViewSpec(table.name, dict(features), (self.rows_per_unit,)), "second look")
+        codecs = {name: look.codec for name, look in self.looks.items()}
+        view = view_of_cells(session, table.name, codecs, self.rows_per_unit, "second look")
         better = remeasure(view, OneWay(counts, sigmas), price)
         looks = {
             name: replace(look, counts=better.counts[name], variances=better.sigmas[name] ** 2)
@@ -317,9 +317,7 @@ def measure_cells(
     full = 1 if size is None else size.rows_per_unit
     codecs = learned.codecs
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
-    view = session.view(
-        ViewSpec(table.name, {name: (Own(name), Discretizer(codec)) for name, codec in telling.items()}, (full,))
-    )
+    view = view_of_cells(session, table.name, telling, full, "view")
     if not telling:
         rows = view.measure("rows", [Marginal(())], price)
         return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma), size, learned.guessed)
