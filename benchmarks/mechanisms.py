@@ -158,7 +158,7 @@ def _counted() -> None:
 
 
 def _public_attributes() -> None:
-    _replace("measure.public_parents.fitted_to_attributes", lambda *given: given[-2][0])
+    _replace("measure.popularity.ParentReferences.with_attributes", lambda references, *_: references)
 
 
 def _exchanged_references() -> None:

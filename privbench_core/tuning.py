@@ -15,11 +15,13 @@ from hashlib import blake2b
 class Tuning:
     """Numbers that figures depend on; each comment says the unit, the source and the flat range."""
 
-    size_share: float = 0.16
-    """Share of a table's price for numbers of units by their number of rows, and as much for the number of rows.
+    size_share: float = 0.12
+    """Share of a table's price for numbers of units by their number of rows, and as much for the number of rows; of a
+    key's for how many references there are, and as much for their ranks; of public parents', for their attributes.
     Source: 8 seeds on chain, diamond, many_to_many, hospital, optional_keys, seasons at ε = .8 and 3.2, against
     shares that followed what was released: at .12 rows are 1.05 ± .05 and columns .95 ± .02 of before, at .2 rows
-    .89 ± .05 and columns 1.02 ± .02, all figures .98 and .97 ± .02: flat from .12 to .2."""
+    .89 ± .05 and columns 1.02 ± .02. Where many units make rows precise anyhow (households) a larger share is lost to
+    columns and pairs. Flat from .12 to .2."""
 
     cells: int = 256
     """Cells of a range that declares none, and four times those of lengths of text. Source: chosen by hand; cells are
@@ -64,6 +66,22 @@ class Tuning:
     """How far rows that are not counted move a distribution, in total variation, beyond what is known of their
     units. Source: .1 against .05, chain at ε = 10,000, 2 seeds: numbers of children .29 of the error, all figures
     .86."""
+
+    reference_bias: float = 0.3
+    """How far references that are not counted, of units with many or beyond a bound, differ from the others, in total
+    variation. Source: .3 against 1, flights and many_to_many at ε = 3.2, 3 seeds: joined pairs .95. Flat from .3 to .5
+    (many_to_many 8 seeds, flights and tennis 3)."""
+
+    significant: float = 3.0
+    """Standard deviations of its noise beyond which a count is significant. Source: the usual three sigma. Flat range
+    not measured."""
+
+    cut_penalty: float = 5.0
+    """Noise variances that a cut between segments of counts must save. Source: Adult, 2 to 8 are level."""
+
+    bandwidth: float = 0.15
+    """Standard deviation of the kernel that counts of a segment are smoothed with, as a share of its length. Source: a
+    piecewise constant density (0) errs up to a third more. Flat range not measured."""
 
     shape_error: float = 0.3
     """How far, relatively, true numbers of groups are from any smooth distribution of sizes. Source: distributions

@@ -15,11 +15,10 @@ import scipy
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import raking_factors
-from privbench_core.guards import TINY
+from privbench_core.guards import FITTING_ROUNDS, TINY
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_ROUNDS = 15  # over all cross-table marginals, as in `conditional.draw_column`: changes are small from there on
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def relaxed_links(left: Array, right: Array, targets: Sequence[ClassTarget]) -> 
     """
     links = np.outer(left, right) / max(float(right.sum()), TINY)
     sides = [(_sums(t.left, t.links.shape[0]), _sums(t.right, t.links.shape[1])) for t in targets]
-    for _ in range(_ROUNDS if len(targets) > 1 else 1):
+    for _ in range(FITTING_ROUNDS if len(targets) > 1 else 1):
         for target, (of_left, of_right) in zip(targets, sides, strict=True):
             current = (of_right @ (of_left @ links).T).T
             links *= raking_factors(target.links, current)[:, target.right][target.left]

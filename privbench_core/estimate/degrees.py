@@ -6,16 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
+from privbench_core.estimate.popularity import truncated_mean
+from privbench_core.guards import BOUND_STEP, GRID_POINTS, NEGLIGIBLE, TINY, TOLERANCE
+
 Array = NDArray[np.float64]
-_LEAST = 1e-9  # above zero
-_MOST_COUNTED = 0.9  # of a bound, on average: then four times as much does not count
-_IN_MEANS = np.geomspace(1e-2, 1e6, 4000)  # bounds
-_CERTAIN = 8.0  # standard deviations
-_USUAL = 0.6  # of what a bound adds, as a rule, the next one adds, which is so many times as large:
-_TIMES = 4.0
 
 
 def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[float] | Array, most: tuple[float, float]) -> Array:
@@ -31,28 +27,29 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[float] | Array, m
         bounds: None below the one before, or more than 4 times as large; equal ones count the same references.
         most: What the first total cannot exceed, and what none can.
     """
-    usual, half, noise = _USUAL, most[1] / 2, float(sigmas[0]) ** 2
+    usual = typical = 0.5  # between parents alike (0) and the tail of Zipf's law (1)
+    half, noise = most[1] / 2, float(sigmas[0]) ** 2
     times = np.array(bounds[1:]) / np.array(bounds[:-1])
     for _ in range(2):  # where noise hides the first total, parents are taken to be more alike
         half = most[1] / 2 / (1 + float(usual ** np.arange(1, len(bounds)) @ _part(usual, times)))
-        usual = _USUAL * half**2 / max(half**2 + noise, _LEAST)
+        usual = typical * half**2 / max(half**2 + noise, NEGLIGIBLE)
     spread = half**2  # off by as much as itself, as a rule
-    first = (float(noisy[0]) * spread + half * noise) / max(spread + noise, _LEAST)
-    variance = noise * spread / max(spread + noise, _LEAST)
-    totals = [min(_positive(first, variance), *most)]
+    first = (float(noisy[0]) * spread + half * noise) / max(spread + noise, NEGLIGIBLE)
+    variance = noise * spread / max(spread + noise, NEGLIGIBLE)
+    totals = [truncated_mean(first, math.sqrt(variance), min(most))]
     added, width, ratio = totals[0], bounds[0], usual
     for place in range(1, len(bounds)):
         wider, part = bounds[place] - bounds[place - 1], float(_part(ratio, times[place - 1]))
-        largest = min(added * wider / max(width, _LEAST), most[1] - totals[-1])
+        largest = min(added * wider / max(width, NEGLIGIBLE), most[1] - totals[-1])
         step = likely = min(added * ratio * part, largest)
         if place < len(noisy):
-            prior, noise = max(likely, _LEAST) ** 2, float(sigmas[place]) ** 2
+            prior, noise = max(likely, NEGLIGIBLE) ** 2, float(sigmas[place]) ** 2
             seen = float(noisy[place]) - totals[-1]
             every = prior + noise + variance
             step = (seen * prior + likely * (noise + variance)) / every
-            step = min(_positive(step, prior * (noise + variance) / every), largest)
-            variance = 1 / (1 / max(noise, _LEAST) + 1 / (variance + prior))
-            ratio = (min(step / max(added * part, _LEAST), 1.0) + usual) / 2
+            step = min(truncated_mean(step, math.sqrt(prior * (noise + variance) / every), math.inf), largest)
+            variance = 1 / (1 / max(noise, NEGLIGIBLE) + 1 / (variance + prior))
+            ratio = (min(step / max(added * part, NEGLIGIBLE), 1.0) + usual) / 2
         totals.append(totals[-1] + step)
         added, width = step, wider
     return np.array(totals)
@@ -64,22 +61,8 @@ def _part(ratio: float, times: Array | float) -> Array:
     >>> _part(0.5, np.array([1.0, 2.0, 4.0])).round(2).tolist(), _part(1.0, 2.0).round(2).tolist()
     ([0.0, 0.59, 1.0], 0.5)
     """
-    falling = max(-math.log(max(ratio, _LEAST)) / math.log(_TIMES), _LEAST)  # exponent of a power law
-    return np.asarray(np.expm1(-falling * np.log(times)) / np.expm1(-falling * math.log(_TIMES)))
-
-
-def _positive(mean: float, variance: float) -> float:
-    """Return the mean of a normal distribution, of which only what is above 0 is possible.
-
-    >>> _positive(100.0, 1.0), round(_positive(0.0, 1.0), 3), round(_positive(-3.0, 1.0), 3), _positive(-1e9, 1e-9) < 1
-    (100.0, 0.798, 0.283, True)
-    """
-    deviation = math.sqrt(max(variance, _LEAST))
-    if mean >= _CERTAIN * deviation:
-        return mean
-    return max(
-        0.0, mean + deviation * math.sqrt(2 / math.pi) / float(scipy.special.erfcx(-mean / deviation / math.sqrt(2)))
-    )
+    falling = max(-math.log(max(ratio, NEGLIGIBLE)) / math.log(BOUND_STEP), NEGLIGIBLE)  # exponent of a power law
+    return np.asarray(np.expm1(-falling * np.log(times)) / np.expm1(-falling * math.log(BOUND_STEP)))
 
 
 def unbounded_means(bounded: Array, bound: float) -> Array:
@@ -92,9 +75,10 @@ def unbounded_means(bounded: Array, bound: float) -> Array:
     >>> unbounded_means(np.array([0.0, 1.0, 10 * (1 - np.exp(-2.0))]), 20.0).round(3).tolist()
     [0.0, 1.0, 10.0]
     """
-    shares = np.minimum(bounded / bound, _MOST_COUNTED)
-    counted = -np.expm1(-_IN_MEANS) / _IN_MEANS  # descending
-    return np.asarray(bound / np.interp(-shares, -counted, _IN_MEANS) * (shares > 0))
+    in_means = np.geomspace(1 / BOUND_STEP**1.5, 1 / TOLERANCE, GRID_POINTS)  # bounds; no mean is beyond the next two
+    counted = -np.expm1(-in_means) / in_means  # descending
+    shares = np.maximum(bounded / bound, TINY)
+    return np.asarray(bound / np.exp(np.interp(-np.log(shares), -np.log(counted), np.log(in_means))) * (bounded > 0))
 
 
 def ranked(bounds: Array, totals: Array, ends: NDArray[np.int64], alike: float) -> Array:
@@ -111,8 +95,8 @@ def ranked(bounds: Array, totals: Array, ends: NDArray[np.int64], alike: float) 
     parents = np.minimum.accumulate(parents) * alike
     degree = np.sqrt(np.maximum(lower, 1.0) * bounds)
     ranks = np.arange(1, int(ends[-1]) + 1, dtype=np.float64)
-    falling = np.log(np.maximum(parents, _LEAST))[::-1]
+    falling = np.log(np.maximum(parents, NEGLIGIBLE))[::-1]
     degrees = np.exp(np.interp(np.log(ranks - 0.5), falling, np.log(degree)[::-1]))
     degrees[ranks > np.ceil(parents[0])] = 0.0
-    degrees *= totals[-1] / max(float(degrees.sum()), _LEAST)
+    degrees *= totals[-1] / max(float(degrees.sum()), NEGLIGIBLE)
     return np.add.reduceat(degrees, np.append(0, ends[:-1]))

@@ -8,80 +8,16 @@ Significant counts are kept instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from privbench_core.estimate.segmentation import PENALTY, segments
+from privbench_core.guards import FITTING_ROUNDS, GRID_GROWTH, GRID_POINTS, SMOOTHING, TINY, TOLERANCE
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-# Of the ranks and the shapes, chosen by hand.
-_GROWTH = 1.03  # of blocks of ranks: parents that share a block differ by few references
-_EXPONENTS = tuple(tenth / 10 for tenth in range(17))  # 0 is uniform, 1 is Zipf's law
-_TOLERANCE = 4.0  # noise variances by which a more even shape may fit worse
-# Of the grids of ranks and degrees that a shape is computed on, chosen by hand for time.
-_RANKS = 120  # ranks, geometrically spaced
-_SINGLE_DEGREES = 100  # degrees one by one; larger ones grow by the next factor
-_DEGREE_GROWTH = 1.05  # at most 2.5% off in the middle of a step
-# Of the degrees of public rows that noise hides, chosen by hand.
-_LEVEL = 1.1  # factor between two degrees
-_SMALL = 1e-3  # references that count as none
-_STEEPEST, _HALVINGS = 20.0, 40  # of the power of a share that its odds are, and of the interval that it is found in
-_BLOCK = 1 << 14  # parents at a time, to bound memory
-_PARTS = 6  # shares of a parent's references that a closer look may count, from the least to all
-_GOLDEN = (math.sqrt(5) - 1) / 2  # multiples modulo 1 are evenly spread
-_SPREAD, _LIKELY = 8, 1001  # standard deviations of noise, and numbers among them, that an average is over
-_FAR = 1e9  # standard deviations; keeps squares finite
-_TINY = float(np.finfo(np.float64).tiny) * 1e16  # keeps divisions finite
-
-
-@dataclass(frozen=True)
-class CloserLook:
-    """References to the same rows once more: at less noise, and counting fewer of those from units with many rows.
-
-    Attributes:
-        noisy: Noisy references to each row that count, shape (parents,).
-        sigma: Standard deviation of their noise.
-        least: Share of a parent's references that count where all are from units with many rows.
-        mean: Share of all references that count.
-    """
-
-    noisy: Array
-    sigma: float
-    least: float
-    mean: float
-
-    def energies(self, parents: Numbers, references: Array) -> Array:
-        """Return by how much the look speaks against each number of references, as a negative log-likelihood.
-
-        Which share of a parent's references counts is not known: one from the least to all, as likely as a power of it
-        with which the mean is what it is.
-
-        Args:
-            parents: Of the rows that are asked about, shape (n,).
-            references: Their numbers of references, shape (n, values).
-        """
-        likely: Array = np.zeros(references.shape)
-        for part, odds in zip(*self._parts(), strict=True):
-            off = np.minimum(np.abs(self.noisy[parents, None] - part * references) / self.sigma, _FAR)
-            likely += odds * np.exp(-(off**2) / 2)
-        return np.asarray(-np.log(np.maximum(likely, _TINY)))
-
-    def _parts(self) -> tuple[Array, Array]:
-        """Shares that may count, and their odds."""
-        parts = np.geomspace(self.least, 1.0, _PARTS)
-        low, high = -_STEEPEST, _STEEPEST
-        for _ in range(_HALVINGS):
-            power = (low + high) / 2
-            odds = (parts / self.mean) ** power
-            odds /= odds.sum()
-            low, high = (power, high) if float(odds @ parts) < self.mean else (low, power)
-        return parts, odds
 
 
 def rank_ends(parents: int) -> Numbers:
@@ -92,7 +28,7 @@ def rank_ends(parents: int) -> Numbers:
     """
     ends = [1]
     while ends[-1] < parents:
-        ends.append(min(parents, max(ends[-1] + 1, int(ends[-1] * _GROWTH))))
+        ends.append(min(parents, max(ends[-1] + 1, int(ends[-1] * GRID_GROWTH))))
     return np.array(ends)
 
 
@@ -112,9 +48,10 @@ def rank_sums(noisy: Array, ends: Numbers, sigma: float, references: float, pare
     if blocks < len(ends):
         inside = rank_sums(noisy[:blocks], np.minimum(ends[:blocks], max(parents, 1)), sigma, references, parents)
         return np.append(inside, np.zeros(len(ends) - blocks))
-    fits = [_fitted(noisy, _shape(ends, references, power, parents), sigma, references) for power in _EXPONENTS]
+    powers = np.linspace(0.0, 1.6, 9).tolist()  # 0 is uniform, 1 is Zipf's law
+    fits = [_fitted(noisy, _shape(ends, references, power, parents), sigma, references) for power in powers]
     least = min(cost for cost, _ in fits)
-    found = next(found for cost, found in fits if cost <= least + _TOLERANCE * sigma**2)  # the most even of the best
+    found = next(found for cost, found in fits if cost <= least + PENALTY * sigma**2)  # the most even of the best
     sizes = np.diff(ends, prepend=0).astype(np.float64)
     falling = scipy.optimize.isotonic_regression(found / sizes, weights=sizes, increasing=False).x
     return np.asarray(falling * sizes)
@@ -125,7 +62,7 @@ def _fitted(noisy: Array, shape: Array, sigma: float, references: float) -> tupl
 
     The misfit is the sum of squares plus a penalty in noise variances per segment (`segmentation.segments`).
     """
-    widths = np.maximum(shape, 1e-6 * shape.max())
+    widths = np.maximum(shape, TOLERANCE * shape.max())
     starts = segments(noisy, sigma, widths)
     counts = np.diff(np.append(starts, len(noisy)))
     # A normal prior on each segment's level, with mean 1 (the shape as it is) and standard deviation 1.
@@ -138,56 +75,57 @@ def _fitted(noisy: Array, shape: Array, sigma: float, references: float) -> tupl
     return float(cost), widths * np.repeat(np.maximum(levels, 0.0), counts)
 
 
-def row_counts(
-    noisy: Array,
-    sigma: float,
-    group_of: Numbers,
-    groups: tuple[Array, float],
-    ranked: tuple[Array, Array],
-    references: float,
-    closer: Sequence[CloserLook] = (),
-) -> Array:
+def row_counts(noisy: Array, sigma: float, references: float) -> Array:
     """Return the references to each row of a public parent, shape (parents,), none below zero.
 
-    Significant rows (heavy hitters) keep their own noisy count. Each other row gets one draw from its posterior under
-    the released shape, scaled to its group: these rows then vary as much as the true ones, though not row by row.
+    Significant rows (heavy hitters) keep their own noisy count. The numbers of references of the others have a
+    distribution that is estimated from their noisy counts: the nonparametric maximum likelihood of Kiefer and Wolfowitz
+    (1956), by EM from a gamma distribution, so that few rounds leave it smooth where noise says little. The variance of
+    that is by the method of moments, averaged with an exponential one's, which is off by as much as itself. Quantiles
+    go to these rows in the order of their counts, the triple-goal estimate of Shen and Louis (1998): so they vary as
+    much as the true ones. What they have in all is averaged, by inverse variance, of the sum of their counts, and of
+    what heavy hitters leave of all references.
 
     Args:
         noisy: Noisy references to each row.
         sigma: Standard deviation of their noise.
-        group_of: Group of each row.
-        groups: Noisy references to each group, and the standard deviation of their noise.
-        ranked: References per parent of each block of ranks, and the number of its parents.
         references: Released number of all references.
-        closer: Where units with many rows may refer to other rows than those with few: the latter in more detail.
     """
-    parents = len(noisy)
-    threshold = sigma * stands_out(parents)
+    threshold = sigma * stands_out(len(noisy))
     heavy = noisy > threshold
-    values, numbers = _levels(*_cut_to(parents, *ranked))
-    below = np.clip(np.cumsum(numbers) - heavy.sum(), 0.0, numbers)  # parents of lower ranks than the heavy hitters
-    left = _left_by(noisy[heavy], sigma, float(values @ below), references)
-    remaining, members = _remaining_by_group(noisy, sigma, group_of, groups, heavy, left)
-    numbers = numbers * scipy.special.ndtr((threshold - values) / sigma)  # expected number of them below the threshold
-    mean = float(values @ numbers) / max(float(numbers.sum()), _TINY)
-    relative = remaining / np.maximum(members, 1) / max(mean, _TINY)
-    drawn = np.maximum(noisy, 0.0)
-    hidden = np.flatnonzero(~heavy)
-    uniform = (np.arange(1, len(hidden) + 1) * _GOLDEN) % 1.0  # deterministic: a release follows from its noise
-    for start in range(0, len(hidden), _BLOCK):
-        block = hidden[start : start + _BLOCK]
-        scaled = relative[group_of[block], None] * values
-        energy = np.minimum(np.abs(noisy[block, None] - scaled) / sigma, _FAR) ** 2 / 2
-        for look in closer:
-            energy += look.energies(block, scaled)
-        posterior = numbers * np.exp(energy.min(axis=1, keepdims=True) - energy)
-        cumulated = np.cumsum(posterior, axis=1)
-        chosen = (cumulated < uniform[start : start + _BLOCK, None] * cumulated[:, -1:]).sum(axis=1)
-        drawn[block] = scaled[np.arange(len(block)), np.minimum(chosen, len(values) - 1)]
-    sums = np.bincount(group_of, np.where(heavy, 0.0, drawn))
-    even = remaining / np.maximum(members, 1)
-    factor = np.divide(remaining, sums, out=np.zeros_like(remaining), where=sums > 0)[group_of]
-    return np.where(heavy, drawn, np.where(sums[group_of] > 0, drawn * factor, even[group_of]))
+    hidden, share = noisy[~heavy], float(heavy.mean())
+    left = share * float(hidden.sum()) + (1 - share) * (references - float(noisy[heavy].sum()))
+    result = noisy.copy()
+    if left <= 0 or not len(hidden):
+        result[~heavy] = 0.0
+        return result
+    expected, uncertain = left / len(hidden), 2 * sigma**4 / len(hidden)
+    seen, exponential = float(hidden.var()) - sigma**2, expected**2
+    spread = max((seen * exponential**2 + exponential * uncertain) / (exponential**2 + uncertain), expected)
+    values = np.append(0.0, np.geomspace(min(expected, sigma) / 16, max(threshold, expected) + 2 * sigma, GRID_POINTS))
+    ends = np.concatenate([[0.0], (values[1:] + values[:-1]) / 2, [np.inf]])
+    prior = np.diff(scipy.special.gammainc(exponential / spread, ends * (expected / spread))) + SMOOTHING
+    bins, rows = np.unique(np.rint(8 * hidden / sigma), return_counts=True)
+    energies = (bins[:, np.newaxis] / 8 - values / sigma) ** 2 / 2
+    likelihoods = np.exp(energies.min(axis=1, keepdims=True) - energies)
+    for _ in range(FITTING_ROUNDS):
+        prior = prior * ((rows / (likelihoods @ prior)) @ likelihoods) / len(hidden)
+    levels = (np.arange(len(hidden)) + 0.5) / len(hidden)
+    quantiles = values[np.minimum(np.searchsorted(np.cumsum(prior), levels), GRID_POINTS)]
+    total = float(quantiles.sum())
+    by_rank = quantiles * (left / total) if total > 0 else np.full(len(hidden), expected)
+    result[np.flatnonzero(~heavy)[np.argsort(hidden, kind="stable")]] = by_rank
+    return result
+
+
+def zipf(ends: Numbers) -> Array:
+    """Return the share of references to each block of ranks under Zipf's law, shape (blocks,).
+
+    Args:
+        ends: One past the last rank of each block.
+    """
+    below = np.cumsum(1 / np.arange(1, int(ends[-1]) + 1))[ends - 1]
+    return np.asarray(np.diff(below, prepend=0.0) / below[-1])
 
 
 def stands_out(parents: int) -> float:
@@ -199,101 +137,19 @@ def stands_out(parents: int) -> float:
     return math.sqrt(2 * math.log(max(parents, 2))) + 1
 
 
-def some_of_all(noisy: float, sigma: float, rows: float) -> float:
-    """Return how many of ``rows`` refer to none: about half of them, as far as noise hides it, and seldom all or none.
+def truncated_mean(noisy: float, sigma: float, most: float) -> float:
+    """Return the mean of a normal distribution of which only what is from 0 to ``most`` is possible.
 
-    The mean under a uniform prior; noisy numbers cut at zero and at all rows would leave either nobody or one parent.
+    As an estimate of how many of ``most`` rows there are, it is about half of them as far as noise hides it, and seldom
+    all or none: noisy numbers cut at both ends would leave either nobody or everybody.
+
+    >>> round(truncated_mean(0.0, 1.0, math.inf), 2), round(truncated_mean(20.0, 1e6, 59.0), 1)
+    (0.8, 29.5)
     """
-    least, most = (min(max(noisy + far * sigma, 0.0), rows) for far in (-_SPREAD, _SPREAD))
-    likely = np.linspace(least, most, _LIKELY)
-    apart = ((likely - noisy) / max(sigma, _TINY)) ** 2 / 2
+    first, last = (min(max(noisy + far * sigma, 0.0), most) for far in (-8, 8))
+    likely = np.linspace(first, last, GRID_POINTS)
+    apart = ((likely - noisy) / max(sigma, TINY)) ** 2 / 2
     return float(np.average(likely, weights=np.exp(apart.min() - apart)))
-
-
-def _left_by(heavy: Array, sigma: float, shaped: float, references: float) -> float:
-    """Return the references that heavy hitters leave to the other rows.
-
-    By the shape it is what lower ranks have; there, the shape may be no more than a guess at what noise hides. It is
-    also all references less those to the heavy hitters, up to the noise of these. The two are averaged as if the
-    shape's were off by as much as itself, which is the prior of its levels (`_fitted`).
-
-    Args:
-        heavy: Noisy references to each heavy hitter.
-        sigma: Standard deviation of their noise.
-        shaped: References to all lower ranks, by the shape.
-        references: Released number of all references.
-    """
-    less = max(0.0, references - float(heavy.sum()))
-    known = shaped**2 / max(shaped**2 + len(heavy) * sigma**2, _TINY)
-    return shaped + known * (less - shaped)
-
-
-def _remaining_by_group(
-    noisy: Array, sigma: float, group_of: Numbers, groups: tuple[Array, float], heavy: NDArray[np.bool_], total: float
-) -> tuple[Array, Array]:
-    """Return the references to the other rows of each group, ``total`` in all, and the number of these rows.
-
-    The groups' own counts and the sums of their rows' counts are averaged by inverse variance, and shrunk towards all
-    rows alike (`_shrunk_by_halves`), as neighbouring groups are.
-    """
-    members = np.bincount(group_of, ~heavy).astype(np.float64)
-    summed, summed_variance = np.bincount(group_of, np.where(heavy, 0.0, noisy)), members * sigma**2
-    counted = groups[0] - np.bincount(group_of, np.where(heavy, noisy, 0.0))
-    counted_variance = groups[1] ** 2 + np.bincount(group_of, heavy) * sigma**2
-    weight = summed_variance / (summed_variance + counted_variance)
-    average = weight * counted + (1 - weight) * summed
-    found = np.maximum(_shrunk_by_halves(average, weight * counted_variance, members, total), 0.0)
-    return found * (total / max(float(found.sum()), _TINY)), members
-
-
-def _shrunk_by_halves(noisy: Array, variances: Array, sizes: Array, total: float) -> Array:
-    """Return counts in an order in which neighbours are alike, shape (n,), that add up to ``total``.
-
-    All are halved, and halves again. What the halves of a part have beside their share by size is shrunk by how much of
-    it noise explains (James and Stein 1961), together with all other parts of that level: differences between large
-    parts stand out where those between neighbours do not.
-
-    Args:
-        noisy: Counts, shape (n,).
-        variances: Of their noise.
-        sizes: That counts are proportional to where nothing else is known.
-        total: Of all.
-    """
-    ends, levels = np.array([0, len(noisy)]), list[tuple[Numbers, Numbers]]()
-    while np.diff(ends).max() > 1:
-        halved = np.unique(np.append(ends, (ends[:-1] + ends[1:]) // 2))
-        levels.append((ends, halved))
-        ends = halved
-    sums, spread, rows = (np.append(0.0, np.cumsum(each)) for each in (noisy, variances, sizes))
-    found = np.array([total])
-    for outer, inner in levels:
-        part = np.searchsorted(outer, inner[:-1], side="right") - 1  # that each half is of
-        whole = np.diff(rows[outer])[part]
-        share = np.divide(np.diff(rows[inner]), whole, out=np.zeros(len(part)), where=whole > 0)
-        beside = np.diff(sums[inner]) - share * np.diff(sums[outer])[part]
-        own = np.diff(spread[inner])
-        by_noise = (1 - 2 * share) * own + share**2 * np.diff(spread[outer])[part]
-        squared = float((beside**2).sum())
-        kept = max(0.0, 1 - float(by_noise.sum()) / squared) if squared > 0 else 0.0
-        found = share * found[part] + kept * beside
-    return found
-
-
-def _levels(values: Array, numbers: Array) -> tuple[Array, Array]:
-    """Return the same shape with similar neighbouring values merged, and without values of no parent."""
-    present = numbers > 0
-    values, numbers = values[present], numbers[present]
-    level = np.floor(np.log(np.maximum(values, _SMALL)) / math.log(_LEVEL))
-    starts = np.flatnonzero(np.append(True, level[1:] != level[:-1]))
-    sizes = np.add.reduceat(numbers, starts)
-    return np.add.reduceat(values * numbers, starts) / sizes, sizes
-
-
-def _cut_to(parents: int, values: Array, numbers: Array) -> tuple[Array, Array]:
-    """Return a shape of exactly ``parents`` parents: drops the last ones, or adds some without references."""
-    before = np.cumsum(numbers) - numbers
-    kept = np.append(np.clip(parents - before, 0, numbers), max(0.0, parents - float(numbers.sum())))
-    return np.append(values, 0.0), kept
 
 
 def _shape(ends: Numbers, references: float, exponent: float, parents: int) -> Array:
@@ -301,25 +157,12 @@ def _shape(ends: Numbers, references: float, exponent: float, parents: int) -> A
 
     The sum of the L largest of some numbers is Σ over k ≥ 1 of min(L, number of them that are at least k).
     """
-    ranks = _ranks(parents)
+    ranks = rank_ends(parents)
     sizes = np.diff(ranks, prepend=0).astype(np.float64)
     popularity = (ranks - (sizes - 1) / 2) ** -exponent
     means = popularity * references / (popularity @ sizes)
-    steps = np.array(_steps(int(means.max() + 6 * math.sqrt(means.max()) + 20)), dtype=np.float64)
-    at_least = scipy.special.gammainc(steps[:, None], means[None, :]) @ sizes  # P[Poisson(m) >= k], by k
-    widths = np.diff(np.append(steps, steps[-1] + 1))
-    tops = np.minimum(ends[:, None], at_least[None, :]) @ widths
+    most = float(means.max())
+    steps = np.append(0, rank_ends(math.ceil(most + 8 * math.sqrt(most) + 8)))  # hardly any Poisson number is larger
+    at_least = scipy.special.gammainc(steps[:-1, None] + 1, means[None, :]) @ sizes  # P[Poisson(m) > k], by k
+    tops = np.minimum(ends[:, None], at_least[None, :]) @ np.diff(steps)
     return np.asarray(np.diff(tops, prepend=0.0))
-
-
-@cache
-def _ranks(parents: int) -> Array:
-    return np.unique(np.geomspace(1, parents, _RANKS).astype(np.int64)).astype(np.float64)
-
-
-@cache
-def _steps(most: int) -> tuple[int, ...]:
-    steps = list(range(1, min(most, _SINGLE_DEGREES) + 1))
-    while steps[-1] < most:
-        steps.append(max(steps[-1] + 1, int(steps[-1] * _DEGREE_GROWTH)))
-    return tuple(steps)

@@ -8,24 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.guards import MAX_CODES, NORMAL_REACH, SHORT_RUN
+from privbench_core.tuning import TUNING
 
 Floats = NDArray[np.float64]
 Starts = NDArray[np.int64]
-SIGNIFICANT = 3.0
-"""A cell is significant if its noisy count exceeds this many standard deviations; the usual three sigma."""
+SIGNIFICANT = TUNING.significant
+"""A cell is significant if its noisy count exceeds this many standard deviations."""
 
-ABSOLUTE = 0.4
+ABSOLUTE = 1 / math.sqrt(2 * math.pi)
 """Half of the expected absolute value of noise, in standard deviations."""
 
-PENALTY = 5.0
-"""Noise variances that a cut must save; chosen on Adult among 2 to 8, where results differ little."""
-
-_USUAL = 5  # of n cells noise may choose among n² runs: a cut must save 2 ln(n / 5) noise variances; 5 and 10 are level
-_SHORT = 8  # cells, whose sum of Laplace noise is far from normal; of more it hardly is
-_SPURIOUS = 0.5  # share of cuts taken to come from noise, which saved the penalty and no more; chosen by hand
-_BANDWIDTH = 0.15  # of a segment's length, by benchmark: a piecewise constant density (0) errs up to a third more
-_REACH = 4.0  # standard deviations at which the Gaussian kernel is cut off
-_FLOOR_DEVIATIONS = 0.3  # standard deviations that every estimate keeps, so that none is ruled out; chosen by hand
+PENALTY = TUNING.cut_penalty
+"""Noise variances that a cut must save."""
 
 
 def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty: float = PENALTY) -> Starts:
@@ -72,8 +67,8 @@ def segment_and_smooth(counts: Floats, sigma: float, widths: Floats, *, laplace:
     """Return groups of cells, and estimated counts of all cells, none below zero.
 
     Of two estimates, the one with the smaller estimated risk is used (Stein's unbiased risk estimate, with an allowance
-    for cuts that fit noise): counts that change smoothly within segments, or cells that are unrelated to their
-    neighbours, where only insignificant neighbours are grouped.
+    for cuts that fit noise, half of them): counts that change smoothly within segments, or cells that are unrelated to
+    their neighbours, where only insignificant neighbours are grouped.
 
     Args:
         counts: Noisy counts in order, shape (n,), n > 0.
@@ -89,21 +84,22 @@ def segment_and_smooth(counts: Floats, sigma: float, widths: Floats, *, laplace:
     ([0, 4], [10.0, 10.0, 10.0, 10.0, 90.0])
     """
     starts = segments(counts, sigma, widths)
-    penalty = max(PENALTY, 2 * math.log(len(counts) / _USUAL))
+    # Of n cells noise may choose among n² runs: a cut must save about 2 ln(n) noise variances.
+    penalty = PENALTY + max(0.0, 2 * math.log(len(counts) / MAX_CODES))
     if sigma > 0 and penalty > PENALTY:
         starts = _without_accidents(counts, starts, sigma, widths, penalty, laplace=laplace)
     smooth, freedom = _smoothed(counts, starts, sigma, widths)
     if sigma <= 0:
         return starts, smooth
     separate = onto_simplex(counts, max(float(counts.sum()), sigma))
-    risk_smooth = ((smooth - counts) ** 2).sum() + sigma**2 * (2 * freedom + _SPURIOUS * (PENALTY - 2) * len(starts))
+    risk_smooth = ((smooth - counts) ** 2).sum() + sigma**2 * (2 * freedom + (PENALTY - 2) / 2 * len(starts))
     risk_separate = ((separate - counts) ** 2).sum() + 2 * sigma**2 * (separate > 0).sum()
     if risk_smooth <= risk_separate:
         return starts, smooth
     bar = penalty / math.sqrt(2) if laplace else math.sqrt(2 * penalty)
     hidden = counts <= max(SIGNIFICANT, bar) * sigma
     begins = np.append(True, ~(hidden[1:] & hidden[:-1]))
-    return np.flatnonzero(begins), np.maximum(separate, _FLOOR_DEVIATIONS * sigma)
+    return np.flatnonzero(begins), np.maximum(separate, ABSOLUTE * sigma)
 
 
 def _without_accidents(
@@ -134,7 +130,7 @@ def _without_short_ones(counts: Floats, starts: Starts, sigma: float, widths: Fl
         first, end = kept[place], kept[place + 1] if place + 1 < len(kept) else len(counts)
         around = slice(kept[place - 1], first)
         excess = counts[first:end].sum() - counts[around].sum() * widths[first:end].sum() / widths[around].sum()
-        if end - first <= _SHORT and abs(excess) < penalty / math.sqrt(2) * sigma:
+        if end - first <= SHORT_RUN and abs(excess) < penalty / math.sqrt(2) * sigma:
             del kept[place : place + 1 + (place + 1 < len(kept) - 1)]
         else:
             place += 1
@@ -145,9 +141,9 @@ def _smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> t
     """Return smooth counts, none below zero, and their degrees of freedom; see `segment_and_smooth`.
 
     A constant density per segment would put steps into a smooth curve. So densities are averaged over neighbouring
-    cells by a Gaussian kernel of `_BANDWIDTH` of the segment's width (narrow where counts change fast), unless noise
-    explains the shape that results; of the residuals, the share that noise does not explain is kept. Segments of one
-    cell are significant: they keep their count and do not enter the averages of their neighbours.
+    cells by a Gaussian kernel of `Tuning.bandwidth` (narrow where counts change fast), unless noise explains the shape
+    that results; of the residuals, the share that noise does not explain is kept. Segments of one cell are significant:
+    they keep their count and do not enter the averages of their neighbours.
     """
     n = len(counts)
     ends = np.append(starts[1:], n)
@@ -158,8 +154,8 @@ def _smoothed(counts: Floats, starts: Starts, sigma: float, widths: Floats) -> t
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         if end - start > 1:
             here = slice(start, end)
-            bandwidth = _BANDWIDTH * float(widths[here].sum())
-            reach = [centres[start] - _REACH * bandwidth, centres[end - 1] + _REACH * bandwidth]
+            bandwidth = TUNING.bandwidth * float(widths[here].sum())
+            reach = [centres[start] - NORMAL_REACH * bandwidth, centres[end - 1] + NORMAL_REACH * bandwidth]
             near = np.arange(*np.searchsorted(centres, reach))
             near = near[averaged[near]]
             kernel = np.exp(-0.5 * ((centres[here, None] - centres[near]) / bandwidth) ** 2)
@@ -193,7 +189,7 @@ def _estimated(
     residuals, freedom = counts - shape, len(counts) - shaped
     spread = float((residuals**2).sum()) / max(freedom, 1.0)
     kept = max(0.0, 1 - sigma**2 / spread) if spread > 0 else 0.0
-    found = np.maximum(shape + kept * residuals, _FLOOR_DEVIATIONS * sigma * np.sqrt(variances))
+    found = np.maximum(shape + kept * residuals, ABSOLUTE * sigma * np.sqrt(variances))
     return np.asarray(found), shaped + kept * freedom
 
 

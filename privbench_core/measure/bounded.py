@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.degrees import extrapolated, ranked
-from privbench_core.estimate.popularity import rank_ends
+from privbench_core.estimate.popularity import rank_ends, zipf
 from privbench_core.estimate.segmentation import ABSOLUTE
+from privbench_core.guards import BOUND_STEP, MAX_CELLS, TINY
 from privbench_core.models.popularity import ByRank
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
@@ -24,16 +25,9 @@ from privbench_core.privacy.queries import Marginal, RankSums
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
-_STEP = 4  # from one bound to the next
-_OF_UNITS = 0.05  # how far rows that are not counted, of units with many, differ from those that are; as in `linking`
-OTHERWISE, WHOLLY = 0.3, 1.0  # how far references that do not count differ from those that do, as a rule, and at worst
-_NUMBERS = 25  # that a distribution comes down to
-_ROUNDING = 0.5  # standard deviation of ranks that follow from totals
-_NOTHING = 1e-300
-_MOST_PARENTS = 1 << 20  # ranks that are looked at
-_CLEAR = 0.05  # of all references: noise of ranks that tells more than how many references there are with each bound
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ class BoundedCounts:
         """How many rows one stands for that counts in full, and how many references one that is counted."""
         return _rows_of_count(self.size) / self.size.rows_per_unit
 
-    def best(self, price: Price, numbers: float = _NUMBERS, otherwise: float = OTHERWISE) -> int:
+    def best(self, price: Price, numbers: float, bias: float) -> int:
         """The bound that lets a distribution that is measured for ``price`` tell most.
 
         It tells as much as the references that count say of all, less the more noise there is beside them: however
@@ -95,27 +89,35 @@ class BoundedCounts:
         Args:
             price: Of the measurement.
             numbers: That it consists of.
-            otherwise: How far references that do not count are taken to differ from those that do.
+            bias: Share that references which do not count are taken to differ by from those that do, 1 at worst.
         """
 
         def told(most: int) -> float:
-            return (1 - otherwise * self.lost(most)) / (1 + numbers * self.noise(most, price))
+            return (1 - bias * self.lost(most)) / (1 + numbers * self.noise(most, price))
 
         return max(self.bounds, key=told)
 
     def popularity(self, price: Price) -> tuple[ByRank, Price]:
         """References to the most popular row of the parent, the next, and so on, and what is left of ``price``.
 
+        Where noise and the bound would leave more error than what follows from the totals has, that is taken, and
+        nothing is measured.
+
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
         """
-        ends = rank_ends(min(math.ceil(self.rows), _MOST_PARENTS))
-        most = self.bounds[-1]
-        if _NUMBERS * self.noise(most, price) > _CLEAR:
+        ends = rank_ends(min(math.ceil(self.rows), MAX_CELLS))
+        usual = zipf(ends)
+
+        def error(most: int) -> float:
+            return self.lost(most) + float(np.minimum(self.noise(most, price), usual).sum())
+
+        most = min(self.bounds, key=error)
+        if error(most) > TUNING.clear:
             in_rows = _in_rows(self.size, self.bounds, self.most)
             last = int(np.searchsorted(in_rows, self.most)) + 1  # what larger bounds count is no more
             sums = ranked(in_rows[:last], self.totals[:last], ends, self.alike)
-            return ByRank(ends, sums, _ROUNDING, self.rows), price
+            return ByRank(ends, sums, 0.5, self.rows), price  # off by rounding
         noisy = self.views[most].measure("ranks", [RankSums(tuple(ends.tolist()))], price)
         scale = self.rows / self.counted(most) * _rows_of_count(self.size)
         return ByRank(ends, noisy.values[0] * scale, noisy.sigma * scale, self.rows), price.share(0.0)
@@ -146,7 +148,7 @@ def measure_bounded(
     """
     bounds = [1]
     while bounds[-1] < min(most, math.ceil(size.rows)):
-        bounds.append(bounds[-1] * _STEP)
+        bounds.append(bounds[-1] * BOUND_STEP)
     each, noisy, sigmas = price.share(1 / len(bounds)), list[float](), list[float]()
     size = _counted_best(session, key, size, each)
     scale = _rows_of_count(size)
@@ -176,8 +178,8 @@ def _counted_best(session: PrivateSession, key: ForeignKey, size: RowCount, pric
     def error(sized: RowCount) -> float:
         one = 1 / sized.rows_per_unit
         noise = ABSOLUTE * of_unit * math.hypot(1 + one, 1.0) * _rows_of_count(sized)
-        lost = 1 - float(sized.counted(sized.rows_per_unit).sum()) / max(float(sized.rows_of.sum()), _NOTHING)
-        return _OF_UNITS * lost + noise / max(size.rows / 2, 1.0)
+        lost = 1 - float(sized.counted(sized.rows_per_unit).sum()) / max(float(sized.rows_of.sum()), TINY)
+        return TUNING.clear * lost + noise / max(size.rows / 2, 1.0)
 
     return min((replace(size, rows_per_unit=most) for most in size.classes), key=error)
 
@@ -189,5 +191,5 @@ def _in_rows(size: RowCount, bounds: Sequence[int], most: int) -> Array:
 
 def _rows_of_count(size: RowCount) -> float:
     """How many rows a count of a view of references stands for: units beyond T are taken to refer as others do."""
-    counted = float(size.counted(size.rows_per_unit).sum()) / max(float(size.rows_of.sum()), _NOTHING)
+    counted = float(size.counted(size.rows_per_unit).sum()) / max(float(size.rows_of.sum()), TINY)
     return size.rows_per_unit / max(counted, 1 / max(size.rows, 1.0))

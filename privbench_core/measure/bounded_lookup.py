@@ -8,7 +8,7 @@ noise is larger. What is said of rows that refer to none is what is left of all 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,7 +22,8 @@ from privbench_core.estimate.fitting import combine
 from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.measure.bounded import WHOLLY, BoundedCounts, measure_bounded
+from privbench_core.guards import SHOWN_DEVIATIONS, SMOOTHING, TINY, TOLERANCE
+from privbench_core.measure.bounded import BoundedCounts, measure_bounded
 from privbench_core.measure.linking import grouped
 from privbench_core.measure.links import PAIRS
 from privbench_core.measure.scores import has_power
@@ -41,13 +42,6 @@ from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
-_TOTALS, _RANKS = 0.25, 0.2  # of the price, for the number of references and for how they are spread; chosen by hand
-_PRESENCE = 0.25  # of what joints and targets would get, where there are no joints; chosen by hand
-_NOTHING = 1e-300
-_ALIKE = 1e-6  # of all rows that count
-_STANDS_OUT = 2.0  # standard deviations
-_FEWEST = 2  # groups of codes
-_FAINT = 1e-12  # noise, of all rows that count, with which every code is a group
 
 
 def fit_bounded(
@@ -67,10 +61,12 @@ def fit_bounded(
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 4, "Bounded references", and section 5, mechanisms 1, 2, 4, 7 and 9.
     """
-    counts, left = measure_bounded(session, key, child.size, parent.profile.size, referring, price.share(_TOTALS))
+    counts, left = measure_bounded(
+        session, key, child.size, parent.profile.size, referring, price.share(TUNING.size_share)
+    )
     child = replace(child, size=counts.size)
-    popularity, unspent = counts.popularity(price.share(_RANKS))
-    rest = price.share(1 - _TOTALS - _RANKS) + left + unspent
+    popularity, unspent = counts.popularity(price.share(TUNING.size_share))
+    rest = price.share(1 - 2 * TUNING.size_share) + left + unspent
     targets = parent.targets(key)
     looks = _Looks(session, key, child, counts, targets, own, owners or {})
     joints, seen = looks.measure(parent, rest)
@@ -185,7 +181,9 @@ class _Looks:
             for_targets, for_joints = price.share(0.0), price
         columns = [name for name in self.targets if not name.startswith(COUNTED)]
         asked = [*self.own, *columns]
-        most = self.counts.best(for_joints.share(TUNING.first_look / max(len(asked), 1)))
+        most = self.counts.best(
+            for_joints.share(TUNING.first_look / max(len(asked), 1)), self._codes(asked), TUNING.reference_bias
+        )
         view, counted = self._view({**self.targets_or_any, **self.own}, most), self.counts.in_view(most)
         pairs, rest = max(len(columns), 1) * len(self.own), for_joints.share(1 - TUNING.first_look)
         if not has_power(view, pairs, counted, rest):
@@ -210,9 +208,9 @@ class _Looks:
         if not own:
             targets = self._targets(price, parent)
             return _Joints(targets.shares, {}, {}), targets
-        for_own = price.share(_PRESENCE)
-        targets = self._targets(price.share(1 - _PRESENCE), parent)
-        most = self.counts.best(for_own.share(1 / len(own)))
+        for_own = price.share(TUNING.size_share)
+        targets = self._targets(price.share(1 - TUNING.size_share), parent)
+        most = self.counts.best(for_own.share(1 / len(own)), self._codes(own), TUNING.reference_bias)
         counted = self.counts.in_view(most)
         usual = self._usual(counted)
         known = self._context(usual, own, most, for_own)
@@ -227,7 +225,7 @@ class _Looks:
         return {
             name: known[name] / counted
             for name in self.child.discretizers
-            if name in known and float(np.abs(known[name] - usual[name]).sum()) > _ALIKE * counted
+            if name in known and float(np.abs(known[name] - usual[name]).sum()) > TOLERANCE * counted
         }
 
     def _context(self, usual: Mapping[str, Array], asked: Sequence[str], most: int, price: Price) -> dict[str, Array]:
@@ -241,7 +239,7 @@ class _Looks:
         """
         counted, columns = self.counts.in_view(most), {**self.targets, **self.own}
         noise = self.counts.noise(most, price.share(1 / max(len(asked), 1)))
-        visible, full = _STANDS_OUT * noise * counted / ABSOLUTE, self.child.size.rows_per_unit
+        visible, full = SHOWN_DEVIATIONS * noise * counted / ABSOLUTE, self.child.size.rows_per_unit
         ends: dict[str, Ends] = {}
         for name in asked:  # an owner may have many of the rows
             whole, most_of_one = (usual[name], 1.0) if name in usual else (self.owners[name], full)
@@ -263,9 +261,8 @@ class _Looks:
         """One-way marginals of the targets, for ``price``, averaged with those that were measured before."""
         if not self.targets or price.amount <= 0:
             return before or _Targets()
-        codes = float(np.mean([discretizer.size for _, discretizer in self.targets.values()]))
         each = price.share(1 / len(self.targets))
-        most = before.most if before else self.counts.best(each, codes, WHOLLY)
+        most = before.most if before else self.counts.best(each, self._codes(self.targets), 1.0)
         again = " again" if before else ""
         asked = [Marginal((name,)) for name in self.targets]
         ends = before.ends if before else self._ends(parent, most, each)
@@ -279,10 +276,15 @@ class _Looks:
             sigma = 1 / float(np.hypot(1 / before.sigma, 1 / sigma))
         return _Targets(ends, found, sigma, most, self.counts.in_view(most))
 
+    def _codes(self, columns: Iterable[str]) -> float:
+        """Mean number of codes of some columns."""
+        known = {**self.targets_or_any, **self.own}
+        return float(np.mean([known[name][1].size for name in columns] or [1]))
+
     def _ends(self, parent: Referred, most: int, price: Price) -> dict[str, Ends]:
         """As many groups of the codes of each target as noise lets tell most, each of which may stand out of it."""
         noise = self.counts.noise(most, price)
-        visible = _STANDS_OUT * noise * self.counts.counted(most) / (ABSOLUTE * self.counts.in_rows(most))
+        visible = SHOWN_DEVIATIONS * noise * self.counts.counted(most) / (ABSOLUTE * self.counts.in_rows(most))
         least = visible / max(parent.profile.size.rows, 1.0)
         return {
             name: Ends.of(usual, self.targets[name][1].ordered, _groups(noise), least)
@@ -298,7 +300,7 @@ class _Looks:
 
 def _groups(noise: float) -> int:
     """How many groups of codes tell most with so much noise of each, as a share of all rows that count."""
-    return max(_FEWEST, round(1 / math.sqrt(max(noise, _FAINT))))
+    return max(2, round(1 / math.sqrt(max(noise, SMOOTHING))))
 
 
 def unbounded_targets(
@@ -326,7 +328,7 @@ def unbounded_targets(
     for name, shares in targets.items():
         if name in usual:
             there = usual[name] * max(parents.rows, 1.0)
-            rates = shares * counted / np.maximum(there, _NOTHING)
+            rates = shares * counted / np.maximum(there, TINY)
             lost = (unbounded_means(rates, counts.in_rows(most)) - rates) * there
             if lost.sum() > 0:
                 whole = (shares * counted + lost * ((rows - counted) / lost.sum())) / rows
@@ -340,7 +342,7 @@ def _with_none(joint: Array, child: Profile, column: str, present: float) -> Arr
     How owners' columns are distributed over all rows is not known here: nothing is said of rows that refer to none, for
     `Lookup` to fill in when it is.
     """
-    joint = joint * (present / max(float(joint.sum()), _NOTHING))
+    joint = joint * (present / max(float(joint.sum()), TINY))
     if column not in child.one_way.counts:
         joint[-1] = 0.0
         return joint

@@ -175,7 +175,7 @@ class RowLooks:
 
     def lengths(self, name: str, most: float) -> NDArray[np.int64]:
         """How long a row with each code of a column is, where units are clipped to T: unsure codes are scaled less."""
-        shares, deviations = self.drifts[name].average(self._all_rows)
+        shares, deviations = self.drifts[name].average(self.all_rows)
         return vector_lengths(np.maximum(shares, 0.0) + deviations, most)
 
     def again(self, session: PrivateSession, table: str, columns: Features, price: Price) -> RowLooks:
@@ -236,7 +236,7 @@ class RowLooks:
             most: Column -> up to how many rows of a unit count in full.
         """
         if price.amount <= 0:
-            return sum(float(drift.average(self._all_rows)[1].sum()) for drift in self.drifts.values())
+            return sum(float(drift.average(self.all_rows)[1].sum()) for drift in self.drifts.values())
         sigma = self._of_units(session, table, price)
         return sum(self._doubt(name, sigma, most[name]) for name in self.drifts)
 
@@ -245,27 +245,36 @@ class RowLooks:
         total = max(1.0, float(self.size.counted(most).sum()))
         counts, sigmas = {}, {}
         for name, drift in self.drifts.items():
-            shares, deviations = drift.average(self._all_rows)
+            shares, deviations = drift.average(self.all_rows)
             sigmas[name] = np.maximum(deviations, NEGLIGIBLE)
             counts[name] = total * _whole(shares, sigmas[name] ** 2)
             sigmas[name] *= total
         return OneWay(counts, sigmas, total)
 
     @property
-    def _all_rows(self) -> Array:
+    def all_rows(self) -> Array:
+        """Share of each class of sizes in all rows, shape (classes,)."""
         return self.size.rows_of / max(float(self.size.rows_of.sum()), 1.0)
+
+    def collisions(self, name: str) -> float:
+        """How likely two rows of a unit have the same code of a column, for what the unit is or by chance."""
+        if name not in self.alike:
+            return 1.0
+        shares, _ = self.drifts[name].average(self.all_rows)
+        alike = self.alike[name].expected
+        return alike + (1 - alike) * min(float((shares**2).sum()), 1.0)
 
     def _doubt(self, name: str, sigma: float, most: int) -> float:
         """What is left of doubt about a column over all rows after another look, for so much noise of a unit."""
         drift = self.drifts[name]
-        counted, noise = self.size.counted(most), np.full_like(drift.average(self._all_rows)[0], most * sigma)
+        counted, noise = self.size.counted(most), np.full_like(drift.average(self.all_rows)[0], most * sigma)
         if name in self.alike:
             lengths, known = self.lengths(name, most), self.alike[name]
             by_alike = CollisionPosterior.counted(self.size, lengths, drift.shapes, most)
             doubt = known.deviation((by_alike * drift.shapes.T).sum(axis=2))
             counted, noise = known.mean(by_alike), np.hypot(noise / lengths, doubt)
         rows = max(float((counted * drift.shapes.T).sum()), 1.0)
-        return drift.doubt(self._all_rows, counted / rows, self._sigmas(drift, rows, noise / rows))
+        return drift.doubt(self.all_rows, counted / rows, self._sigmas(drift, rows, noise / rows))
 
     def _of_units(self, session: PrivateSession, table: str, price: Price) -> float:
         """Noise of a unit in a look at each column, for ``price`` in all."""
@@ -300,7 +309,7 @@ class RowLooks:
     def _sigmas(self, drift: Drift, counted: float, noise: Array) -> Array:
         """Standard deviations of shares among so many counted rows: noise, and habits that differ inside of a class."""
         missing = max(0.0, 1 - counted / max(float(self.size.rows_of.sum()), 1.0))
-        inside = TUNING.truncation_bias * missing * np.maximum(drift.average(self._all_rows)[0], 0.0)
+        inside = TUNING.truncation_bias * missing * np.maximum(drift.average(self.all_rows)[0], 0.0)
         return np.asarray(np.hypot(noise, inside))
 
 
@@ -333,7 +342,7 @@ def measure_by_size(session: PrivateSession, table: str, columns: Features, size
     return RowLooks(size, drifts)
 
 
-def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
+def best_counted(curator: Curator, looks: RowLooks, price: Price, *, clipped: bool = False) -> RowCount:
     """The size of the table with T: up to how many rows of a unit to count in full in all that is asked of it later.
 
     It has the least expected error of the columns by themselves and in pairs. Their distributions over all rows are
@@ -343,16 +352,19 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price) -> RowCount:
         curator: Of a view that counts every unit once.
         looks: At the columns.
         price: Of all columns' marginals.
+        clipped: Whether pairs of columns may be measured with units clipped in L2 norm, and nothing else is asked.
     """
     size, shapes = looks.size, looks.shapes
     sigma = curator.sigma([Marginal(())], price.share(1 / max(1, len(shapes))))
     codes = np.array([shape.shape[1] for shape in shapes.values()], dtype=float)
     every = max(float(size.rows_of.sum()), 1.0)
+    collisions = np.array([looks.collisions(name) for name in shapes]) if clipped else np.ones(1)
+    likely = float(np.minimum.outer(collisions, collisions).mean())
 
     def error(most: int) -> float:
-        rows = max(1.0, float(size.counted(most).sum()))
+        rows = max(1.0, float(size.counted(most, likely).sum()))
         noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in (codes, codes * codes.mean())]
-        return len(codes) * TUNING.truncation_bias * (1 - rows / every) + float(np.mean(noise))
+        return len(codes) * TUNING.truncation_bias * (1 - rows / every) + float(np.mean(noise[clipped:]))
 
     return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error))
 

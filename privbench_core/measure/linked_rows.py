@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.guards import TINY
+from privbench_core.guards import NEGLIGIBLE, TINY, WEIGHTS
 from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.models.linking import CrossMarginal
 from privbench_core.models.row_count import RowCount
@@ -23,7 +23,6 @@ from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 
 Numbers = NDArray[np.int64]
-_WEIGHT = 1 << 20  # integers that stand for the weight of a row
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,13 @@ class Reference:
     def counted(self, most: int) -> float:
         """Return the number of rows of the source where units with more than ``most`` count as so many."""
         now = float(self.size.counted(self.size.rows_per_unit).sum())
-        return self.total * float(self.size.counted(most).sum()) / max(now, 1e-9)
+        return self.total * float(self.size.counted(most).sum()) / max(now, NEGLIGIBLE)
 
     def weights(self, most: int) -> Numbers | None:
         """Return integers that stand for the weight of each row if so many of a unit count in full; None for 1 each."""
         if self.of_unit is None or self.of_unit.max(initial=1) <= most:
             return None
-        weights: Numbers = np.rint(_WEIGHT * np.minimum(1.0, most / self.of_unit)).astype(np.int64)
+        weights: Numbers = np.rint(WEIGHTS * np.minimum(1.0, most / self.of_unit)).astype(np.int64)
         return weights
 
 

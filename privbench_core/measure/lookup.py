@@ -12,8 +12,8 @@ from privbench_core.columns.group_codes import present_or_not
 from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.measure.bounded_lookup import fit_bounded
 from privbench_core.measure.links import PAIRS
-from privbench_core.measure.popularity import rank_popularity, row_popularity
-from privbench_core.measure.public_parents import PublicParent
+from privbench_core.measure.popularity import rank_popularity
+from privbench_core.measure.public_parents import PublicParent, public_references
 from privbench_core.measure.scores import has_power
 from privbench_core.measure.targets import Referred, clean_target, clean_target_or_none
 from privbench_core.models.lookup import ANY, COUNTED, Lookup
@@ -103,16 +103,15 @@ def _to_public(
 ) -> Lookup:
     """`fit_lookup` along a key to a public table: the targets are its attributes, and its rows."""
     share = 1 / 2 if own else 1.0
-    looks = row_popularity(session, key, child.size, parent.place, price.share(share))
-    popularity, none = looks.popularity
-    targets = parent.targets(popularity.counts, optional=key.optional)
+    references, targets = public_references(session, key, child.size, parent, price.share(share))
+    popularity, none = references.popularity
     pair_tables: dict[tuple[str, str], Array] = {}
     if own:
         features: Features = {**{name: (ParentRow(key), coding) for name, coding in targets.items()}, **own}
         view = session.view(ViewSpec(key.child, dict(features), (child.size.rows_per_unit,)), "lookup")
         clean = {n: p * child.one_way.total for n, p in marginals_of(targets, popularity.counts, none).items()}
         pair_tables, left = _pair_tables(view, features, clean, child, price.share(1 - share))
-        popularity, none = looks.again(left).popularity
+        popularity, none = references.remeasured(left).popularity
     return Lookup(targets, marginals_of(targets, popularity.counts, none), pair_tables, popularity, key.optional)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -124,10 +124,13 @@ class Marginals:
         """Distributed like the rows that joints count, here all alike: what these are to be compared with."""
         return self.one_way
 
-    @property
-    def rows_counted(self) -> Counted | None:
-        """The rows that joints count; None if these are all."""
+    def rows_counted(self, gain: float = 1.0) -> Counted | None:
+        """Return the rows that joints count, ``gain`` times as many as without clipping; None if these are all."""
         return None
+
+    def clipping_gain(self, columns: Iterable[str]) -> float:
+        """Return how many times as many rows a joint counts, as expected, if units are clipped in L2 norm."""
+        return 1.0
 
     def noise(self, price: Price) -> float:
         """Expected standard deviations of all counts of all columns, summed up, once `improve` has spent ``price``."""

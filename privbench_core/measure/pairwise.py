@@ -34,7 +34,7 @@ from privbench_core.measure.one_way import Marginals, noise_power, remeasure
 from privbench_core.measure.scores import clear_scores, has_power, largest_noise, pair_scores
 from privbench_core.models.measured import MeasuredLeaf, with_marginals
 from privbench_core.models.one_way import OneWay
-from privbench_core.privacy.budget import Price, zero
+from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal, SignProducts
 from privbench_core.schema.identity import Identity
@@ -97,7 +97,7 @@ class PairwiseFit:
         left = left + found if isinstance(found, Price) else left
         if isinstance(found, Price) and not leaf.triples:
             return left
-        rows = marginals.rows_counted if isinstance(found, Price) else found.counted
+        rows = marginals.rows_counted() if isinstance(found, Price) else found.counted
         return replace(leaf, one_way=marginals.improve(left), counted=rows)
 
     def _find_pairs(
@@ -120,9 +120,11 @@ class PairwiseFit:
             scores = clear_scores(curator, one_way, pairs, price.share(TUNING.score_share), known)
             price = price.share(1 - TUNING.score_share)
             candidates = Candidates.of(pairs, scores, clean, ordered)
+            noise = [_clipping(curator, marginals, pair, price)[0] for pair in candidates.pairs]
+            cells = candidates.cells * np.array(noise)[:, None]
 
             def selection(share: float) -> PairSelection:
-                return self.choose(curator, candidates.useful, candidates.cells, price.share(share))
+                return self.choose(curator, candidates.useful, cells, price.share(share))
 
             def promise(share: float) -> float:
                 """Expected L1 error over all pairs if ``share`` of what is left goes to joints."""
@@ -135,8 +137,8 @@ class PairwiseFit:
             return price
         share = share if chosen else 0.0
         better = marginals.improve(price.share(1 - share))
-        tables = self.measure(curator, chosen, price.share(share))
-        return MeasuredLeaf(better, tables, signs, counted=marginals.rows_counted, lags=by_lags)
+        tables, gain = self.measure(curator, chosen, price.share(share), marginals)
+        return MeasuredLeaf(better, tables, signs, counted=marginals.rows_counted(gain), lags=by_lags)
 
     def fit_pairs(
         self,
@@ -205,22 +207,43 @@ class PairwiseFit:
     ) -> dict[Pair, Array]:
         """Measure joints of pairs, and return their probabilities: denoised, fitted to the marginals, never zero."""
         total = _total(clean)
-        measured = self.measure(curator, tables, price)
+        measured, _ = self.measure(curator, tables, price)
         return {pair: joint / total for pair, joint in estimated_joints(measured, clean, known).items()}
 
-    def measure(self, curator: Curator, tables: Sequence[PairTable], price: Price) -> dict[Pair, NoisyTable]:
+    def measure(
+        self, curator: Curator, tables: Sequence[PairTable], price: Price, marginals: Marginals | None = None
+    ) -> tuple[dict[Pair, NoisyTable], float]:
         """Measure the joints of some pairs, for ``price`` in all: the noisier ones get more of it.
+
+        Units are clipped in L2 norm where that leaves less noise for a row that counts: n rows of a unit in different
+        cells are a vector of length √n. Returns how many times as many rows have counted by that, in the mean, too;
+        counts are as of those that count without it.
 
         Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
         """
         weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
-        measured = {}
+        measured, gains = {}, [1.0] * (not tables)
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
             a, b = table.pair
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
-            found = curator.measure(f"{a} x {b}", [Marginal((a, b), groups)], price.share(share))
-            measured[a, b] = NoisyTable(found.values[0], found.sigma, groups, table.ordered)
-        return measured
+            noise, most = (1.0, 1.0) if marginals is None else _clipping(curator, marginals, table.pair, price)
+            asked = Marginal((a, b), groups, clipped=noise < 1)
+            found = curator.measure(f"{a} x {b}", [asked], price.share(share))
+            gain = 1.0
+            if noise < 1 and marginals is not None:
+                gain = min(max(float(found.values[0].sum()) / max(marginals.counted.total, 1.0), 1.0), most)
+            measured[a, b] = NoisyTable(found.values[0] / gain, found.sigma / gain, groups, table.ordered)
+            gains.append(gain)
+        return measured, float(np.mean(gains))
+
+
+def _clipping(curator: Curator, marginals: Marginals, pair: Pair, price: Price) -> tuple[float, float]:
+    """Return the noise of a row if units are clipped, or not, relative to not, and how many more rows may count."""
+    gain = marginals.clipping_gain(pair)
+    if price.measure is Measure.PURE or gain <= 1:
+        return 1.0, 1.0
+    noise = curator.sigma([Marginal(pair, clipped=True)], price) / curator.sigma([Marginal(pair)], price)
+    return min(noise / gain, 1.0), gain
 
 
 def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:

@@ -2,55 +2,36 @@
 
 A unit has many references, and one noisy number per parent must bound them. Every row of a unit of s rows weighs
 min(1/T, 1/s), so units of up to T rows count in full and larger ones as T rows, with a noise of T. Which T follows from
-the released size of the table, by the error that it is expected to leave. Single rows of a public parent are counted
-with two where that tells more: units with many rows may refer to others than those with few, and a large T is rough.
+the released size of the table, by the error that it is expected to leave: under Zipf's law, or for public parents by
+what an early look counts with T = 1. It says how often a unit refers to the same parent, too: where that is seldom,
+units that are clipped in L2 norm count in full at less noise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import combine
-from privbench_core.estimate.popularity import (
-    CloserLook,
-    rank_ends,
-    rank_sums,
-    row_counts,
-    some_of_all,
-    stands_out,
-)
+from privbench_core.estimate.haar_shrinkage import shrink_haar
+from privbench_core.estimate.popularity import rank_ends, row_counts, truncated_mean, zipf
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.models.popularity import ByRank, ByRow
+from privbench_core.guards import MAX_CELLS, TINY
+from privbench_core.models.popularity import ByRank, ByRow, Margin, raked
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-Noisy = tuple[Array, float]
-"""Noisy numbers, and the standard deviation of the noise of each."""
-_NOTHING = 1e-300
-_RANKS_SHARE = 0.3  # of the price, where the parent is public: for the shape of all rows that noise hides
-_GROUPS_SHARE = 0.2  # for groups of rows; single rows get the rest
-_EARLY = 0.1  # of what single rows get, to see how many rows count where units are clipped
-_CLOSER = 0.3  # of what single rows get, for a closer look; a third to a half differ little (flights, simulated)
-_TOLD = 0.5  # of what stands out for sure: parents of that many references are hidden half of the time (simulated)
-_SHAPE_NUMBERS = 25  # numbers that a shape comes down to
-_OTHERWISE = 0.3  # how far units with more than T rows refer to other parents, as a rule
-_WHOLLY = 1.0  # the same, at worst
-_MOST_PARENTS = 1 << 20  # ranks that are looked at
-_MOST_GROUPS = 256  # groups of parents by rank; chosen by hand
-_WELL_KNOWN = 0.01  # of all references: error that is no reason to clip units, which takes time where rows are many
-_CLEAR = 4  # standard deviations of noise that a group of average popularity has
 
 
 def rank_popularity(session: PrivateSession, key: ForeignKey, size: RowCount, present: float, price: Price) -> ByRank:
@@ -67,77 +48,89 @@ def rank_popularity(session: PrivateSession, key: ForeignKey, size: RowCount, pr
         price: Of everything here.
     """
     references = max(1.0, size.rows * present)
-    ends = rank_ends(min(math.ceil(references), _MOST_PARENTS))
-    look = _for_shapes(_looks(session, key, size), price)
-    noisy, sigma = look.ask("ranks", RankSums(tuple(ends.tolist())), price)
-    return ByRank(ends, noisy * look.scale, sigma * look.scale, references)
+    ends = rank_ends(min(math.ceil(references), MAX_CELLS))
+    likely = zipf(ends)
+    view = min(_views(session, key, size), key=lambda view: view.error(likely, price))
+    noisy = view.curator.measure("ranks", [RankSums(tuple(ends.tolist()))], price)
+    return ByRank(ends, noisy.values[0] * view.scale, noisy.sigma * view.scale, references)
 
 
 @dataclass(frozen=True)
-class ParentLooks:
+class ParentReferences:
     """What has been released of the references to the rows of a public parent.
 
     Attributes:
-        size: Released, of the table that has the key.
+        views: Of references, one for each T.
+        view: Of single rows: one of these, in which units may be clipped.
         optional: Whether a row may refer to none.
-        ends: Of the blocks of ranks.
-        group_of: Group of each parent.
-        of_ranks: How ranks and groups are looked at.
-        of_single: How single parents are looked at: one look, or one and closer ones.
-        found: Noisy references to blocks of ranks, to groups and to single parents, each with the standard deviation of
-            its noise, in the units of the look's view.
+        noisy: Noisy references to each row, and to none, shape (parents + 1,).
+        sigma: Standard deviation of their noise.
+        attributes: Code of each row in its attributes, and how often codes are referred to.
     """
 
-    size: RowCount
+    views: tuple[_View, ...]
+    view: _View
     optional: bool
-    ends: Numbers
-    group_of: Numbers
-    of_ranks: _Look
-    of_single: tuple[_Look, ...]
-    found: tuple[Noisy, ...]
+    noisy: Array
+    sigma: float
+    attributes: tuple[Margin, ...] = ()
 
-    def again(self, price: Price) -> ParentLooks:
-        """The same at less noise, for ``price``: all is asked once more, and averaged.
+    def remeasured(self, price: Price) -> ParentReferences:
+        """Return the same at less noise, for ``price``: references are counted once more, and averaged.
 
         Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
         """
         if price.amount <= 0:
             return self
-        ranks = self.of_ranks.ask("ranks again", RankSums(tuple(self.ends.tolist())), price.share(_RANKS_SHARE))
-        groups = self.of_ranks.ask("groups of parents again", ParentCounts(self.group_of), price.share(_GROUPS_SHARE))
-        single = _single(self.of_single, len(self.group_of), price.share(1 - _RANKS_SHARE - _GROUPS_SHARE), " again")
-        more = ranks, groups, *single
-        better = [_averaged(one, other) for one, other in zip(self.found, more, strict=False)]
-        return replace(self, found=(*better, *self.found[len(more) :]))
+        more, sigma = self.view.count(len(self.noisy) - 1, "parents again", price)
+        noisy, sigmas = combine(self.noisy, self.sigma, more, sigma)
+        return replace(self, noisy=noisy, sigma=float(sigmas[0]))
 
-    @cached_property
+    def with_attributes(self, codes: Sequence[Numbers], price: Price) -> ParentReferences:
+        """Return the same with references to the codes of attributes, for ``price``.
+
+        Each row is counted at the noise of one count; a code that many rows share is counted at that noise once. It is
+        believed as far as noise does not explain how it differs from the sum of its rows.
+
+        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
+        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+
+        Args:
+            codes: Of each row in each attribute, dense from 0, shape (parents,) each. Where there are none, rows are
+                counted once more.
+            price: Of everything here.
+        """
+        if not codes or price.amount <= 0:
+            return self.remeasured(price)
+        counts = self.popularity[0].counts
+        usual = [np.bincount(of_rows, counts).astype(np.float64) for of_rows in codes]
+        each = price.share(1 / len(codes))
+        likely = np.concatenate(usual) / max(float(counts.sum()), TINY)
+        view = min(self.views, key=lambda view: view.error(likely, each))
+        noisy = view.curator.measure("attributes", [ParentCounts(of_rows) for of_rows in codes], price)
+        found = [
+            np.maximum(shrink_haar(values[:-1] * view.scale, noisy.sigma * view.scale, guess), 0.0)
+            for values, guess in zip(noisy.values, usual, strict=True)
+        ]
+        return replace(self, attributes=tuple(zip(codes, found, strict=True)))
+
+    @property
     def popularity(self) -> tuple[ByRow, float]:
         """How often each row is referred to, and the share of rows that refer to none."""
-        parents, (ranks, groups, fine, *closer) = len(self.group_of), self.found
-        sizes = np.diff(self.ends, prepend=0).astype(np.float64)
-        scale, of_groups = self.of_single[0].scale, self.of_ranks.scale
-        single, coarse = (fine[1] * scale) ** 2, (groups[1] * of_groups) ** 2
-        weight = single / (single + coarse)
-        found = float(weight * groups[0][-1] * of_groups + (1 - weight) * fine[0][-1] * scale)
-        none = some_of_all(found, math.sqrt(weight * coarse), self.size.rows)
-        references = max(1.0, self.size.rows - none if self.optional else self.size.rows)
-        noisy, sigma = ranks[0] * self.of_ranks.scale, ranks[1] * self.of_ranks.scale
-        counts = row_counts(
-            fine[0][:-1] * scale,
-            fine[1] * scale,
-            self.group_of,
-            (groups[0][:-1] * of_groups, groups[1] * of_groups),
-            (rank_sums(noisy, self.ends, sigma, references, parents) / sizes, sizes),
-            references,
-            [_closer(noisy[:-1], sigma, look) for (noisy, sigma), look in zip(closer, self.of_single[1:], strict=True)],
-        )
-        return ByRow(counts), none / max(none + float(counts.sum()), 1.0) if self.optional else 0.0
+        rows = self.view.size.rows
+        none = truncated_mean(float(self.noisy[-1]), self.sigma, rows) if self.optional else 0.0
+        counts = row_counts(self.noisy[:-1], self.sigma, max(1.0, rows - none))
+        total = float(counts.sum())
+        if self.attributes:
+            fitted = raked(counts, self.attributes)
+            counts = fitted * (total / max(float(fitted.sum()), TINY))
+        return ByRow(counts), none / max(none + total, 1.0)
 
 
 def row_popularity(
-    session: PrivateSession, key: ForeignKey, size: RowCount, place: Numbers, price: Price
-) -> ParentLooks:
+    session: PrivateSession, key: ForeignKey, size: RowCount, parents: int, price: Price
+) -> ParentReferences:
     """References to each row of a public parent, and to none, for at most ``price``.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
@@ -147,164 +140,74 @@ def row_popularity(
         session: Open for the step.
         key: Refers to a public table.
         size: Released, of the table that has the key.
-        place: Of each of its rows, at least one, in an order in which neighbours are likely to be as popular, see
-            `order_of_alike`.
+        parents: Number of rows of that table, at least one.
         price: Of everything here.
     """
-    looks, parents = _looks(session, key, size), len(place)
-    ends = rank_ends(parents)
-    sizes = np.diff(ends, prepend=0).astype(np.float64)
-    of_ranks = _for_shapes(looks, price.share(_RANKS_SHARE))
-    ranks = of_ranks.ask("ranks", RankSums(tuple(ends.tolist())), price.share(_RANKS_SHARE))
-    shape = rank_sums(ranks[0] * of_ranks.scale, ends, ranks[1] * of_ranks.scale, max(1.0, size.rows), parents)
-    likely = shape / sizes / max(size.rows, 1.0)
-    single = price.share(1 - _RANKS_SHARE - _GROUPS_SHARE)
-
-    def hidden(noise: float) -> float:
-        """Of all references, what is wrong by noise: all of a parent that it hides."""
-        return float(sizes @ np.where(likely > _TOLD * stands_out(parents) * noise, ABSOLUTE * noise, likely))
-
-    plain, early = min(_error(look, single, _OTHERWISE, hidden) for look in looks), None
-    if price.measure is Measure.ZCDP and len(looks) > 1 and plain > _WELL_KNOWN:
-        looks, early = _clipped(looks, parents, float(sizes @ likely**2), single.share(_EARLY))
-        single = single.share(1 - _EARLY)
-    look, closer = _best(looks, single, _WHOLLY, hidden), _best(looks, single, _OTHERWISE, hidden)
-    # One look tells as much, unless the closer one has half the noise.
-    several = closer.noise(single) < look.noise(single) / 2
-    of_single = [replace(look, share=1 - _CLOSER), replace(closer, share=_CLOSER)] if several else [closer]
-    groups = min(parents, _MOST_GROUPS)
-    noise = of_ranks.sigma(price.share(_GROUPS_SHARE))
-    groups = max(1, min(groups, int(size.rows / (_CLEAR * noise))))
-    group_of = place * groups // parents
-    coarse = of_ranks.ask("groups of parents", ParentCounts(group_of), price.share(_GROUPS_SHARE))
-    found = _single(of_single, parents, single, "")
-    if early is not None and of_single[-1].most == looks[0].most:
-        found[-1] = _averaged(found[-1], early)
-    elif early is not None:
-        of_single, found = [*of_single, replace(looks[0], share=0.0)], [*found, early]
-    return ParentLooks(size, key.optional, ends, group_of, of_ranks, tuple(of_single), (ranks, coarse, *found))
-
-
-def _clipped(looks: list[_Look], parents: int, alike: float, price: Price) -> tuple[list[_Look], Noisy]:
-    """The same looks at single parents with units clipped in L2 norm, and what the first one, for ``price``, counts.
-
-    What T = 1 counts says how often a unit refers to the same parent, and has the least noise; where that hides it, it
-    is taken to be more often. It is no less often than two rows of any units do, which is how ``alike`` these are.
-    """
-    noisy, sigma = looks[0].ask("parents, early", ParentCounts(np.arange(parents), clipped=True), price)
-    collisions = looks[0].size.collisions(looks[0].most, float(noisy.sum()) - sigma * math.sqrt(len(noisy)))
-    collisions = min(max(collisions, alike), 1.0)
-    return [replace(look, collisions=collisions) for look in looks], (noisy, sigma)
-
-
-def _single(looks: Sequence[_Look], parents: int, price: Price, name: str) -> list[Noisy]:
-    """References to single parents, by each look that has a share of the price: all but an early one, the last."""
-    each = ParentCounts(np.arange(parents), clipped=looks[0].collisions is not None)
-    return [
-        look.ask(f"parents{name}{', closer' * place}", each, price.share(look.share))
-        for place, look in enumerate(looks)
-        if look.share
-    ]
-
-
-def _averaged(one: Noisy, other: Noisy) -> Noisy:
-    """The same noisy numbers by two looks, by inverse variance."""
-    values, sigmas = combine(*one, *other)
-    return values, float(sigmas[0])
+    views, likely = _views(session, key, size), zipf(np.arange(1, parents + 1))
+    plain = tuple(views)
+    if len(views) > 1:
+        early, price = price.share(TUNING.first_look), price.share(1 - TUNING.first_look)
+        clipped = price.measure is Measure.ZCDP
+        first = replace(views[0], collisions=1.0 if clipped else None)
+        noisy, sigma = first.count(parents, "parents, early", early)
+        likely = np.sort(row_counts(noisy[:-1], sigma, max(1.0, size.rows)))[::-1] / max(1.0, size.rows)
+        if clipped:
+            counted = (float(noisy.sum()) - sigma * math.sqrt(len(noisy))) / first.scale * first.most
+            least = float(likely @ likely)  # as often as two rows of any units do
+            alike = min(max(size.collisions(first.most, counted), least), 1.0)
+            views = [replace(view, collisions=alike) for view in views]
+    view = min(views, key=lambda view: view.error(likely, price))
+    return ParentReferences(plain, view, key.optional, *view.count(parents, "parents", price))
 
 
 @dataclass(frozen=True)
-class _Look:
-    """A view in which units of up to T rows count in full.
+class _View:
+    """A view of references in which units of up to T rows count in full.
 
     Attributes:
-        view: Of references.
-        most: T.
+        curator: Answers.
         size: Of the table that has the key.
-        rows: Of all units.
+        most: T.
         collisions: How likely two rows of a unit refer to the same parent, where units are clipped in L2 norm.
-        share: Of what is paid for looks at single parents.
     """
 
-    view: Curator
-    most: int
+    curator: Curator
     size: RowCount
-    rows: float
+    most: int
     collisions: float | None = None
-    share: float = 1.0
-
-    @property
-    def by_class(self) -> Array:
-        """Number of rows of each class of sizes that count."""
-        return self.size.counted(self.most, 1.0 if self.collisions is None else self.collisions)
 
     @property
     def counted(self) -> float:
-        """Number of rows that count, at least one."""
-        whole = max(float(self.size.rows_of.sum()), _NOTHING)
-        return max(1.0, self.size.rows * float(self.by_class.sum()) / whole)
-
-    @property
-    def lost(self) -> float:
-        """Share of the rows that do not count."""
-        return 1 - self.counted / self.rows
+        """Share of the rows that count, above 0."""
+        size = self.size
+        share = float(size.counted(self.most, 1.0 if self.collisions is None else self.collisions).sum()) / max(
+            float(size.rows_of.sum()), TINY
+        )
+        return min(max(share, 1 / max(size.rows, 1.0)), 1.0)
 
     @property
     def scale(self) -> float:
         """Of answers to references: a unit beyond T is taken to refer to parents as the others do."""
-        return self.most * self.rows / self.counted
+        return self.most / self.counted
 
-    def sigma(self, price: Price) -> float:
-        """Standard deviation of a number of references that is asked for at this price."""
-        return self.view.sigma([Marginal(())], price) * self.scale
+    def count(self, parents: int, name: str, price: Price) -> tuple[Array, float]:
+        """Return noisy references to each parent, and to none, and the standard deviation of their noise."""
+        noisy = self.curator.measure(
+            name, [ParentCounts(np.arange(parents), clipped=self.collisions is not None)], price
+        )
+        return noisy.values[0] * self.scale, noisy.sigma * self.scale
 
-    def noise(self, price: Price) -> float:
-        """The same, as a share of all references."""
-        return self.sigma(price) / self.rows
+    def error(self, likely: Array, price: Price) -> float:
+        """Return the expected error of all numbers, as a share of all references.
 
-    def ask(self, name: str, query: ParentCounts | RankSums, price: Price) -> Noisy:
-        """Noisy answers, unscaled, and the standard deviation of their noise."""
-        noisy = self.view.measure(name, [query], price)
-        return noisy.values[0], noisy.sigma
-
-
-def _looks(session: PrivateSession, key: ForeignKey, size: RowCount) -> list[_Look]:
-    looks = [
-        _Look(session.references(key, most, f"units of up to {most:,} rows"), most, size, size.rows)
-        for most in size.classes
-    ]
-    return [replace(look, rows=max(size.rows, *(each.counted for each in looks))) for look in looks]
+        Args:
+            likely: Shares of references that are to be expected. None is off by more than itself, as a number that
+                noise hides is not kept.
+            price: Of the measurement.
+        """
+        noise = ABSOLUTE * self.curator.sigma([Marginal(())], price) * self.scale / max(self.size.rows, 1.0)
+        return TUNING.reference_bias * (1 - self.counted) + float(np.minimum(noise, likely).sum())
 
 
-def _best(looks: list[_Look], price: Price, otherwise: float, hidden: Callable[[float], float]) -> _Look:
-    """The look with the least expected error, as a share of all references.
-
-    Args:
-        looks: One per T.
-        price: Of each.
-        otherwise: How far references of the rows that do not count are taken to differ from the others.
-        hidden: Noise of a parent's share of all references -> error by that.
-    """
-    return min(looks, key=lambda look: _error(look, price, otherwise, hidden))
-
-
-def _error(look: _Look, price: Price, otherwise: float, hidden: Callable[[float], float]) -> float:
-    return otherwise * look.lost + hidden(look.noise(price))
-
-
-def _for_shapes(looks: list[_Look], price: Price) -> _Look:
-    """The look with the least expected error of how references are spread over ranks, or over groups."""
-    # No number is off by more than itself, as those that noise hides are not kept: as under Zipf's law.
-    ranks = np.arange(1, _SHAPE_NUMBERS + 1)
-    likely = 1 / (ranks * (1 / ranks).sum())
-    return _best(looks, price, _OTHERWISE, lambda noise: float(np.minimum(ABSOLUTE * noise, likely).sum()))
-
-
-def _closer(noisy: Array, sigma: float, look: _Look) -> CloserLook:
-    """What was counted with T, in rows; of units with more rows, the share that counts is that of all of them."""
-    size, counted = look.size, look.by_class
-    larger = counted < size.rows_of
-    least = float(counted[larger].sum()) / max(float(size.rows_of[larger].sum()), _NOTHING) if larger.any() else 1.0
-    least = float(np.clip(least, 1 / size.classes[-1], 1.0))
-    mean = float(counted.sum()) / max(float(size.rows_of.sum()), _NOTHING)
-    return CloserLook(noisy * look.most, sigma * look.most, least, float(np.clip(mean, least, 1.0)))
+def _views(session: PrivateSession, key: ForeignKey, size: RowCount) -> list[_View]:
+    return [_View(session.references(key, most, f"units of up to {most:,} rows"), size, most) for most in size.classes]

@@ -166,14 +166,25 @@ class MarginalsOverRows(Marginals):
     @property
     def counted(self) -> OneWay:
         """Distributed like the rows that joints count."""
-        size, shapes = self.looks.size, self.looks.shapes
-        return self.one_way.moved({name: -size.left_out(shape, self.most) for name, shape in shapes.items()})
+        return self._distributed_like(self.looks.size.counted(self.most))
 
-    @property
-    def rows_counted(self) -> Counted | None:
-        """The rows that joints count; None if these are all."""
-        rows, every = float(self.looks.size.counted(self.most).sum()), float(self.looks.size.rows_of.sum())
-        return Counted(self.counted, rows / every) if rows < every else None
+    def rows_counted(self, gain: float = 1.0) -> Counted | None:
+        """See `Marginals.rows_counted`."""
+        size, every = self.looks.size, float(self.looks.size.rows_of.sum())
+        rows = min(gain * float(size.counted(self.most).sum()), every)
+        counted = size.counted(self.most, size.collisions(self.most, rows)) if gain > 1 else size.counted(self.most)
+        return Counted(self._distributed_like(counted), rows / every) if rows < every else None
+
+    def clipping_gain(self, columns: Iterable[str]) -> float:
+        """See `Marginals`: two rows of a unit are in one cell no more often than they share the code of any column."""
+        size = self.looks.size
+        likely = min(self.looks.collisions(name) for name in columns)
+        rows = size.counted(self.most, likely).sum() / max(float(size.counted(self.most).sum()), NEGLIGIBLE)
+        return max(float(rows), 1.0)
+
+    def _distributed_like(self, counted: Array) -> OneWay:
+        size, shapes = self.looks.size, self.looks.shapes
+        return self.one_way.moved({name: -size.left_out(shape, counted) for name, shape in shapes.items()})
 
     def noise(self, price: Price) -> float:
         """See `Marginals.noise`."""
@@ -238,12 +249,16 @@ def learn_table(
     profile = lags.of(profile)
     left = rest.share(1 - share)
     if share < 1:
+        most = profile.size.rows_per_unit
+        if looks is not None and price.measure is not Measure.PURE:
+            of_units = session.view(ViewSpec(table.name, {}), "by size")
+            most = best_counted(of_units, looks, left, clipped=True).rows_per_unit
         chosen, by_lags = network(ordered_codes(profile.discretizers)), lag_joints(profile)
         features = own_columns(profile, profile.discretizers)
-        view = session.view(ViewSpec(table.name, dict(features), (profile.size.rows_per_unit,)), "spn")
+        view = session.view(ViewSpec(table.name, dict(features), (most,)), "spn")
         marginals = Marginals(view, profile.one_way)
         if looks is not None:
-            columns, most = own_columns(profile, looks.drifts), profile.size.rows_per_unit
+            columns = own_columns(profile, looks.drifts)
             others = profile.one_way.only(name for name in profile.discretizers if name not in looks.drifts)
             marginals = MarginalsOverRows(view, session, table.name, columns, looks, others, most)
         found = chosen.find(marginals, left, by_lags)

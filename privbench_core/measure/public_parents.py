@@ -6,7 +6,6 @@ the position is a column of the view, whatever the type of the attribute.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,21 +17,17 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.estimate.haar_shrinkage import shrink_haar
-from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.guards import FITTING_ROUNDS, MAX_PUBLIC_CODES, MAX_RUNS, TINY
+from privbench_core.guards import MAX_PUBLIC_CODES, MAX_RUNS, TINY
+from privbench_core.measure.popularity import ParentReferences, row_popularity
 from privbench_core.models.lookup import ROW, TARGET
-from privbench_core.models.popularity import ByRow
-from privbench_core.models.profile import Profile
-from privbench_core.models.targets import coded_by_position, marginals_of
+from privbench_core.models.row_count import RowCount
+from privbench_core.models.targets import coded_by_position
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import Feature, ParentRow
-from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -75,49 +70,27 @@ class PublicParent:
         return {**found, ROW: _by_position(blocks, optional=optional, ordered=False)}
 
 
-def fitted_to_attributes(
-    session: PrivateSession,
-    key: ForeignKey,
-    child: Profile,
-    targets: Mapping[str, Discretizer],
-    popularity: tuple[ByRow, float],
-    price: Price,
-) -> ByRow:
-    """How often the rows of a public parent are referred to, by what its attributes are referred to, for ``price``.
-
-    Each row is counted at the noise of one count; an attribute that many rows share is counted at that noise once. What
-    it was counted to be is believed as far as noise does not explain how it differs from the sum of its rows; then
-    these are fitted to all attributes in turn.
+def public_references(
+    session: PrivateSession, key: ForeignKey, size: RowCount, parent: PublicParent, price: Price
+) -> tuple[ParentReferences, dict[str, Discretizer]]:
+    """Count references to the rows of a public table, and to its attributes, and return codings of the positions, too.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
 
     Args:
         session: Open for the step.
         key: Refers to the public table.
-        child: Released profile of the table that has the key.
-        targets: Codings of the positions of the public rows.
-        popularity: How often each row is referred to, as far as known, and the share of rows that refer to none.
+        size: Released, of the table that has the key.
+        parent: The public table, of at least one row.
         price: Of everything here.
     """
-    single, none = popularity
-    attributes = [name for name in targets if name != ROW]
-    if not attributes or price.amount <= 0:
-        return single
-    features: dict[str, tuple[Feature, Discretizer]] = {name: (ParentRow(key), targets[name]) for name in attributes}
-    view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "references")
-    noisy = view.measure("attributes", [Marginal((name,)) for name in attributes], price)
-    total, counts = child.one_way.total, single.counts
-    codes, known = coded_by_position(targets, len(counts)), marginals_of(targets, counts, none)
-    wanted = {
-        name: onto_simplex(shrink_haar(found, noisy.sigma, known[name] * total), total)
-        for name, found in zip(attributes, noisy.values, strict=True)
-    }
-    for _ in range(FITTING_ROUNDS):
-        for name, marginal in wanted.items():
-            current = np.bincount(codes[name], counts, len(marginal))
-            counts = counts * np.divide(marginal, current, out=np.zeros_like(marginal), where=current > 0)[codes[name]]
-    return ByRow(counts * (single.counts.sum() / counts.sum())) if counts.any() else single
+    references = row_popularity(session, key, size, parent.rows.num_rows, price.share(1 - TUNING.size_share))
+    targets = parent.targets(references.popularity[0].counts, optional=key.optional)
+    codes = coded_by_position(targets, parent.rows.num_rows)
+    shared = (found.astype(np.int64) for name, found in codes.items() if name != ROW)
+    attributes = [found for found in shared if 2 * found.max() < len(found)]  # else as good as one code for each row
+    return references.with_attributes(attributes, price.share(TUNING.size_share)), targets
 
 
 def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:

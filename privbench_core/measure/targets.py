@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import relative_entropy
 from privbench_core.estimate.haar_shrinkage import shrink_haar
-from privbench_core.estimate.popularity import some_of_all
+from privbench_core.estimate.popularity import truncated_mean
 from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.guards import NEGLIGIBLE, SHOWN_DEVIATIONS, TINY
 from privbench_core.models.fanout import Fanout, children_column
 from privbench_core.models.lookup import TARGET
 from privbench_core.models.profile import Profile
@@ -21,9 +22,6 @@ from privbench_core.privacy.features import Feature, OfParent, ParentFanout
 from privbench_core.schema.constraints import ForeignKey
 
 Array = NDArray[np.float64]
-_NOTHING = 1e-300
-_ALIKE = 1e-9  # nats
-_STANDS_OUT = 2.0  # standard deviations of the sum of squares of noise
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ class Referred:
         found = {}
         for name, usual in self.usual_shares().items():
             shares = marginals[name][: len(usual)]
-            apart = relative_entropy(shares / max(float(shares.sum()), _NOTHING), usual)
-            if apart > _ALIKE:
+            apart = relative_entropy(shares / max(float(shares.sum()), TINY), usual)
+            if apart > NEGLIGIBLE:
                 found[name] = apart
         return found
 
@@ -75,8 +73,8 @@ def clean_target(noisy: Array, sigma: float, usual: Array, total: float) -> Arra
         total: Of the clean counts.
     """
     guess, codes = usual * total, len(noisy)
-    apart = float(((noisy - guess) ** 2).sum()) / max(sigma, _NOTHING) ** 2
-    if apart < codes + _STANDS_OUT * math.sqrt(2 * codes):
+    apart = float(((noisy - guess) ** 2).sum()) / max(sigma, TINY) ** 2
+    if apart < codes + SHOWN_DEVIATIONS * math.sqrt(2 * codes):
         return guess
     return onto_simplex(shrink_haar(noisy, sigma, guess), total)
 
@@ -85,5 +83,5 @@ def clean_target_or_none(noisy: Array, sigma: float, usual: Array, total: float)
     """Return the same where the last code means "refers to none": estimated first, from all counts."""
     codes = len(noisy) - 1
     found = (codes * noisy[-1] + total - noisy[:-1].sum()) / (codes + 1)
-    none = some_of_all(float(found), sigma * math.sqrt(codes / (codes + 1)), total)
+    none = truncated_mean(float(found), sigma * math.sqrt(codes / (codes + 1)), total)
     return np.append(clean_target(noisy[:-1], sigma, usual, total - none), none)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
+from privbench_core.guards import TINY
 from privbench_core.models.agreement import Agreement
 from privbench_core.models.lags import Lag
 from privbench_core.models.linking import CrossMarginal
@@ -21,7 +22,6 @@ OWN_FANOUT = "#children"
 OWNER_FANOUT = "#siblings"
 PLACE = "#place"
 PARENT = "parent."
-_NOTHING = 1e-300
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Fanout:
         below = np.flatnonzero(2 * codec.starts[:-1] >= codec.bound)
         expected = float(parents[below].sum() / max(widths[below].sum(), 1)) * widths[-1]
         beyond = max(0.0, float(parents[-1]) - expected) * codec.bound
-        return float(beyond / max(float(parents @ codec.means()), _NOTHING))
+        return float(beyond / max(float(parents @ codec.means()), TINY))
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""

@@ -10,27 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.popularity import rank_sums
-from privbench_core.guards import TINY
+from privbench_core.guards import FITTING_ROUNDS, MAX_PARTNERS, NEGLIGIBLE, REDRAWING_ROUNDS, TINY, TOLERANCE
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Margin = tuple[Numbers, Array]
 """Code of each parent in a column, shape (parents,), and how often codes are to be referred to, of any total."""
-# Exchanges of degrees between kinds, chosen by hand: on the convergence test next to nothing is left to exchange.
-_ROUNDS = 16  # per kind
-_PARTNERS = 24  # kinds that one looks for partners in
-# Share of all references that a degree may lose, where its kind has no rows for it: as popularity may be off by.
-_CUT = 0.02
-_TRIES = 4  # at an allocation that meets what kinds lack
-# Exchanges of degrees between parents, chosen by hand, for time: turns at most, pairs proposed in each, turns in a row
-# that help nothing until they end, and turns until proposals follow the degrees by then.
-_TURNS, _PROPOSED, _FAILED, _RENEWED = 2000, 256, 50, 200
-_ASKED = 4.0  # weight of what rows ask for against that of one of other margins
-_CLOSE = 0.002  # of all references, by margin: codes off by less than that are close enough
-_SPREADS = tuple(quarter / 4 for quarter in range(17))  # of the logarithms of popularity
-_FITS = 12  # of degrees to ranks and to groups in turn; chosen by hand, changes are small from there on
-_LEAST = 1e-6  # above zero
-_RAKING = 15  # rounds of fitting kinds of parents to their one-way marginals, as in `conditional.draw_column`
 
 
 @dataclass(frozen=True)
@@ -135,21 +121,17 @@ class ByRank:
             weights = np.exp(spread * luck)
             return np.asarray(weights / np.bincount(group, weights)[group])
 
-        def misfit(spread: float) -> float:
-            return float(np.abs(np.sort(np.floor(rows[group] * shares(spread) + rounding))[::-1] - wanted).sum())
-
-        def misfit_of(expected: Array) -> float:
+        def misfit(expected: Array) -> float:
             return float(np.abs(np.sort(np.floor(expected + rounding))[::-1] - wanted).sum())
 
-        best = rows[group] * shares(min(_SPREADS, key=misfit))
-        found = best
-        for _ in range(_FITS):
+        best = found = min((rows[group] * shares(spread) for spread in _spreads()), key=misfit)
+        for _ in range(FITTING_ROUNDS):
             ranked = np.empty(len(possible))
-            ranked[np.argsort(-(found + _LEAST * rounding))] = wanted
+            ranked[np.argsort(-(found + TOLERANCE * rounding))] = wanted
             mixed = (found + ranked) / 2
             held = np.bincount(group, mixed)
             found = mixed * np.divide(rows, held, out=np.zeros(len(held)), where=held > 0)[group]
-            best = min(best, found, key=misfit_of)
+            best = min(best, found, key=misfit)
         result = np.zeros(len(of_parent))
         result[possible] = best
         return result
@@ -174,8 +156,8 @@ def allocated_degrees(
 
     Degrees are allocated from the largest down, to parents in the order of the logarithm of the references that kind
     and margins together imply for a parent, plus normal luck of that spread with which all of them come closest to what
-    they lack. Then parents exchange degrees, first for all of these, and in the end for kinds alone. Where that leaves
-    kinds off, as no exchange of two degrees helps, it is tried again, and in the end without margins.
+    they lack. Then kinds exchange degrees until each has what it lacks. Where no exchange of two degrees helps, it is
+    tried again with other luck, and in the end without margins.
 
     Args:
         degrees: In any order, shape (parents,).
@@ -185,98 +167,42 @@ def allocated_degrees(
         margins: Of further columns of popular parents, which rows do not ask for.
     """
     total, best, least = float(lacking.sum()), degrees, np.inf
-    wanted = [(codes, shares * (total / max(float(shares.sum()), _LEAST))) for codes, shares in margins]
-    for known in (*[wanted] * _TRIES, []) if margins else ([],):
-        if least <= (_CUT if known else 2 * _CUT) * total:
+    wanted = [(codes, shares * (total / max(float(shares.sum()), NEGLIGIBLE))) for codes, shares in margins]
+    for attempt in range(REDRAWING_ROUNDS if margins else 1):
+        if least <= TUNING.clear * total:
             break
+        known = wanted if attempt < REDRAWING_ROUNDS - 1 else []
         found = _allocated(degrees, [*known, (kinds, lacking)], rng)
-        apart = _apart(kinds, found, lacking)
+        _balance(found, kinds, lacking)
+        apart = _misfit(found, [(kinds, lacking)])
         if apart < least:
             best, least = found, apart
     return best
 
 
 def _allocated(degrees: Array, margins: Sequence[Margin], rng: np.random.Generator) -> Array:
-    """`allocated_degrees` at the first try; kinds are the last of the margins."""
-    kinds, lacking = margins[-1]
-    luck, descending = rng.normal(size=len(kinds)), np.sort(degrees)[::-1]
-    usual = np.log(np.maximum(raked(np.ones(len(kinds)), margins), _LEAST))
+    """Return `allocated_degrees` before any exchange."""
+    luck, descending = rng.normal(size=len(degrees)), np.sort(degrees)[::-1]
+    usual = np.log(np.maximum(raked(np.ones(len(degrees)), margins), NEGLIGIBLE))
 
-    def allocated(order: Numbers) -> Array:
-        result = np.empty(len(kinds))
-        result[order] = descending
+    def allocated(spread: float) -> Array:
+        result = np.empty(len(degrees))
+        result[np.argsort(-usual - max(spread, NEGLIGIBLE) * luck)] = descending
         return result
 
-    def order(spread: float) -> Numbers:
-        return np.argsort(-usual - max(spread, _LEAST) * luck)
-
-    def misfit(spread: float) -> float:
-        found = allocated(order(spread))
-        return sum(_apart(codes, found, references) for codes, references in margins)
-
-    chosen = order(min(_SPREADS, key=misfit))
-    _move_large(chosen, descending, lacking[kinds])
-    result = allocated(chosen)
-    if len(margins) > 1 and degrees.any():
-        _exchange_best(result, margins, rng)
-    _balance(result, kinds, lacking)
-    return result
+    return min(map(allocated, _spreads().tolist()), key=lambda found: _misfit(found, margins))
 
 
-def _exchange_best(degrees: Array, margins: Sequence[Margin], rng: np.random.Generator) -> None:
-    """Exchange degrees of two parents, in place, that bring codes of margins closest to the references they lack.
-
-    Of some pairs at random the best one is taken, again and again. Large degrees are proposed as often as they are
-    large: small ones are right on average.
-    """
-    gaps = [references - np.bincount(codes, degrees, len(references)) for codes, references in margins]
-    enough, failed = _CLOSE * float(degrees.sum()) * len(margins), 0
-    for turn in range(_TURNS):
-        if failed == _FAILED or sum(float(np.abs(gap).sum()) for gap in gaps) <= enough:
-            return
-        if turn % _RENEWED == 0:
-            cumulated = np.cumsum(degrees)
-        one = np.searchsorted(cumulated, rng.random(_PROPOSED) * cumulated[-1])
-        other = rng.integers(0, len(degrees), _PROPOSED)
-        moved = degrees[one] - degrees[other]
-        change = np.zeros(_PROPOSED)
-        for gap, (codes, _) in zip(gaps, margins, strict=True):
-            less, more = codes[one], codes[other]
-            before = np.abs(gap[less]) + np.abs(gap[more])
-            after = np.abs(gap[less] + moved) + np.abs(gap[more] - moved)
-            change += (after - before) * (less != more) * (_ASKED if codes is margins[-1][0] else 1.0)
-        best = int(np.argmin(change))
-        failed = 0 if change[best] < 0 else failed + 1
-        if change[best] < 0:
-            pair = [one[best], other[best]]
-            for gap, (codes, _) in zip(gaps, margins, strict=True):
-                np.add.at(gap, codes[pair], [moved[best], -moved[best]])
-            degrees[pair] = degrees[pair[::-1]]
+def _misfit(degrees: Array, margins: Sequence[Margin]) -> float:
+    """Return how many references codes have too many, or too few."""
+    return sum(
+        float(np.abs(references - np.bincount(codes, degrees, len(references))).sum()) for codes, references in margins
+    )
 
 
-def _apart(kinds: Numbers, degrees: Array, wanted: Array) -> float:
-    """Sum over kinds of how many references they have too many, or too few."""
-    return float(np.abs(wanted - np.bincount(kinds, degrees, minlength=len(wanted))).sum())
-
-
-def _move_large(order: Numbers, descending: Array, most: Array) -> None:
-    """Exchange parents in ``order``, in place, that would get a degree far beyond the rows of their whole kind.
-
-    Such a degree would be cut, and exchanges of smaller ones do not make up for it. The next parent for which there are
-    rows gets it, if there is one.
-
-    Args:
-        order: Parents in the order of their degrees, shape (parents,).
-        descending: These degrees.
-        most: References that each parent's kind is to get, by parent, shape (parents,).
-    """
-    bearable = _CUT * float(descending.sum())
-    large = int(np.count_nonzero(descending > bearable))  # no more than one by the share
-    for place in np.flatnonzero(descending[:large] - most[order[:large]] > bearable).tolist():
-        enough = most[order[place + 1 :]] >= descending[place]
-        if enough.any():
-            other = place + 1 + int(np.argmax(enough))
-            order[place], order[other] = order[other], order[place]
+def _spreads() -> Array:
+    """Return the standard deviations of the logarithm of popularity that are tried: even, to a factor of e⁴."""
+    return np.linspace(0.0, 4.0, 17)
 
 
 def _balance(degrees: Array, kinds: Numbers, wanted: Array) -> None:
@@ -286,11 +212,11 @@ def _balance(degrees: Array, kinds: Numbers, wanted: Array) -> None:
     members = np.split(order, np.searchsorted(kinds[order], np.arange(1, len(lacking))))
     exchange = _Exchange(degrees, members, lacking)
     stuck = np.zeros(len(lacking), dtype=bool)
-    for _ in range(_ROUNDS * len(lacking)):
+    for _ in range(FITTING_ROUNDS * len(lacking)):
         poor = int(np.argmax(np.where(stuck, 0.0, lacking)))
         if stuck[poor] or lacking[poor] < 1:
             return
-        others = np.argsort(lacking, kind="stable")[:_PARTNERS].tolist()
+        others = np.argsort(lacking, kind="stable")[:MAX_PARTNERS].tolist()
         stuck[poor] = not any(exchange.helps(poor, rich, beyond=beyond) for beyond in (False, True) for rich in others)
 
 
@@ -353,7 +279,7 @@ def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Ar
         margins: Code of each kind in a column, shape (kinds,), and how often codes are to be referred to, of any total.
     """
     wanted = room.copy()
-    for _ in range(_RAKING):
+    for _ in range(FITTING_ROUNDS):
         for codes, marginal in margins:
             current = np.bincount(codes, wanted, len(marginal))
             wanted *= np.divide(marginal, current, out=np.zeros_like(marginal), where=current > TINY)[codes]

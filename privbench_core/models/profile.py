@@ -103,7 +103,8 @@ class Profile:
 
     def left_out(self) -> dict[str, Array]:
         """What ``by_size`` adds to counts of up to ``size.rows_per_unit`` rows of a unit: see `RowCount.left_out`."""
-        return {name: self.size.left_out(shape, self.size.rows_per_unit) for name, shape in self.shapes.items()}
+        counted = self.size.counted(self.size.rows_per_unit)
+        return {name: self.size.left_out(shape, counted) for name, shape in self.shapes.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """A description that `Artifact` can store."""

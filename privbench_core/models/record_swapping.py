@@ -144,7 +144,7 @@ class _Gaps:
         self._together[changed] = 0.0
         swapped = rng.random(len(better)) * quadratic < linear
         np.add.at(self._gaps, changed[:, :, swapped].ravel(), by[:, :, swapped].ravel())
-        return better[swapped]
+        return np.asarray(better[swapped])
 
 
 def partners(rows: Numbers, within: Numbers | None) -> tuple[Numbers, Numbers]:

@@ -79,14 +79,14 @@ class RowCount:
             least, largest = (middle, largest) if self.counted(most, middle).sum() > rows else (least, middle)
         return largest
 
-    def left_out(self, shape: Array, most: float) -> Array:
-        """The distribution of a column over all rows, less that over those that `counted` counts; shape (codes,).
+    def left_out(self, shape: Array, counted: Array) -> Array:
+        """The distribution of a column over all rows, less that over those that count; shape (codes,).
 
         Args:
             shape: Distributions in each class, shape (classes, codes).
-            most: T.
+            counted: Number of rows of each class that count, see `counted`.
         """
-        every, counted = self.rows_of, self.counted(most)
+        every = self.rows_of
         return np.asarray((every / max(every.sum(), TINY) - counted / max(counted.sum(), TINY)) @ shape)
 
     @property

@@ -16,18 +16,7 @@ PRODUCT = Path(guards.__file__).parent
 PACKAGES = ("measure", "estimate", "models", "sampling", "columns")
 _TO_COME = frozenset(  # modules whose numbers are still their own
     {
-        "measure/bounded.py",
-        "measure/bounded_lookup.py",
-        "measure/linked_rows.py",
-        "measure/popularity.py",
-        "measure/targets.py",
-        "estimate/biadjacency.py",
-        "estimate/degrees.py",
         "estimate/made_up.py",
-        "estimate/popularity.py",
-        "estimate/segmentation.py",
-        "models/fanout.py",
-        "models/popularity.py",
     }
 )
 MOST_TUNED = 30

@@ -27,7 +27,6 @@ from privbench_core.models.rows import Rows
 from privbench_core.models.targets import marginals_of, with_code_of_none
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
@@ -200,46 +199,11 @@ def test_references_of_units_are_counted_at_the_noise_of_units():
     """A table of units has no numbers by class: taken for one row, it multiplied its noise by the number of units."""
     schema, tables, *_ = at_places(30)
     door, price = door_of(schema, tables), Price(Measure.ZCDP, 0.1)
-    size, places = RowCount(3000.0, 1.0), np.arange(30)
-    found, none = row_popularity(door, schema.table("unit").foreign_keys[0], size, places, price).popularity
+    size = RowCount(3000.0, 1.0)
+    found, none = row_popularity(door, schema.table("unit").foreign_keys[0], size, 30, price).popularity
     assert none == 0
     assert found.counts.sum() == pytest.approx(3000, rel=0.1)
     assert found.counts == pytest.approx(np.bincount(at_places(30)[3], minlength=30), abs=60)
-
-
-def test_what_an_early_look_at_references_counts_is_kept():
-    """Of a later look with the same T it lowers the noise; beside one with another T it is a closer look."""
-    rng, owners = np.random.default_rng(0), 400
-    place, unit = Table("place", (integer("id"),), ("id",), public=True), Table("unit", (integer("id"),), ("id",))
-    keys = owner_key("visit", "unit_id", "unit", 64), ForeignKey("visit", ("place_id",), "place", ("id",))
-    visit = Table("visit", (integer("id"), integer("unit_id"), integer("place_id")), ("id",), keys)
-    numbers = np.where(np.arange(owners) % 2 == 0, 1, 60)
-    n, of_unit = int(numbers.sum()), np.repeat(np.arange(owners), numbers)
-    schema = Schema("visits", (place, unit, visit), "unit")
-    tables = {
-        "place": rows_of(place, id=np.arange(50)),
-        "unit": rows_of(unit, id=np.arange(owners)),
-        "visit": rows_of(visit, id=np.arange(n), unit_id=of_unit, place_id=rng.integers(0, 50, n)),
-    }
-    rows = np.array([owners / 2, 0, 0, 0, 0, 0, owners * 30])
-    size = RowCount(float(n), 1.0, 1, (1, 2, 4, 8, 16, 32, 64), rows, rows / np.array([1, 2, 4, 8, 16, 32, 60]), 64)
-    kept = set()
-    for rho in (1e-3, 1e-2, 1e-1, 10.0):
-        looks = row_popularity(door_of(schema, tables), keys[1], size, np.arange(50), Price(Measure.ZCDP, rho))
-        single = looks.found[2:]
-        assert len(single) == len(looks.of_single)
-        early = [look for look in looks.of_single if look.share == 0]
-        if early:
-            assert [look.most for look in early] == [1]
-            assert all(look.most > 1 for look in looks.of_single if look.share)
-            kept.add("beside")
-        elif looks.of_single[-1].collisions is not None:
-            alone = looks.of_single[-1].view.sigma([Marginal(())], Price(Measure.ZCDP, 0.5 * 0.9 * rho))
-            assert single[-1][1] == pytest.approx(alone * np.sqrt(0.9), rel=0.01)
-            kept.add("averaged")
-        again = looks.again(Price(Measure.ZCDP, rho))
-        assert again.found[-1][1] <= single[-1][1]
-    assert kept == {"beside", "averaged"}
 
 
 @pytest.mark.parametrize("public", [True, False], ids=["public", "private"])

@@ -32,8 +32,8 @@ def fanout(counts: list[float], bound: int) -> Fanout:
 def test_what_is_left_out_turns_counted_rows_into_all_rows() -> None:
     counted = SIZES.counted(1)
     of_counted, of_all = counted @ SHAPES / counted.sum(), SIZES.rows_of @ SHAPES / 110
-    np.testing.assert_allclose(of_counted + SIZES.left_out(SHAPES, 1), of_all)
-    np.testing.assert_allclose(SIZES.left_out(SHAPES, 4), 0, atol=1e-12)
+    np.testing.assert_allclose(of_counted + SIZES.left_out(SHAPES, SIZES.counted(1)), of_all)
+    np.testing.assert_allclose(SIZES.left_out(SHAPES, SIZES.counted(4)), 0, atol=1e-12)
 
 
 def test_sizes_are_read_that_were_stored_when_they_said_how_alike_rows_are() -> None:

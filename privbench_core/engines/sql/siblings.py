@@ -15,7 +15,7 @@ from privbench_core.schema.tables import Table
 
 
 def place(names: Names, database: Database, table: Table, feature: MemberPlace, order: Expr) -> Expr:
-    """Return the place of a row ``r`` of a table of kept rows among its siblings, see `columns.group_codes.place_codes`.
+    """Return the place of a row ``r`` of a table of kept rows among its siblings: see `group_codes.place_codes`.
 
     Args:
         names: Of the tables of kept rows.

@@ -23,8 +23,7 @@ from privbench_core.measure.linked_rows import LettingGo, Reference
 from privbench_core.measure.linking import measure_cross_marginals
 from privbench_core.measure.links import PAIRS
 from privbench_core.measure.lookup import Features, fit_lookup
-from privbench_core.measure.popularity import row_popularity
-from privbench_core.measure.public_parents import PublicParent, fitted_to_attributes
+from privbench_core.measure.public_parents import PublicParent, public_references
 from privbench_core.measure.targets import Referred
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
@@ -221,10 +220,9 @@ def _to_public(
     session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price
 ) -> LinkedLookup:
     """Return how often public parents are referred to, by row and by their attributes, which are known better."""
-    parent, half = PublicParent(table, rows), price.share(1 / 2)
-    single, none = row_popularity(session, key, child.size, parent.place, half).popularity
-    targets = parent.targets(single.counts, optional=key.optional)
-    popularity = fitted_to_attributes(session, key, child, targets, (single, none), half)
+    parent = PublicParent(table, rows)
+    references, targets = public_references(session, key, child.size, parent, price)
+    popularity, none = references.popularity
     return LinkedLookup(targets, marginals_of(targets, popularity.counts, none), {}, popularity, key.optional)
 
 

@@ -67,7 +67,7 @@ def link_step(
     if lets_go(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    version = "28" if key.owner else "26" if _BOUNDED in parameters else "21" if counted else "19"
+    version = "28" if key.owner else "27" if _BOUNDED in parameters else "22" if counted else "20"
     return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 
 
