@@ -16,10 +16,10 @@ from benchmarks.compare_databases import Source, sources
 from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.workloads import Case, made_by
-from privbench_core.evaluation.rows import row_figures
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec
+from tests.helpers.row_figures import row_figures
 
 RUNS = Runs(3, (0.8, 3.2), (1e-9,))
 DATABASES = ("chain", "seasons", "hospital", "shop", "san_diego", "stats_every_key")

@@ -90,11 +90,11 @@ def _import_all() -> None:
 
 
 def _nearest_copula() -> None:
-    _replace("estimate.nearest_copula.nearest_copula", lambda *_: None)
+    _replace("estimate.copula.nearest_copula", lambda *_: None)
 
 
 def _record_swapping() -> None:
-    _replace("models.calibration.swap_to_fit", lambda *_: None)
+    _replace("models.spn.swap_to_fit", lambda *_: None)
 
 
 def _within_bins() -> None:
@@ -132,12 +132,12 @@ def _size_shapes() -> None:
     def plain(_: Any, __: Any, noisy: Any, sigma: Any, ___: float) -> tuple[Any, Any]:
         return noisy, np.broadcast_to(sigma, noisy.shape)
 
-    _replace("estimate.size_shapes.believed_counts", plain)
-    _replace("estimate.size_shapes.Shapes.deviation", lambda *_: 0.0)
+    _replace("models.size_counts.believed_counts", plain)
+    _replace("models.size_counts.Shapes.deviation", lambda *_: 0.0)
 
 
 def _haar_shrinkage() -> None:
-    _replace("estimate.haar_shrinkage.shrink_haar", lambda found, *_: found)
+    _replace("estimate.denoising.shrink_haar", lambda found, *_: found)
 
 
 def _lags() -> None:

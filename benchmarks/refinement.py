@@ -36,7 +36,6 @@ from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, cross_distances, junctions, link_junction, link_tables
 from privbench_core.evaluation.marginals import crossing_subsets
 from privbench_core.models.profile import Profile
-from privbench_core.models.registry import register_model
 from privbench_core.models.rows import Rows
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.run import public_workload
@@ -48,6 +47,7 @@ from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
+from privbench_core.stored import Storable
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.privbench import network_plan
@@ -207,14 +207,14 @@ def _given_steps(schema: Schema, table: Table, price: Price, file: Path) -> list
         found: Mapping[str, Codes] = np.load(file) if table.attributes else {}
         codes = {name: how.shares[0][found[name]] for name, how in released.discretizers.items()}
         sizes = {name: how.size for name, how in released.discretizers.items()}
-        return Artifact({"model": {"kind": _KIND, "codes": codes, "sizes": sizes}, "summary": {}})
+        return Artifact({"model": GivenRows(codes, sizes).to_dict(), "summary": {}})
 
     model = Step(("model", table.name), StepKind.MODEL, table.name, (profile,), (), zero(price.measure), run)
     return [profile_step(schema, table, price), model]
 
 
 @dataclass(frozen=True)
-class GivenRows:
+class GivenRows(Storable):
     """A model that draws rows of a sample, each as often as any other."""
 
     codes: Mapping[str, Codes]
@@ -226,10 +226,6 @@ class GivenRows:
         chosen = np.resize(rng.permutation(number), rows.n) if number else np.zeros(0, np.int64)
         for name, codes in self.codes.items():
             rows.add(name, self.sizes[name], codes[chosen])
-
-
-_KIND = "given rows"
-register_model(lambda stored: GivenRows(dict(stored["codes"]), dict(stored["sizes"])), _KIND)
 
 
 def _users_and_films(source: Path, folder: Path) -> Case:

@@ -46,13 +46,13 @@ from privbench_core.evaluation.joins import (
     link_tables,
 )
 from privbench_core.evaluation.marginals import crossing_subsets
-from privbench_core.evaluation.rows import popularity_distance, size_class_distance
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
+from tests.helpers.row_figures import popularity_distance, size_class_distance
 
 EPSILONS = (0.4, 1.6, 3.2)
 DELTA = 1e-9

@@ -27,8 +27,8 @@ from privbench_core.backends.registry import open_source
 from privbench_core.columns.differences import values_of_owners, written_values
 from privbench_core.engines.memory.relations import Relations
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.rows import shuffled_reference
 from privbench_core.evaluation.runtime import RunTimeResult, RunTimeSettings, compare_run_times
+from privbench_core.evaluation.shuffled import shuffled_reference
 from privbench_core.models.profile import Profile
 from privbench_core.publishing.bundle import read_bundle, write_bundle
 from privbench_core.schema.tables import Schema

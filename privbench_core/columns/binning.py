@@ -18,6 +18,7 @@ from privbench_core.columns.systematic import distribute, group_counts, narrow, 
 from privbench_core.errors import InternalError
 from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT, merge_smallest, segment_and_smooth, segment_sums
 from privbench_core.guards import FEW, NEGLIGIBLE, SMOOTHING
+from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
 Floats = NDArray[np.float64]
@@ -26,7 +27,7 @@ Tails: TypeAlias = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Binning:
+class Binning(Storable):
     """Cells -> codes, and how the rows of a code spread over its cells.
 
     Attributes:

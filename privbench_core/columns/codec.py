@@ -16,11 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.errors import SourceError
+from privbench_core.stored import Storable
 
 Codes = NDArray[np.integer[Any]]
 
 
-class Codec(ABC):
+class Codec(Storable, ABC):
     """Column values <-> cells.
 
     Attributes:

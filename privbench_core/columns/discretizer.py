@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +11,12 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning, Tails
 from privbench_core.columns.codec import Codec, Codes
-from privbench_core.columns.registry import codec_from_dict, codec_to_dict, described, read
 from privbench_core.guards import BLOCK_ROWS
+from privbench_core.stored import Storable
 
 
 @dataclass(frozen=True)
-class Discretizer:
+class Discretizer(Storable):
     """Values <-> codes of one column; released, so public.
 
     Attributes:
@@ -77,16 +76,6 @@ class Discretizer:
         """Return values for ``cells``, uniform inside each."""
         blocks = [cells[start : start + BLOCK_ROWS] for start in range(0, max(len(cells), 1), BLOCK_ROWS)]
         return joined([self.codec.decode(block.astype(np.int32), rng) for block in blocks])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
-        return {"codec": codec_to_dict(self.codec), "binning": described(self.binning)}
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> Discretizer:
-        """Return the inverse of `to_dict`."""
-        binning = description["binning"]
-        return cls(codec_from_dict(description["codec"]), None if binning is None else read(Binning, binning))
 
 
 def joined(parts: Sequence[pa.Array]) -> pa.Array:

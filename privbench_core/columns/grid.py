@@ -21,12 +21,13 @@ from privbench_core.errors import InternalError, SourceError, SpecError
 from privbench_core.guards import EXACT_FLOAT, TOLERANCE
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.schema.types.base import INT64_MAX, OrderedType
+from privbench_core.stored import Storable
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Storable):
     """The number line of one ordered column.
 
     Attributes:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.plausible import words_of
 from privbench_core.guards import REDRAWING_ROUNDS
+from privbench_core.stored import Storable
 
 
 @dataclass(frozen=True)
-class MadeUp:
+class MadeUp(Storable):
     """What was released about the values that were not named; post-processed, so that it is consistent.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Choose the codec of a column, and read codecs from their stored descriptions.
+"""Choose the codec of a column, and know the codecs that there are.
 
 A codec follows from the declared domain, or from the type of a column without one. A column whose domain is learned has
 no codec until a profile step has paid for one: on the public grid of `log_scale_codec` for ranges, by a stability
@@ -7,9 +7,7 @@ threshold for lists of values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, get_args, get_type_hints
+from collections.abc import Callable
 
 from privbench_core.columns.categorical import CategoricalCodec, boolean_codec, categorical_codec
 from privbench_core.columns.codec import Codec
@@ -19,17 +17,11 @@ from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_widt
 from privbench_core.columns.made_up import MadeUp
 from privbench_core.columns.opaque import OpaqueCodec, opaque_codec
 from privbench_core.columns.surrogates import SurrogateCodec, pattern_codec, uuid_codec
-from privbench_core.errors import InternalError, ReleaseError
+from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
+from privbench_core.stored import fields_of
 
-_KINDS: dict[str, type[Any]] = {
-    "intervals": OrderedCodec,
-    "list": CategoricalCodec,
-    "length": OpaqueCodec,
-    "group size": FanoutCodec,
-    "surrogate": SurrogateCodec,
-    "step": StepCodec,
-}
+_CODECS = (OrderedCodec, CategoricalCodec, OpaqueCodec, FanoutCodec, SurrogateCodec, StepCodec)
 _PARTS = (Grid, MadeUp, Pattern)
 # Codecs of columns without a domain, by the kind that their type names.
 _WITHOUT_DOMAIN: dict[str, Callable[..., Codec]] = {
@@ -67,30 +59,9 @@ def codec_for(column: Column, *, table: str = "") -> Codec:
     return _WITHOUT_DOMAIN[column.type.logical.codec](column, table=table)
 
 
-def codec_to_dict(codec: Codec) -> dict[str, Any]:
-    """Return a JSON-able description of a codec: its kind and its parts."""
-    kind = next(name for name, each in _KINDS.items() if each is type(codec))
-    return {"codec": kind, **described(codec)}
-
-
-def codec_from_dict(description: Mapping[str, Any]) -> Codec:
-    """Return the codec that `codec_to_dict` described; ReleaseError if this version does not know its kind.
-
-    >>> codec = codec_for(Column("age", ColumnType.INTEGER, Range(0, 110)))
-    >>> codec_from_dict(codec_to_dict(codec)) == codec
-    True
-    """
-    kind = _KINDS.get(description.get("codec", ""))
-    if kind is None:
-        known = ", ".join(sorted(_KINDS))
-        raise ReleaseError(f"a stored codec is of kind {description.get('codec')!r}; known: {known}")
-    codec: Codec = read(kind, description)
-    return codec
-
-
 def is_known(codec: Codec) -> bool:
     """Return whether a codec and its parts are exactly of a kind known here: these encode one value at a time."""
-    return type(codec) in _KINDS.values() and all(map(_is_plain, _fields(codec).values()))
+    return type(codec) in _CODECS and all(_is_plain(part) for _, part in fields_of(codec))
 
 
 def _is_plain(value: object) -> bool:
@@ -98,32 +69,5 @@ def _is_plain(value: object) -> bool:
     if type(value) is tuple:
         return all(map(_is_plain, value))
     if type(value) in _PARTS:
-        return all(map(_is_plain, _fields(value).values()))
+        return all(_is_plain(part) for _, part in fields_of(value))
     return type(value) in {str, int, float, bool, type(None), ColumnType}
-
-
-def described(value: Any) -> Any:
-    """Return a dataclass, or a part of one, as JSON has it: an object of its fields, all the way down."""
-    if isinstance(value, tuple):
-        return [described(part) for part in value]
-    if is_dataclass(value):
-        return {name: described(part) for name, part in _fields(value).items()}
-    return str(value) if isinstance(value, ColumnType) else value
-
-
-def read(kind: type[Any], description: Mapping[str, Any]) -> Any:
-    """Return the inverse of `described` for a dataclass of this class."""
-    types = get_type_hints(kind)
-    return kind(**{field.name: _read_part(types[field.name], description[field.name]) for field in fields(kind)})
-
-
-def _read_part(kind: Any, stored: Any) -> Any:
-    if isinstance(stored, list):
-        return tuple(_read_part(None, part) for part in stored)
-    if isinstance(stored, dict):
-        return read(next(part for part in _PARTS if part in (kind, *get_args(kind))), stored)
-    return ColumnType(stored) if kind is ColumnType else stored
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}

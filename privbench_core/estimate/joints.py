@@ -1,34 +1,37 @@
-"""Estimate the joint of two columns from noisy counts of its cells, by denoising.
+"""Estimate the joint of two or three columns from noisy counts of its cells, by denoising.
 
 Several estimates are mixed, each good for another kind of table. If two columns almost determine each other, most cells
 are empty, and the projection onto non-negative tables is good. Otherwise the joint minus the product of its marginals
 is close to a matrix of low rank, while noise is spread over all singular values; and if neighbouring codes are similar,
-smoothing over them helps. The risk of each estimate, and the best mixture, are estimated from the noisy counts
-themselves (Stein's unbiased risk estimate), so all of this is post-processing.
+smoothing over them helps. Joints of three columns are estimated around what the joints of their pairs explain. The risk
+of each estimate, and the best mixture, are estimated from the noisy counts themselves (Stein's unbiased risk estimate),
+so all of this is post-processing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.estimate.coarsening import merge_codes
+from privbench_core.estimate.copula import nearest_copula
+from privbench_core.estimate.denoising import Estimate, least_risk, onto_simplex
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.estimate.merge import merge_codes
-from privbench_core.estimate.mixture import Estimate, least_risk
-from privbench_core.estimate.nearest_copula import nearest_copula
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import SMOOTHING, TOLERANCE
+from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+Triple = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class NoisyTable:
+class NoisyTable(Storable):
     """Released counts of the cells of two columns.
 
     Attributes:
@@ -104,10 +107,10 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array 
     estimates = [
         Estimate(projected, free * float((projected > 0).sum())),
         Estimate(expected, 0.0),
-        _low_rank_around(product, found, sigma),
     ]
-    if base is not None:
-        estimates.append(_low_rank_around(base, found, sigma))
+    for around in (product,) if base is None else (product, base):
+        low = low_rank(found - around, sigma)
+        estimates.append(Estimate(around + low.values, low.freedom))
     smooth = _smoother(first), _smoother(second)
     plain = np.eye(len(first)), np.eye(len(second))
     for across, along in ((smooth[0], plain[1]), (plain[0], smooth[1]), smooth):
@@ -115,11 +118,6 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array 
         estimates.append(Estimate(expected + across @ (found - expected) @ along.T, freedom))
     mixed = onto_simplex(least_risk(estimates, found, sigma), total)
     return fit_margins(np.maximum(mixed, TUNING.floor * np.minimum(product, sigma)), [((0,), first), ((1,), second)])
-
-
-def _low_rank_around(base: Array, found: Array, sigma: float) -> Estimate:
-    low = low_rank(found - base, sigma)
-    return Estimate(base + low.matrix, low.freedom)
 
 
 def _smoother(counts: Array) -> Array:
@@ -134,20 +132,7 @@ def _smoother(counts: Array) -> Array:
     return np.asarray(counts[:, None] * kernel / np.maximum(kernel @ counts, SMOOTHING)[:, None])
 
 
-@dataclass(frozen=True)
-class LowRank:
-    """A matrix without the singular values that noise explains.
-
-    Attributes:
-        matrix: Same shape as the noisy one.
-        freedom: Its divergence; see `Estimate`.
-    """
-
-    matrix: Array
-    freedom: float
-
-
-def low_rank(noisy: Array, sigma: float) -> LowRank:
+def low_rank(noisy: Array, sigma: float) -> Estimate:
     """Shrink singular values optimally for white noise and squared error.
 
     Sources: Gavish and Donoho 2017, section III (the shrinker); Candès, Sing-Long and Trzasko 2013 (its divergence).
@@ -158,10 +143,10 @@ def low_rank(noisy: Array, sigma: float) -> LowRank:
     """
     if noisy.shape[0] > noisy.shape[1]:
         transposed = low_rank(noisy.T, sigma)
-        return LowRank(transposed.matrix.T, transposed.freedom)
+        return Estimate(transposed.values.T, transposed.freedom)
     rank, width = max(noisy.shape[0] - 1, 1), max(noisy.shape[1] - 1, 1)
     if sigma <= 0:
-        return LowRank(noisy, float(rank * width))
+        return Estimate(noisy, float(rank * width))
     left, values, right = np.linalg.svd(noisy, full_matrices=False)
     scale = np.sqrt(width) * sigma
     shrunk, slopes = (found[:rank] for found in _shrunk(values / scale, rank / width))
@@ -170,7 +155,7 @@ def low_rank(noisy: Array, sigma: float) -> LowRank:
     with np.errstate(divide="ignore", invalid="ignore"):
         cross = np.where(np.abs(gaps) > 0, (kept * small)[:, None] / gaps, 0.0)
     freedom = slopes.sum() + (width - rank) * (small / np.maximum(kept, SMOOTHING)).sum() + 2 * cross.sum()
-    return LowRank((left[:, :rank] * small) @ right[:rank], float(freedom))
+    return Estimate((left[:, :rank] * small) @ right[:rank], float(freedom))
 
 
 def _shrunk(values: Array, shape: float) -> tuple[Array, Array]:
@@ -189,3 +174,51 @@ def _centred(table: Array) -> Array:
     """Return the nearest table whose rows and columns add up to 0: margins are known better from elsewhere."""
     left = table - table.mean(axis=1, keepdims=True)
     return np.asarray(left - left.mean(axis=0))
+
+
+def explained(triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, Array]) -> Array:
+    """Return counts of three columns that are as even as the counts of their pairs allow.
+
+    Args:
+        triple: The columns.
+        joints: Counts of pairs, in either order; those that are missing are of independent columns.
+        clean: Clean counts of the columns, with one total.
+    """
+    total = max(float(clean[triple[0]].sum()), 1.0)
+    product = np.einsum("i,j,k->ijk", *(clean[name] for name in triple)) / total**2
+    return fit_margins(product, _margins(triple, joints, clean))
+
+
+def estimated_triples(
+    tables: Mapping[Triple, NoisyTable], joints: Mapping[Pair, Array], clean: Mapping[str, Array]
+) -> dict[Triple, Array]:
+    """Return counts of the measured triples, with the margins of their pairs and positive where these are.
+
+    Args:
+        tables: Measured.
+        joints: As for `explained`.
+        clean: As for `explained`.
+    """
+    found = {}
+    for triple, table in tables.items():
+        base = explained(triple, joints, clean)
+        projected = onto_simplex(table.counts, float(base.sum()))
+        estimates = [Estimate(base, 0.0), Estimate(projected, float((projected > 0).sum()))]
+        mixed = np.maximum(least_risk(estimates, table.counts, table.sigma), TUNING.floor * base)
+        found[triple] = fit_margins(mixed, _margins(triple, joints, clean))
+    return found
+
+
+def _margins(
+    triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, Array]
+) -> list[tuple[tuple[int, ...], Array]]:
+    margins: list[tuple[tuple[int, ...], Array]] = []
+    for i, j in combinations(range(3), 2):
+        a, b = triple[i], triple[j]
+        if (a, b) in joints:
+            margins.append(((i, j), joints[a, b]))
+        elif (b, a) in joints:
+            margins.append(((i, j), joints[b, a].T))
+        else:
+            margins.append(((i, j), np.outer(clean[a], clean[b]) / max(float(clean[a].sum()), 1.0)))
+    return margins

@@ -8,10 +8,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from privbench_core.guards import CLEAR_BLOCK, MAX_CELLS, NEGLIGIBLE, RANK_BLOCKS
+
 Array = NDArray[np.float64]
-_CLEAR = 4.0  # standard deviations of noise that a block holds on average: then their sum is clear, too
-_FEWEST, _MOST = 4, 300  # blocks, chosen by hand
-_MOST_VALUES = 1 << 20  # distinct values that are made up
 
 
 def rank_blocks(rows: float, sigma: float) -> NDArray[np.int64]:
@@ -23,8 +22,8 @@ def rank_blocks(rows: float, sigma: float) -> NDArray[np.int64]:
         rows: That have a value which was not named; there are at most so many such values.
         sigma: Standard deviation of the noise on the rows of a block.
     """
-    most = min(max(1, math.ceil(rows)), _MOST_VALUES)
-    blocks = int(np.clip((rows / (_CLEAR * max(sigma, 1e-9))) ** 2, _FEWEST, _MOST))
+    most = min(max(1, math.ceil(rows)), MAX_CELLS)
+    blocks = int(np.clip((rows / (CLEAR_BLOCK * max(sigma, NEGLIGIBLE))) ** 2, *RANK_BLOCKS))
     return np.unique(np.geomspace(1, most, blocks).round().astype(np.int64))
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.guards import LINEARISATIONS, SMOOTHING
 
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.guards import MAX_CODES, NORMAL_REACH, SHORT_RUN
 from privbench_core.tuning import TUNING
 

@@ -16,8 +16,8 @@ from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_so
 from privbench_core.evaluation.marginals import FULL, SEED, Scope
 from privbench_core.evaluation.privacy_figures import PrivacyFigures, privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.rows import shuffled_reference
 from privbench_core.evaluation.runtime import RunTimeResult
+from privbench_core.evaluation.shuffled import shuffled_reference
 from privbench_core.evaluation.verdict import Verdict, judge
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec

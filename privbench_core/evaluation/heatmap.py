@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from privbench_core.evaluation.counting import satisfying
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.marginals import marginal
-from privbench_core.models.attribute_split import AttributeSplit
-from privbench_core.models.spn import Leaf, Node, Product, Sum
+from privbench_core.models.spn import Leaf, Node, Product, Sum, split_by_attribute
 from privbench_core.privacy.split_rules import Rule
 
 CodeQuery = Mapping[str, NDArray[np.bool_]]
@@ -113,8 +112,9 @@ def grow_spn(coded: EncodedTable, names: Sequence[str] | None = None, depth: int
     groups = [[name for name in names if name in group] for group in nx.connected_components(graph)]
     if len(groups) > 1:
         return _product([grow_spn(coded, group, depth) for group in groups])
-    ordered = frozenset(name for name, is_ordered in zip(coded.names, coded.ordered, strict=True) if is_ordered)
-    rule = AttributeSplit(ordered).rule(scores, {leaf.columns[0]: _counts(coded, leaf.columns[0]) for leaf in leaves})
+    ordered = [name for name, is_ordered in zip(coded.names, coded.ordered, strict=True) if is_ordered]
+    counts = {leaf.columns[0]: _counts(coded, leaf.columns[0]) for leaf in leaves}
+    rule = split_by_attribute(ordered, scores, counts)
     if rule is None:
         return _product(leaves)
     return Sum(rule, tuple(grow_spn(part, names, depth - 1) for part in _split(coded, rule)))

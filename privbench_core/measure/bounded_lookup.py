@@ -18,10 +18,9 @@ from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.group_codes import present_or_not
 from privbench_core.estimate.coarsening import Ends
 from privbench_core.estimate.degrees import unbounded_means
+from privbench_core.estimate.denoising import onto_simplex, shrink_haar
 from privbench_core.estimate.fitting import combine
-from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import SHOWN_DEVIATIONS, SMOOTHING, TINY, TOLERANCE
 from privbench_core.measure.bounded import BoundedCounts, measure_bounded
 from privbench_core.measure.linking import grouped

@@ -25,17 +25,15 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.group_codes import AGREEMENTS, DIFFERENT, SAME, index_coder, present_or_not
-from privbench_core.estimate.fitting import fit_margins
-from privbench_core.estimate.haar_shrinkage import shrink_haar
-from privbench_core.estimate.row_shares import row_shares, with_row_shares
+from privbench_core.estimate.denoising import shrink_haar
+from privbench_core.estimate.fitting import fit_margins, row_shares, with_row_shares
 from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
 from privbench_core.measure.by_size import Features, one_way_over_rows
 from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags
 from privbench_core.measure.links import PAIRS, Siblings, expected_context, link_context, measure_links
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import has_power, highest_noise
-from privbench_core.models.agreement import Agreement
-from privbench_core.models.fanout import OWN_FANOUT, Fanout, children_column
+from privbench_core.models.fanout import OWN_FANOUT, Agreement, Fanout, children_column
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
 from privbench_core.models.size_counts import (

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.estimate.candidates import Candidates
+from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import FITTING_ROUNDS, LARGEST_ANY, NEGLIGIBLE, SMOOTHING
 from privbench_core.measure.links import expected_context
 from privbench_core.measure.one_way import measure_one_way

@@ -17,14 +17,12 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.lags import interval_points, lag_classes
 from privbench_core.errors import InternalError
-from privbench_core.estimate.haar_shrinkage import shrink_haar
-from privbench_core.estimate.lags import expected_lags, joint_with_lags
-from privbench_core.estimate.merge import merge_codes
-from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.estimate.coarsening import merge_codes
+from privbench_core.estimate.denoising import onto_simplex, shrink_haar
 from privbench_core.guards import LAG_CODES, MAX_SHARING, TINY
 from privbench_core.measure.by_size import one_way_over_rows
 from privbench_core.models.fanout import parent_column
-from privbench_core.models.lags import Lag, lag_chances, shares_of_cells
+from privbench_core.models.lags import Lag, expected_lags, joint_with_lags, lag_chances, shares_of_cells
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.coarsening import coarsenings
-from privbench_core.estimate.haar_shrinkage import shrink_haar
+from privbench_core.estimate.denoising import onto_simplex, shrink_haar
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import MAX_MARGINAL_CELLS, NEGLIGIBLE
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.linked_rows import Counting, LettingGo, Reference, countings, with_none

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.group_codes import present_or_not
-from privbench_core.estimate.simplex import onto_simplex
+from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.measure.bounded_lookup import fit_bounded
 from privbench_core.measure.links import PAIRS
 from privbench_core.measure.popularity import rank_popularity

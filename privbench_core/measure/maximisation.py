@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import equal_width_codec
+from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.estimate.fitting import combine
 from privbench_core.estimate.joints import NoisyTable, estimated_joint
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import SMOOTHING, START_WAVES
 from privbench_core.models.fanout import OWN_FANOUT, Fanout
 from privbench_core.models.latent import LatentModel, Latents

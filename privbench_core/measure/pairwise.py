@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from privbench_core.estimate.candidates import Candidates, PairSelection, PairTable
 from privbench_core.estimate.copula import Cut, SignSums, sign_noise
-from privbench_core.estimate.joints import NoisyTable, estimated_joints
+from privbench_core.estimate.joints import NoisyTable, Triple, estimated_joints, explained
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.estimate.triples import Triple, explained
 from privbench_core.guards import GRID_STEPS, MAX_PAIRS, MAX_TRIPLE_CELLS, MAX_TRIPLE_COLUMNS
 from privbench_core.measure.one_way import Marginals, noise_power, remeasure
 from privbench_core.measure.scores import clear_scores, has_power, largest_noise, pair_scores

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.estimate.denoising import shrink_haar
 from privbench_core.estimate.fitting import combine
-from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.popularity import rank_ends, row_counts, truncated_mean, zipf
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.guards import MAX_CELLS, TINY

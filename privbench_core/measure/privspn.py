@@ -27,9 +27,9 @@ from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT
 from privbench_core.measure.one_way import Marginals, measure_one_way, remeasure
 from privbench_core.measure.pairwise import Pair, PairwiseFit
 from privbench_core.measure.scores import clear_scores, has_power
-from privbench_core.models.attribute_split import AttributeSplit
 from privbench_core.models.measured import Measured, MeasuredLeaf, MeasuredParts
 from privbench_core.models.one_way import OneWay
+from privbench_core.models.spn import split_by_attribute
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import CentreSums, Distances, Marginal
@@ -106,9 +106,9 @@ class PairwiseSPN:
         pairs = list(combinations(one_way.counts, 2))
         scores = clear_scores(curator, one_way, pairs, price.share(TUNING.score_share))
         rest = price.share(1 - TUNING.score_share)
-        split = AttributeSplit(frozenset(self.ordered))
         telling = scores.max() > TUNING.clear * one_way.total
-        rule = split.rule(dict(zip(pairs, scores.tolist(), strict=True)), one_way.clean()) if telling else None
+        by_pair = dict(zip(pairs, scores.tolist(), strict=True))
+        rule = split_by_attribute(self.ordered, by_pair, one_way.clean()) if telling else None
         if rule is None:
             return self.leaf.find(marginals, rest, self.ordered, by_lags)
         parts = []

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.estimate.denoising import onto_simplex, shrink_haar
 from privbench_core.estimate.fitting import relative_entropy
-from privbench_core.estimate.haar_shrinkage import shrink_haar
 from privbench_core.estimate.popularity import truncated_mean
-from privbench_core.estimate.simplex import onto_simplex
 from privbench_core.guards import NEGLIGIBLE, SHOWN_DEVIATIONS, TINY
 from privbench_core.models.fanout import Fanout, children_column
 from privbench_core.models.lookup import TARGET

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,9 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import InternalError
 from privbench_core.guards import TINY
-from privbench_core.models.agreement import Agreement
 from privbench_core.models.lags import Lag
 from privbench_core.models.linking import CrossMarginal
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 OWN_FANOUT = "#children"
@@ -25,7 +24,29 @@ PARENT = "parent."
 
 
 @dataclass(frozen=True)
-class Fanout:
+class Agreement(Storable):
+    """Released: how often rows have the same code as a sibling.
+
+    Attributes:
+        column: Of the children.
+        groups: Of each of its codes, those that count as the same, shape (codes,).
+        share: Of the rows that have siblings, those that agree with one of them.
+        sigma: Standard deviation of its noise.
+    """
+
+    column: str
+    groups: NDArray[np.int64]
+    share: float
+    sigma: float
+
+    def wanted(self, now: float) -> float:
+        """Return the share to reach from ``now``: as far as noise does not explain the distance."""
+        gap = self.share - now
+        return now + gap * max(0.0, 1 - (self.sigma / gap) ** 2) if gap else now
+
+
+@dataclass(frozen=True)
+class Fanout(Storable):
     """Released: the link along one ownership key.
 
     Attributes:
@@ -105,36 +126,6 @@ class Fanout:
         expected = float(parents[below].sum() / max(widths[below].sum(), 1)) * widths[-1]
         beyond = max(0.0, float(parents[-1]) - expected) * codec.bound
         return float(beyond / max(float(parents @ codec.means()), TINY))
-
-    def to_dict(self) -> dict[str, Any]:
-        """A description that `Artifact` can store."""
-        linked = (
-            {} if self.cross_marginals is None else {"cross_marginals": [w.to_dict() for w in self.cross_marginals]}
-        )
-        return {
-            **linked,
-            "sizes": self.sizes.to_dict(),
-            "counts": self.counts,
-            "fanout_tables": [[name, joint] for name, joint in self.fanout_tables.items()],
-            "pair_tables": [[context, column, joint] for (context, column), joint in self.pair_tables.items()],
-            "owned": self.owned,
-            "ownerless": self.ownerless,
-            **({"places": self.places} if self.places else {}),
-            **({"lags": [lag.to_dict() for lag in self.lags]} if self.lags else {}),
-            **({"agreements": [each.to_dict() for each in self.agreements]} if self.agreements else {}),
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Fanout:
-        """The inverse of `to_dict`."""
-        pair_tables = {(context, column): joint for context, column, joint in stored["pair_tables"]}
-        sizes, tables = Discretizer.from_dict(stored["sizes"]), dict(stored["fanout_tables"])
-        owned, ownerless, places = stored["owned"], stored["ownerless"], stored.get("places", 0)
-        across = stored.get("cross_marginals")
-        linked = None if across is None else tuple(map(CrossMarginal.from_dict, across))
-        lags = tuple(map(Lag.from_dict, stored.get("lags", ())))
-        alike = tuple(map(Agreement.from_dict, stored.get("agreements", ())))
-        return cls(sizes, stored["counts"], tables, pair_tables, owned, ownerless, linked, places, lags, alike)
 
 
 def children_column(key: str) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +20,10 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.guards import DRAWN_ONE_BY_ONE, TINY
-from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.latent import is_latent
-from privbench_core.models.registry import register_model
 from privbench_core.models.row_count import UNIT_SIZE
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import PairMarginal, Rows, draw_column
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -33,11 +31,10 @@ Pair = tuple[str, str]
 OWNER = "#owner"  # context column: number of the row's owner
 FIRST, BEFORE = "first.", "before."  # prefixes of context columns: of the first member, and of an earlier one
 _BOTH = "first and before."  # prefix of both of them, as one code
-_KIND = "members"
 
 
 @dataclass(frozen=True)
-class GroupClass:
+class GroupClass(Storable):
     """Released pair tables of the groups of a class of fanouts, all adding up to 1.
 
     Attributes:
@@ -62,12 +59,9 @@ class GroupClass:
             for (a, c), joint in above.items()
             if c == column and a in rows.codes
         ]
-        pair_tables += [
-            PairMarginal(b, joint) for (a, b), joint in self.within.items() if a == column and b in rows.codes
-        ]
-        pair_tables += [
-            PairMarginal(a, joint.T) for (a, b), joint in self.within.items() if b == column and a in rows.codes
-        ]
+        within = [(b, joint) for (a, b), joint in self.within.items() if a == column]
+        within += [(a, joint.T) for (a, b), joint in self.within.items() if b == column]
+        pair_tables += [PairMarginal(name, joint) for name, joint in within if name in rows.codes]
         triple = self.triples.get(column) if _BOTH + column in rows.codes else None
         if triple is not None:
             pair_tables.append(PairMarginal(_BOTH + column, triple.reshape(len(triple), -1)))
@@ -103,7 +97,7 @@ class GroupClass:
 
 
 @dataclass(frozen=True)
-class GroupModel:
+class GroupModel(Storable):
     """A released model of the attributes of an owned table.
 
     Attributes:
@@ -136,47 +130,6 @@ class GroupModel:
         weights = 1 / np.where(place < len(self.rows_per_unit), np.append(self.rows_per_unit, 1)[place], fanout)
         links = {(context, name): joint for (context, name), joint in rows.links.items() if context != UNIT_SIZE}
         return replace(rows, weights=weights, links=links)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that `Artifact` can store."""
-        tables = ("within", "above", "between")
-        classes = [
-            {
-                "marginals": [[name, p] for name, p in group.marginals.items()],
-                **{kind: [[a, b, joint] for (a, b), joint in getattr(group, kind).items()] for kind in tables},
-                "triples": [[name, joint] for name, joint in group.triples.items()],
-            }
-            for group in self.classes
-        ]
-        return {
-            "kind": _KIND,
-            "size": self.size,
-            "class_of": list(self.class_of),
-            "classes": classes,
-            "rows_per_unit": list(self.rows_per_unit),
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> GroupModel:
-        """Return the model that `to_dict` has described."""
-        classes = tuple(
-            GroupClass(
-                dict(group["marginals"]),
-                _by_pair(group["within"]),
-                _by_pair(group["above"]),
-                _by_pair(group["between"]),
-                dict(group["triples"]),
-            )
-            for group in stored["classes"]
-        )
-        return cls(stored["size"], tuple(stored["class_of"]), classes, tuple(stored.get("rows_per_unit", ())))
-
-
-register_model(GroupModel.from_dict, _KIND)
-
-
-def _by_pair(stored: Sequence[tuple[str, str, Array]]) -> dict[Pair, Array]:
-    return {(a, b): joint for a, b, joint in stored}
 
 
 def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generator) -> None:

@@ -1,10 +1,14 @@
-"""Lags, as released: how long after another date rows are dated, and what that says within pairs of codes."""
+"""Lags, as released: how long after another date rows are dated, and joints of two dates that agree with that.
+
+Within a pair of codes, values are taken to be spread evenly; a cell of lags makes each pair of values of it more or
+less likely, by the same factor. So a joint is fitted to its margins and to the shares of their cells (iterative
+proportional fitting): of all joints that have them it is the nearest to independence. Post-processing only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +17,15 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.lags import Intervals, interval_points
 from privbench_core.errors import InternalError
-from privbench_core.estimate.lags import pairs_before
-from privbench_core.guards import FEW, MAX_POWER, TOLERANCE
+from privbench_core.estimate.fitting import fit_margins
+from privbench_core.guards import FEW, FITTING_ROUNDS, MAX_POWER, TINY, TOLERANCE
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Lag:
+class Lag(Storable):
     """Released: how long after a column of their owner, or another one of their own, a column of rows is dated.
 
     Attributes:
@@ -42,17 +47,6 @@ class Lag:
     def context(self) -> str:
         """How the owner's column is called where it has the codes of ``above``."""
         return f"{self.base}, finer for {self.column}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that `Artifact` can store."""
-        coders = {"classes": self.classes.to_dict(), "above": self.above.to_dict()}
-        return {"base": self.base, "column": self.column, **coders, "shares": self.shares}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Lag:
-        """Return the inverse of `to_dict`."""
-        classes, above = (Discretizer.from_dict(stored[name]) for name in ("classes", "above"))
-        return cls(stored["base"], stored["column"], classes, stored["shares"], above)
 
 
 @dataclass(frozen=True)
@@ -122,3 +116,49 @@ def lag_chances(base: Discretizer, own: Discretizer, classes: Discretizer, codes
             where = (code, slice(None)) if axis == 0 else (slice(None), code)
             chances[where] = np.arange(codec.size) == codec.null
     return chances
+
+
+def expected_lags(first: Array, second: Array, chances: Array) -> Array:
+    """Return the counts of cells of lags if both columns were independent, shape (cells,).
+
+    Args:
+        first: Counts of the owner's column over the rows.
+        second: Counts of the row's, with the same total.
+        chances: How likely the cells of lags are within each pair of codes, shape (base codes, own codes, cells).
+    """
+    return np.asarray(np.einsum("a,b,abl->l", first, second / max(float(second.sum()), 1.0), chances))
+
+
+def joint_with_lags(first: Array, second: Array, chances: Array, lags: Array) -> Array:
+    """Return counts of both columns with these margins that agree with counts of lags, shape (base codes, own codes).
+
+    Args:
+        first: As in `expected_lags`.
+        second: As there.
+        chances: As there.
+        lags: Counts of the cells, with the same total.
+    """
+    total = max(float(second.sum()), TINY)
+    wanted = (1 - FEW) * lags + FEW * expected_lags(first, second, chances)
+    start = np.outer(first, second)[:, :, None] / total * chances
+    margins = [((2,), wanted), ((0,), first), ((1,), second)]
+    return np.asarray(fit_margins(start, margins, 2 * FITTING_ROUNDS).sum(axis=2))
+
+
+def pairs_before(above: tuple[Array, ...], here: tuple[Array, ...], ends: Array) -> Array:
+    """Return what share of the pairs of whole numbers of two intervals is less than ``ends`` apart.
+
+    Shape (intervals above, intervals here, ends).
+    """
+    (x, x_after), (v, v_after) = above, here
+
+    def pairs(distance: Array) -> Array:
+        """Pairs of numbers from 0 on that add up to less than a distance."""
+        return np.where(distance > 0, distance * (distance + 1) / 2, 0.0)
+
+    gaps = [
+        ends - 1 - (v_end[None, :] - x_end[:, None])[:, :, None] for v_end in (v, v_after) for x_end in (x_after, x)
+    ]
+    number = pairs(gaps[0]) - pairs(gaps[1]) - pairs(gaps[2]) + pairs(gaps[3])
+    possible = np.maximum((x_after - x)[:, None] * (v_after - v)[None, :], 1.0)
+    return np.clip(number / possible[:, :, None], 0.0, 1.0)

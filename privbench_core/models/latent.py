@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from privbench_core.estimate.fitting import fit_margins
 from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, SCORE_SCALE, SMOOTHING
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.one_way import OneWay
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 _TYPE = "#type "  # no column of a database is called that
@@ -37,7 +37,7 @@ def is_latent(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Latents:
+class Latents(Storable):
     """Released: the latent attributes of the groups along one owner key.
 
     Attributes:
@@ -57,22 +57,6 @@ class Latents:
     def shape(self) -> tuple[int, ...]:
         """Number of values of each latent attribute."""
         return tuple(len(self.one_way.counts[name]) for name in self.names)
-
-    def to_dict(self) -> dict[str, Any]:
-        """A description that `Artifact` can store."""
-        return {
-            "names": list(self.names),
-            "counts": [[name, counts] for name, counts in self.one_way.counts.items()],
-            "sigmas": [[name, sigmas] for name, sigmas in self.one_way.sigmas.items()],
-            "size scores": self.size_scores,
-            "scores": [[name, scores] for name, scores in self.scores.items()],
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Latents:
-        """The inverse of `to_dict`."""
-        one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]))
-        return cls(tuple(stored["names"]), one_way, stored["size scores"], dict(stored["scores"]))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +42,6 @@ class LinkedLookup(Lookup):
     def context(self) -> frozenset[str]:
         """Columns on the left of the cross-table marginals."""
         return frozenset(cross.left for cross in self.cross_marginals)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that `Artifact` can store."""
-        return {**super().to_dict(), "cross_marginals": [cross.to_dict() for cross in self.cross_marginals]}
 
     def _drawn(
         self, rows: Rows, parents: Mapping[str, Codes], choice: ParentChoice, drawn: Numbers | None, rng: Rng
@@ -164,14 +159,3 @@ def _differing(assigned: Numbers, kinds: Numbers, rules: Sequence[Distinct], rng
         swapped = np.tile(good[: len(broken)] & good[len(broken) :], 2)
         result[both[swapped]] = moved[swapped]
     return result
-
-
-def lookup_from_dict(stored: Mapping[str, Any]) -> Lookup:
-    """Return the link that its `to_dict` has described."""
-    plain = Lookup.from_dict(stored)
-    if "cross_marginals" not in stored:
-        return plain
-    cross_marginals = tuple(map(CrossMarginal.from_dict, stored["cross_marginals"]))
-    return LinkedLookup(
-        plain.targets, plain.marginals, {}, plain.popularity, plain.optional, plain.telling, cross_marginals
-    )

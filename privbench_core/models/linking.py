@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +20,16 @@ from privbench_core.columns.codec import Codes
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
 from privbench_core.estimate.fitting import fit_margins, mutual_information
 from privbench_core.guards import FEW_ROWS, FITTING_ROUNDS, MAX_CELLS
-from privbench_core.models.draw import draw_grouped
 from privbench_core.models.record_swapping import TargetTable, swap
-from privbench_core.models.registry import Model
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import Model, Rows, draw_grouped
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class CrossMarginal:
+class CrossMarginal(Storable):
     """Counts of linked rows by groups of codes of columns on the left and on the right, estimated from released ones.
 
     Attributes:
@@ -51,15 +49,6 @@ class CrossMarginal:
         """Return the group of each row on either side."""
         first, second = left[self.left].astype(np.int64), right[self.right].astype(np.int64)
         return (self.groups[0][first], self.groups[1][second]) if self.groups else (first, second)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that `Artifact` can store."""
-        return {"left": self.left, "right": self.right, "groups": list(self.groups), "counts": self.counts}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> CrossMarginal:
-        """Return the inverse of `to_dict`."""
-        return cls(stored["left"], stored["right"], tuple(stored["groups"]), stored["counts"])
 
 
 @dataclass(frozen=True)

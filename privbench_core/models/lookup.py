@@ -20,12 +20,12 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.guards import CHOOSING_COLUMNS, SETTLING_ROUNDS, TINY
-from privbench_core.models.conditional import PairMarginal, draw_column
 from privbench_core.models.fanout import OWN_FANOUT
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
-from privbench_core.models.popularity import ByRank, ByRow, Margin, Popularity, popularity_from_dict
-from privbench_core.models.rows import Rows
+from privbench_core.models.popularity import ByRank, ByRow, Margin, Popularity
+from privbench_core.models.rows import PairMarginal, Rows, draw_column
 from privbench_core.models.targets import coded_by_position, marginals_of, with_code_of_none
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 TARGET = "target."
@@ -35,7 +35,7 @@ ANY = "target.#any"  # code 0: refers to some row, 1: to none
 
 
 @dataclass(frozen=True)
-class Lookup:
+class Lookup(Storable):
     """Released: the link along one key that is not on the ownership path.
 
     Attributes:
@@ -95,32 +95,6 @@ class Lookup:
         """Numbers of children that tell which parents are popular, the most informative first; rows ask for none."""
         found = [name for name in self.targets if name.startswith(COUNTED) and self.telling.get(name, 0.0) > 0]
         return sorted(found, key=lambda name: -self.telling[name])
-
-    def to_dict(self) -> dict[str, Any]:
-        """A description that `Artifact` can store."""
-        return {
-            "targets": [[name, discretizer.to_dict()] for name, discretizer in self.targets.items()],
-            "marginals": [[name, p] for name, p in self.marginals.items()],
-            "pair_tables": [[target, column, joint] for (target, column), joint in self.pair_tables.items()],
-            "popularity": None if self.popularity is None else self.popularity.to_dict(),
-            "optional": self.optional,
-            "telling": dict(self.telling),
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Lookup:
-        """The inverse of `to_dict`."""
-        targets = {name: Discretizer.from_dict(discretizer) for name, discretizer in stored["targets"]}
-        pair_tables = {(target, column): joint for target, column, joint in stored["pair_tables"]}
-        popularity = stored["popularity"]
-        return cls(
-            targets,
-            dict(stored["marginals"]),
-            pair_tables,
-            None if popularity is None else popularity_from_dict(popularity),
-            stored["optional"],
-            stored["telling"],
-        )
 
     def of_all_rows(self) -> Self:
         """The link where every row refers to another, from one in which those that are looked at may refer to none."""

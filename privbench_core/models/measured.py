@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.copula import Cut, SignSums
+from privbench_core.estimate.copula import SignSums
 from privbench_core.estimate.fitting import fit_margins
-from privbench_core.estimate.joints import NoisyTable, Pair, estimated_joints
-from privbench_core.estimate.triples import Triple, estimated_triples
+from privbench_core.estimate.joints import NoisyTable, Pair, Triple, estimated_joints, estimated_triples
 from privbench_core.guards import TINY
 from privbench_core.models.one_way import OneWay
-from privbench_core.models.spn import Leaf, Node, Product, Sum, rule_from_dict, rule_to_dict
+from privbench_core.models.spn import Leaf, Node, Product, Sum
 from privbench_core.privacy.split_rules import Rule
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -28,7 +28,7 @@ Names = TypeVar("Names", bound=tuple[str, ...])
 
 
 @dataclass(frozen=True)
-class Counted:
+class Counted(Storable):
     """The rows that joints count: units with many rows may have other values, and count as few rows.
 
     Attributes:
@@ -55,7 +55,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class MeasuredLeaf:
+class MeasuredLeaf(Storable):
     """Noisy counts of some columns, and of pairs of them.
 
     Attributes:
@@ -117,7 +117,7 @@ def _among(tables: Mapping[Pair, T], names: set[str]) -> dict[Pair, T]:
 
 
 @dataclass(frozen=True)
-class MeasuredParts:
+class MeasuredParts(Storable):
     """Parts that were measured apart.
 
     Attributes:
@@ -135,72 +135,3 @@ class MeasuredParts:
 
 
 Measured = MeasuredLeaf | MeasuredParts
-
-
-def measured_to_dict(measured: Measured) -> dict[str, Any]:
-    """Return a description that `Artifact` can store."""
-    if isinstance(measured, MeasuredParts):
-        parts = [measured_to_dict(part) for part in measured.parts]
-        return {"parts": parts, "rule": None if measured.rule is None else rule_to_dict(measured.rule)}
-    one_way = measured.one_way
-    tables = [
-        {
-            "columns": list(names),
-            "counts": table.counts,
-            "sigma": table.sigma,
-            "groups": list(table.groups),
-            "ordered": list(table.ordered),
-        }
-        for names, table in [*measured.tables.items(), *measured.triples.items()]
-    ]
-    signs = measured.signs and {
-        "cuts": [[name, cut.ordered, cut.at] for name, cut in measured.signs.cuts.items()],
-        "sums": measured.signs.sums,
-        "sigma": measured.signs.sigma,
-    }
-    counted = measured.counted
-    return {
-        **_one_way_to_dict(one_way),
-        "tables": tables,
-        "signs": signs,
-        "counted": None if counted is None else {**_one_way_to_dict(counted.one_way), "share": counted.share},
-        **({"lags": [[*pair, joint] for pair, joint in measured.lags.items()]} if measured.lags else {}),
-    }
-
-
-def _one_way_to_dict(one_way: OneWay) -> dict[str, Any]:
-    tails = [[name, [list(tail) for tail in found]] for name, found in one_way.tails.items()]
-    return {
-        "counts": [[name, counts] for name, counts in one_way.counts.items()],
-        "sigmas": [[name, sigmas] for name, sigmas in one_way.sigmas.items()],
-        "rows": one_way.rows,
-        **({"tails": tails} if tails else {}),
-    }
-
-
-def _one_way_from_dict(stored: Mapping[str, Any]) -> OneWay:
-    tails = {name: tuple((first, last) for first, last in found) for name, found in stored.get("tails", ())}
-    return OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["rows"], tails)
-
-
-def measured_from_dict(stored: Mapping[str, Any]) -> Measured:
-    """Return what `measured_to_dict` has described."""
-    if "parts" in stored:
-        rule = None if stored["rule"] is None else rule_from_dict(stored["rule"])
-        return MeasuredParts(tuple(measured_from_dict(part) for part in stored["parts"]), rule)
-    pairs: dict[Pair, NoisyTable] = {}
-    triples: dict[Triple, NoisyTable] = {}
-    for table in stored["tables"]:
-        first, second, *third = table["columns"]
-        groups, ordered = tuple(table["groups"]), tuple(table.get("ordered", (0, 0)))
-        noisy = NoisyTable(table["counts"], table["sigma"], groups, ordered)
-        if third:
-            triples[first, second, third[0]] = noisy
-        else:
-            pairs[first, second] = noisy
-    found = stored["signs"]
-    signs = found and SignSums({n: Cut(ordered, at) for n, ordered, at in found["cuts"]}, found["sums"], found["sigma"])
-    counted = stored.get("counted")  # profiles of tables of units have none, whenever they were released
-    rows = None if counted is None else Counted(_one_way_from_dict(counted), counted["share"])
-    lags = {(base, column): joint for base, column, joint in stored.get("lags", ())}
-    return MeasuredLeaf(_one_way_from_dict(stored), pairs, signs, triples, rows, lags)

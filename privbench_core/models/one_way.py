@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Tails
-from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.estimate.tails import tail_counts
+from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.guards import NEGLIGIBLE
+from privbench_core.models.size_counts import tail_counts
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class OneWay:
+class OneWay(Storable):
     """Released one-way counts of some columns.
 
     Attributes:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.popularity import rank_sums
 from privbench_core.guards import FITTING_ROUNDS, MAX_PARTNERS, NEGLIGIBLE, REDRAWING_ROUNDS, TINY, TOLERANCE
+from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
@@ -20,7 +20,7 @@ Margin = tuple[Numbers, Array]
 
 
 @dataclass(frozen=True)
-class ByRow:
+class ByRow(Storable):
     """Popularity of given parents, public ones or those of a range of rows: expected references, shape (parents,)."""
 
     counts: Array
@@ -35,13 +35,9 @@ class ByRow:
         """Return the relative frequency with which each parent is to be referred to."""
         return self.counts
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that `Artifact` can store."""
-        return {"counts": self.counts}
-
 
 @dataclass(frozen=True)
-class ByRank:
+class ByRank(Storable):
     """Popularity of a private parent's rows by rank, as synthetic rows correspond to no real ones.
 
     Attributes:
@@ -136,17 +132,8 @@ class ByRank:
         result[possible] = best
         return result
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a description that `Artifact` can store."""
-        return {"ends": self.ends, "noisy": self.noisy, "sigma": self.sigma, "references": self.references}
-
 
 Popularity = ByRow | ByRank
-
-
-def popularity_from_dict(stored: Mapping[str, Any]) -> Popularity:
-    """Return the popularity that its `to_dict` has described."""
-    return ByRow(stored["counts"]) if "counts" in stored else ByRank(**stored)
 
 
 def allocated_degrees(

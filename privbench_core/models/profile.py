@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.discretizer import Discretizer, tails_of
+from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.segmentation import SIGNIFICANT
 from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
 from privbench_core.models.lags import Lag
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import RowCount
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Storable):
     """Released: how a table's attributes are coded, and how often each code occurs.
 
     Attributes:
@@ -105,25 +105,3 @@ class Profile:
         """What ``by_size`` adds to counts of up to ``size.rows_per_unit`` rows of a unit: see `RowCount.left_out`."""
         counted = self.size.counted(self.size.rows_per_unit)
         return {name: self.size.left_out(shape, counted) for name, shape in self.shapes.items()}
-
-    def to_dict(self) -> dict[str, Any]:
-        """A description that `Artifact` can store."""
-        return {
-            "discretizers": [[name, discretizer.to_dict()] for name, discretizer in self.discretizers.items()],
-            "counts": [[name, counts] for name, counts in self.one_way.counts.items()],
-            "sigmas": [[name, sigmas] for name, sigmas in self.one_way.sigmas.items()],
-            "total": self.total,
-            "size": self.size.to_dict(),
-            "by size": [[name, joint] for name, joint in self.by_size.items()],
-            **({"guessed": dict(self.guessed)} if self.guessed else {}),
-            **({"lags": [lag.to_dict() for lag in self.lags]} if self.lags else {}),
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Profile:
-        """The inverse of `to_dict`."""
-        discretizers = {name: Discretizer.from_dict(discretizer) for name, discretizer in stored["discretizers"]}
-        one_way = OneWay(dict(stored["counts"]), dict(stored["sigmas"]), stored["total"], tails_of(discretizers))
-        size, by_size = RowCount.from_dict(stored["size"]), dict(stored["by size"])
-        lags = tuple(Lag.from_dict(lag) for lag in stored.get("lags", ()))
-        return cls(discretizers, one_way, size, by_size, stored.get("guessed", {}), lags)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +13,14 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.guards import HALVINGS, HIDDEN_ROWS, LARGEST_ANY, TINY
 from privbench_core.privacy.relations import WEIGHT_SCALE
+from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
 UNIT_SIZE = "#rows of unit"
 
 
 @dataclass(frozen=True)
-class RowCount:
+class RowCount(Storable):
     """Released: the size of a table.
 
     Attributes:
@@ -98,16 +98,6 @@ class RowCount:
     def in_full(self) -> bool:
         """Whether all rows are counted, of whatever unit."""
         return self.rows_per_unit >= self.classes[-1]
-
-    def to_dict(self) -> dict[str, Any]:
-        """A description that `Artifact` can store."""
-        return {**vars(self), "classes": list(self.classes)}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> RowCount:
-        """The inverse of `to_dict`, and of what it was when it said how likely rows are alike."""
-        known = {name: value for name, value in stored.items() if not name.endswith("_of_pairs")}
-        return cls(**{**known, "classes": tuple(stored["classes"])})
 
 
 def _mean_up_to(most: Array, least: Array, largest: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Rows exchanged between owners, so that children of one owner are as alike as was measured (`models.agreement`).
+"""Rows exchanged between owners, so that children of one owner are as alike as was measured (`models.fanout`).
 
 Columns of children that follow those of their owners alone are drawn independently of each other otherwise: thirty
 prescriptions of a patient are thirty drugs. Rows that are drawn are exchanged between owners until they agree with
@@ -23,11 +23,10 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import group_counts, stable_order
 from privbench_core.estimate.fitting import mutual_information
 from privbench_core.guards import FEW, FEW_ROWS, MAX_PARTS, MOST_COUNTERS, SAMPLE_ROWS, SPREADING_ROUNDS
-from privbench_core.models.agreement import Agreement
+from privbench_core.models.fanout import Agreement
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.record_swapping import partners
-from privbench_core.models.registry import Model
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import Model, Rows
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]

@@ -3,12 +3,19 @@
 A histogram of sizes says little about rows where the tail is heavy: noise of one group of 5,000 is noise of 5,000 rows.
 A number of rows says nothing else. Both are fitted together, by least squares in units of their noise, and no size is
 dropped because noise hides it: what the number of rows asks for stays, only how it spreads over sizes follows a prior.
+
+Where noise hides single classes of sizes, all of them together still tell how heavy the tail is. Shapes are densities
+exp(-a x - b x²/2) of the logarithm x of a size: power laws (b = 0), log-normal ones, and narrow ones. Each is weighted
+by its likelihood under the noise, with the number of groups integrated out; what is expected of a class is the mean
+over shapes. Real sizes have no such shape exactly, so counts far above the noise weigh no more than those a little
+above it. Counts of the pieces of a long tail of a column are drawn towards such shapes, too. Post-processing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import scipy
@@ -17,8 +24,8 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.segmentation import SIGNIFICANT
-from privbench_core.estimate.size_shapes import Shapes, apart, believed_counts, size_shapes
 from privbench_core.guards import FITTING_ROUNDS_PER_NUMBER, TINY, TOLERANCE
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 
@@ -225,3 +232,157 @@ def _fitted(noisy: Array, sigmas: Array, sums: Sequence[tuple[Array, NoisySum]])
 def mean_sizes(codec: FanoutCodec, binning: Binning, most: float = np.inf) -> Array:
     """Expected size of the groups of each code, larger ones counted as ``most``, shape (codes,)."""
     return binning.sums(np.asarray(binning.weights) * codec.means(most))
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Shapes with their weights.
+
+    Attributes:
+        cells: Distribution of groups that are not empty over cells of sizes, shape (shapes, cells).
+        numbers: Expected number of these groups given the shape, shape (shapes,).
+        deviations: Standard deviation of that, likewise.
+        weights: Of the shapes; they add up to 1.
+    """
+
+    cells: Array
+    numbers: Array
+    deviations: Array
+    weights: Array
+
+    def mean(self, values: Array) -> float:
+        """Expected sum over groups of a value of their cell, shape (cells,)."""
+        return float(self.weights @ (self.numbers * (self.cells @ values)))
+
+    def deviation(self, values: Array) -> float:
+        """Standard deviation of that sum."""
+        each = self.cells @ values
+        square = float(self.weights @ ((self.numbers**2 + self.deviations**2) * each**2))
+        return float(np.sqrt(max(square - self.mean(values) ** 2, 0.0)))
+
+    def expected(self) -> Array:
+        """Expected number of groups in each cell, shape (cells,)."""
+        return np.asarray((self.weights * self.numbers) @ self.cells)
+
+
+def size_shapes(
+    starts: NDArray[np.integer],
+    bound: int,
+    band: NDArray[np.integer],
+    noisy: Array,
+    sigma: float | Array,
+    sums: Sequence[tuple[Array, float, float]] = (),
+) -> Shapes:
+    """The shapes, given what was released.
+
+    Args:
+        starts: Smallest size of each cell, from 0; groups without rows are left out.
+        bound: Largest size.
+        band: Class of each cell.
+        noisy: Noisy number of groups of each class.
+        sigma: Standard deviation of their noise, or of each where no class is of empty groups alone.
+        sums: Further measurements, as (value of a group by cell, noisy sum over all groups, standard deviation).
+    """
+    cells = _densities(tuple(starts.tolist()), bound)
+    there = np.bincount(band, starts > 0) > 0
+    classes, counts = _inside(band, len(noisy))[there], noisy[there]
+    spread = np.hypot(sigma, apart(counts))
+    design = (cells @ classes.T) / spread
+    right = counts / spread
+    for values, found, off in sums:
+        design = np.column_stack([design, cells @ values / max(off, TINY)])
+        right = np.append(right, found / max(off, TINY))
+    precision = (design**2).sum(axis=1)
+    best = design @ right / precision
+    off = 1 / np.sqrt(precision)
+    ratio = best / off
+    # Larger mean sizes are as much less likely: Jeffreys' prior of a scale.
+    scale = np.log(cells @ np.maximum(starts, 1))
+    likelihood = ratio**2 / 2 + scipy.special.log_ndtr(ratio) + np.log(off) - scale
+    weights = np.exp(likelihood - likelihood.max())
+    # Mean and deviation of a normal number that is not negative.
+    hazard = np.sqrt(2 / np.pi) / scipy.special.erfcx(-ratio / np.sqrt(2))
+    numbers = best + off * hazard
+    deviations = off * np.sqrt(np.maximum(1 - hazard * (hazard + ratio), 0.0))
+    return Shapes(cells, numbers, deviations, weights / weights.sum())
+
+
+def _inside(band: NDArray[np.integer], classes: int) -> Array:
+    """Return 1 where a cell is in a class, shape (classes, cells)."""
+    return np.asarray(np.arange(classes)[:, None] == band, dtype=float)
+
+
+def believed_counts(
+    shapes: Shapes, band: NDArray[np.integer], noisy: Array, sigma: float | Array, bar: float
+) -> tuple[Array, Array]:
+    """Averages of noisy counts and of what smooth shapes expect of each class, and their standard deviations.
+
+    An accident of noise at 5,000 children is as many rows as a small database has. A count that stands out of the noise
+    is taken as it is, and so is that of empty groups, of which shapes say nothing.
+
+    Args:
+        shapes: Given the counts.
+        band: Class of each cell.
+        noisy: Noisy number of groups of each class.
+        sigma: Standard deviation of their noise, or of each.
+        bar: Standard deviations that noise alone does not reach in any class.
+    """
+    inside = _inside(band, len(noisy))
+    expected = inside @ shapes.expected()
+    unsure = np.array([shapes.deviation(cells) for cells in inside])
+    spread = np.hypot(apart(expected), unsure)
+    spread[(noisy > bar * sigma) | (inside @ shapes.cells.sum(axis=0) <= 0)] = np.inf
+    share = 1 / (1 + (sigma / np.maximum(spread, TOLERANCE)) ** 2)
+    return expected + share * (noisy - expected), sigma * np.sqrt(share)
+
+
+def apart(counts: Array) -> Array:
+    """Standard deviation of true counts of classes from what a shape expects: of the shape, and by chance (Poisson)."""
+    return np.asarray(np.sqrt(np.maximum(counts, 0.0) + (TUNING.shape_error * np.maximum(counts, 0.0)) ** 2))
+
+
+@cache
+def _densities(starts: tuple[int, ...], bound: int) -> Array:
+    """Distributions over cells, shape (shapes, cells); cells that begin with 0 have nothing.
+
+    Each is there up to the bound, and up to each smaller power of two beyond which it has some of its rows, not most.
+    """
+    first = np.array(starts, dtype=float)
+    ends = np.append(first[1:], bound + 1.0)
+    low, high = np.log(np.maximum(first - 0.5, 0.5)), np.log(ends - 0.5)
+    x = low[:, None] + (high - low)[:, None] * np.linspace(0.1, 0.9, 5)  # inside of each cell
+    widths = np.where(first > 0, high - low, 0.0)
+    found = []
+    for b in (0.0, *np.geomspace(0.03, 30, 12)):  # from power laws to sizes that are all alike
+        spacing = max(np.sqrt(b), 0.2) / 2  # half a standard deviation of x
+        # P[size >= x] ~ x^-4, the steepest, has nobody beyond the first classes.
+        slopes = np.arange(-b * np.log(bound + 1.0), 4.0 + spacing, spacing)
+        log_density = -slopes[:, None, None] * x - b * x**2 / 2
+        log_density -= log_density.max(axis=(1, 2), keepdims=True)
+        found.append(np.exp(log_density).mean(axis=2) * widths)
+    whole = np.vstack(found)
+    sizes = whole * np.maximum(first, 1.0)
+    beyond = 1 - np.cumsum(sizes, axis=1) / sizes.sum(axis=1, keepdims=True)
+    largest = np.flatnonzero(np.isin(ends - 1, 2.0 ** np.arange(1, 64)))
+    kept = [
+        (whole * (np.arange(len(first)) <= cell))[(beyond[:, cell] > 0.02) & (beyond[:, cell] < 0.9)]  # noqa: PLR2004
+        for cell in largest
+    ]
+    every = np.vstack([whole, *kept])
+    return np.asarray(every / every.sum(axis=1, keepdims=True))
+
+
+def tail_counts(noisy: Array, sigmas: Array) -> tuple[Array, Array]:
+    """Return counts of the pieces of a tail, drawn towards smooth shapes, and standard deviations, shapes (pieces,).
+
+    A heavy-tailed column (a reputation, an amount) has few rows over most of its range. Noise of one row in a piece at
+    50,000 is noise of 50,000 in the column's sum, and counts that may not be negative make all of it one way: the mean
+    of a column would come out ten times too large.
+
+    Args:
+        noisy: Released counts on the way outwards, shape (pieces,), at least two.
+        sigmas: Standard deviations of their noise, all positive.
+    """
+    pieces = np.arange(len(noisy))
+    shapes = size_shapes(1 << pieces, (1 << len(noisy)) - 1, pieces, noisy, sigmas)
+    return believed_counts(shapes, pieces, noisy, sigmas, SIGNIFICANT)

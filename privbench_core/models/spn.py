@@ -7,25 +7,23 @@ that depend on each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.fitting import mutual_information
-from privbench_core.guards import NEGLIGIBLE
-from privbench_core.models.calibration import swap_to_fit
-from privbench_core.models.conditional import PairMarginal, draw_column
-from privbench_core.models.draw import draw_grouped
-from privbench_core.models.registry import register_model
-from privbench_core.models.rows import Rows
-from privbench_core.privacy.split_rules import ByValue, Centres, Rule
+from privbench_core.estimate.fitting import fit_margins, mutual_information
+from privbench_core.guards import FEW_ROWS, NEGLIGIBLE, SWEEPS
+from privbench_core.models.record_swapping import TargetTable, swap
+from privbench_core.models.rows import PairMarginal, Rows, draw_column, draw_grouped
+from privbench_core.privacy.split_rules import ByValue, Rule
+from privbench_core.stored import Storable
 
 
 @dataclass(frozen=True)
-class Leaf:
+class Leaf(Storable):
     """Marginals of some columns, and joints of some pairs of them.
 
     Attributes:
@@ -106,7 +104,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(Storable):
     """Independent sets of columns."""
 
     parts: tuple[Node, ...]
@@ -132,7 +130,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Sum:
+class Sum(Storable):
     """A mixture: a released rule assigns rows to its parts."""
 
     rule: Rule
@@ -207,48 +205,76 @@ def count_nodes(node: Node) -> dict[str, int]:
 
 
 def node_to_dict(node: Node) -> dict[str, Any]:
-    """Return a description that `Artifact` can store."""
-    if isinstance(node, Leaf):
-        pairs = [{"columns": list(pair), "joint": table} for pair, table in node.pairs.items()]
-        return {
-            "kind": "leaf",
-            "total": node.total,
-            "marginals": [[k, v] for k, v in node.marginals.items()],
-            "pairs": pairs,
-            "triples": [{"columns": list(triple), "joint": table} for triple, table in node.triples.items()],
-        }
-    parts = [node_to_dict(part) for part in node.parts]
-    if isinstance(node, Product):
-        return {"kind": "product", "parts": parts}
-    return {"kind": "sum", "rule": rule_to_dict(node.rule), "parts": parts}
+    """Return the stored form of a network."""
+    return node.to_dict()
 
 
-def node_from_dict(stored: Mapping[str, Any]) -> Node:
-    """Return the node that `node_to_dict` has described."""
-    if stored["kind"] == "leaf":
-        pairs = {(pair["columns"][0], pair["columns"][1]): pair["joint"] for pair in stored["pairs"]}
-        triples = {
-            tuple(triple["columns"]): triple["joint"] for triple in stored.get("triples", ())
-        }  # older releases have none
-        return Leaf(stored["total"], dict(stored["marginals"]), pairs, triples)
-    parts = tuple(node_from_dict(part) for part in stored["parts"])
-    return Product(parts) if stored["kind"] == "product" else Sum(rule_from_dict(stored["rule"]), parts)
+JointTables = Mapping[tuple[str, ...], NDArray[np.float64]]
 
 
-register_model(node_from_dict, "leaf", "product", "sum")
+def swap_to_fit(
+    rows: Rows,
+    columns: Sequence[str],
+    tables: JointTables,
+    rng: np.random.Generator,
+) -> None:
+    """Swap values of ``columns`` between rows, in place.
+
+    Tables are first fitted to the margins of the rows: swaps cannot change these, and the rows of one part of a
+    mixture, or of a context, may have other margins than the whole.
+
+    Args:
+        rows: With all columns of the tables drawn.
+        columns: The columns that may change; the others are context.
+        tables: Released joints, in any scale: (column, column, ..) -> shape (size, size, ..).
+        rng: Sampling only.
+    """
+    if rows.n < FEW_ROWS or not tables:
+        return
+    weights = None if rows.weights is None else rows.weights / rows.weights.mean()
+    counts = {
+        name: np.bincount(rows.codes[name], weights, rows.sizes[name]).astype(float)
+        for name in {name for table in tables for name in table}
+    }
+    targets = [
+        TargetTable(table, fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)]))
+        for table, joint in tables.items()
+    ]
+    swap(rows.codes, targets, [(name,) for name in columns], rng, sweeps=SWEEPS, weights=weights)
 
 
-def rule_to_dict(rule: Rule) -> dict[str, Any]:
-    """Return a JSON-able description of a released rule."""
-    if isinstance(rule, ByValue):
-        return {"kind": "by value", "column": rule.column, "part_of": list(rule.part_of)}
-    assert isinstance(rule, Centres)  # noqa: S101 - the only other rule there is
-    return {"kind": "centres", "columns": rule.columns, "sizes": rule.sizes, "points": rule.points}
+Array = NDArray[np.float64]
 
 
-def rule_from_dict(stored: Mapping[str, Any]) -> Rule:
-    """Return the rule that `rule_to_dict` has described."""
-    if stored["kind"] == "by value":
-        return ByValue(stored["column"], tuple(stored["part_of"]))
-    points = tuple(tuple(tuple(table) for table in tables) for tables in stored["points"])
-    return Centres(tuple((n, k) for n, k in stored["columns"]), tuple(stored["sizes"]), points)
+def split_by_attribute(
+    ordered: Collection[str], scores: Mapping[tuple[str, str], float], clean: Mapping[str, Array]
+) -> ByValue | None:
+    """Return the rule that halves rows by the attribute with the strongest dependence on others, by released scores.
+
+    Args:
+        ordered: Columns with ordered codes, which are cut at their median; lists of values are halved by count.
+        scores: Of the dependence of pairs of columns.
+        clean: One-way counts.
+
+    Returns:
+        None if no attribute can be split in two.
+    """
+    strength = {name: sum(max(v, 0.0) for pair, v in scores.items() if name in pair) for name in clean}
+    for name in sorted(clean, key=lambda n: -strength[n]):
+        part_of = _halves(clean[name], ordered=name in ordered)
+        if len(set(part_of)) == 2:  # noqa: PLR2004 - two parts
+            return ByValue(name, part_of)
+    return None
+
+
+def _halves(counts: Array, *, ordered: bool) -> tuple[int, ...]:
+    if ordered:
+        cut = min(int(np.searchsorted(np.cumsum(counts), counts.sum() / 2)) + 1, len(counts) - 1)
+        return tuple(int(code >= cut) for code in range(len(counts)))
+    part_of = np.zeros(len(counts), dtype=int)
+    totals = [0.0, 0.0]
+    for code in np.argsort(-counts):
+        side = int(totals[1] < totals[0])
+        part_of[code] = side
+        totals[side] += counts[code]
+    return tuple(part_of.tolist())

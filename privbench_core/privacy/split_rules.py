@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.stored import Storable
 
 
 @dataclass(frozen=True)
-class ByValue:
+class ByValue(Storable):
     """Assign a row by the code of one column: ``part_of[code]``."""
 
     column: str
@@ -33,7 +34,7 @@ class ByValue:
 
 
 @dataclass(frozen=True)
-class Centres:
+class Centres(Storable):
     """Assign a row to the nearest released centre in L1, ordered columns scaled to [0, 1], lists of values one-hot.
 
     Attributes:

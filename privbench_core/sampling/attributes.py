@@ -29,8 +29,7 @@ from privbench_core.estimate.fitting import fit_margins
 from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS, SWEEPS
 from privbench_core.models.parent_choice import repeated
 from privbench_core.models.record_swapping import TargetTable, swap
-from privbench_core.models.registry import Model
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import Model, Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges

@@ -9,6 +9,7 @@ from privbench_core.errors import InternalError
 from privbench_core.schema.types.base import LogicalType, Scalar
 from privbench_core.schema.types.registry import ColumnType
 from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql_type
+from privbench_core.stored import Storable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +59,7 @@ class Learn:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class Pattern(Storable):
     """Opaque text that a public rule generates; of the source's text only NULL is measured.
 
     Attributes:

@@ -19,7 +19,7 @@ from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.group_model import GroupModel
 from privbench_core.models.latent import Latents
-from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
+from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.spn import Leaf, Node, count_nodes, node_to_dict
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.privacy.relations import deciding_tables, stability
@@ -172,7 +172,7 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
             {
                 "link": found.fanout.to_dict(),
                 "latents": None if found.latents is None else found.latents.to_dict(),
-                "groups" if groups else "measured": _stored(found.measured),
+                "groups" if groups else "measured": found.measured.to_dict(),
                 "summary": {"latent values": values},
             }
         )
@@ -184,10 +184,6 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     moves = [stability(schema, name, *below(schema, name)) for name in (key.child, key.parent)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
     return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="14")
-
-
-def _stored(measured: MeasuredLeaf | GroupModel) -> Mapping[str, Any]:
-    return measured.to_dict() if isinstance(measured, GroupModel) else measured_to_dict(measured)
 
 
 def drawn_step(schema: Schema, table: Table, free: Price) -> Step:
@@ -205,7 +201,7 @@ def drawn_step(schema: Schema, table: Table, free: Price) -> Step:
         released = context.inputs[fanout_key(key)].data
         if "groups" in released:
             return Artifact({"model": released["groups"], "latents": [], "summary": {}})
-        return _model(columns, measured_from_dict(released["measured"]).fit())
+        return _model(columns, MeasuredLeaf.from_dict(released["measured"]).fit())
 
     return Step(("model", table.name), StepKind.MODEL, table.name, inputs, (), free, run, version="4")
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluation.rows import row_figures
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.heavy_tails import Database
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import broken_expectations, integer, owner_key, place_of, rows_of, samples_of
+from tests.helpers.row_figures import row_figures
 
 OPTIONS = {"relational": {"tables": "independent"}}
 DRUGS = tuple(f"drug {number}" for number in range(20))

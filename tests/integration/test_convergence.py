@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from privbench_core.evaluation.rows import RowFigures, row_figures
 from privbench_core.synthesizers.registry import names
 from tests.helpers.heavy_tails import CONVERGING, Database
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import place_of, samples_of
 from tests.helpers.row_cases import messages
+from tests.helpers.row_figures import RowFigures, row_figures
 
 EPSILON = 10_000.0
 EPSILONS = {"optional_keys": 9e8, "messages": 9e8}

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluation.rows import row_figures
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.heavy_tails import Database
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import broken_expectations, integer, owner_key, place_of, rows_of, samples_of
 from tests.helpers.relatives import OWNERS, distances, mail_order, numbers, of_owners
+from tests.helpers.row_figures import row_figures
 
 OPTIONS = {"relational": {"tables": "independent"}}
 DAYS = np.array([-np.inf, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, np.inf])

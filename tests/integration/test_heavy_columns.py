@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.evaluation.rows import row_figures
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.heavy_tails import Database, zipf_sizes
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import category, integer, owner_key, place_of, rows_of, samples_of, texts
+from tests.helpers.row_figures import row_figures
 
 USERS = 10_000
 WIDE = {"declared": Range(0, 100_000, cells=4096), "by default": Range(0, 100_000), "learned": Learn()}

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from privbench_core.columns.binning import merge_cells
 from privbench_core.columns.intervals import log_scale_codec
-from privbench_core.columns.registry import codec_for, codec_from_dict, codec_to_dict
+from privbench_core.columns.registry import codec_for
 from privbench_core.errors import SpecError
 from privbench_core.schema.columns import Column, ColumnType, Pattern, Range, Values
 from privbench_core.schema.types.durations import duration_text
+from privbench_core.stored import restored
 
 T = ColumnType
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -120,7 +121,7 @@ def test_cells_of_uneven_width_keep_what_holds_for_equal_ones(case, data, seed):
         assert (codec.starts[1:] > codec.starts[:-1]).all()
         assert (codec.ends >= codec.starts).all()
         assert (codec.starts[0], codec.last) == (equal.starts[0], equal.last)
-        assert codec_from_dict(json.loads(json.dumps(codec_to_dict(codec)))) == codec
+        assert restored(json.loads(json.dumps(codec.to_dict()))) == codec
         cells = codec.encode(arrow(column, values))
         back = codec.decode(cells, np.random.default_rng(seed))
         assert (codec.encode(pa.chunked_array([back]))[cells < codec.ordered] == cells[cells < codec.ordered]).all()

@@ -7,7 +7,7 @@ import pytest
 
 from privbench_core.measure.one_way import Marginals
 from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.models.measured import MeasuredLeaf, measured_to_dict
+from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -41,7 +41,7 @@ def released(view: CodedView, one_way: OneWay, price: Price, noise: NoiseSource)
     found = PairwiseFit().find(Marginals(curator, one_way), price, ORDERED)
     assert isinstance(found, MeasuredLeaf)
     assert account.spent.amount == pytest.approx(price.amount)
-    return Artifact({"measured": measured_to_dict(found)}).to_bytes()
+    return Artifact({"measured": found.to_dict()}).to_bytes()
 
 
 @pytest.mark.parametrize("price", PRICES, ids=["pure", "zCDP"])

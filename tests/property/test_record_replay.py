@@ -22,9 +22,10 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.columns.registry import codec_from_dict
 from privbench_core.measure import adaptive_bins as refine
 from privbench_core.models.fanout import children_column
+from privbench_core.models.latent import Latents
+from privbench_core.models.profile import Profile
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import (
@@ -432,7 +433,7 @@ def test_every_iteration_measures_types_along_every_owner_key(case: str) -> None
     for key in keys:
         sites = {call.head[1].split(f"fanout/{key.name}/")[-1] for call in recorded.tape if key.name in call.head[1]}
         assert {f"types {number}/{what}" for number in range(3) for what in ("sizes", "children")} <= sites
-        counts = dict(trace.artifacts["fanout", key.name].data["latents"]["counts"])
+        counts = Latents.from_dict(trace.artifacts["fanout", key.name].data["latents"]).one_way.counts
         assert all(np.count_nonzero(values[1:] > 1) > 1 for values in counts.values()), "one type for all groups"
 
 
@@ -493,8 +494,8 @@ def test_the_plans_tested_do_look_closer(budget: Budget) -> None:
     for table in ("customer", "sale"):
         labels = [label for label, _ in trace.charges["profile", table]]
         assert sum("parts of heavy cells" in label for label in labels) > 1, labels
-        discretizers = trace.artifacts["profile", table].data["profile"]["discretizers"]
-        codecs = [codec_from_dict(discretizer["codec"]) for _, discretizer in discretizers]
+        discretizers = Profile.from_dict(trace.artifacts["profile", table].data["profile"]).discretizers
+        codecs = [discretizer.codec for discretizer in discretizers.values()]
         ranges = [np.diff(codec.starts) for codec in codecs if isinstance(codec, OrderedCodec) and codec.ordered > 2]
         assert any(widths.max() > 2 * widths[widths > 1].min() for widths in ranges if (widths > 1).any())
 
@@ -519,9 +520,9 @@ def test_the_plans_tested_do_look_at_differences(case: str) -> None:
     """Of rows that differ in nothing but the base of another column, each has a code of its own."""
     database, _, _, trace = recorded_case(case, 0)
     for table in database.schema.private_tables:
-        found = dict(trace.artifacts["profile", table.name].data["profile"]["discretizers"])
+        found = Profile.from_dict(trace.artifacts["profile", table.name].data["profile"]).discretizers
         for column, _ in table.relatives:
-            assert found[column.name]["codec"]["grid"]["type"] == column.modelled.type
+            assert found[column.name].codec.grid.type == column.modelled.type  # type: ignore[attr-defined]
     stay = database.tables["stay"]
     later = stay.set_column(5, "net", pa.array([Decimal("-5.00")] * stay.num_rows, stay.schema.field("net").type))
     moved = replace(database, tables={**database.tables, "stay": later})
@@ -588,10 +589,10 @@ def test_the_plans_tested_do_look_at_differences_from_owners(case: str) -> None:
     """Of tables in which only a day of their owners is another one, each view has other codes."""
     database, _, recorded, trace = recorded_case(case, 0)
     for table in database.schema.private_tables:
-        found = dict(trace.artifacts["profile", table.name].data["profile"]["discretizers"])
+        found = Profile.from_dict(trace.artifacts["profile", table.name].data["profile"]).discretizers
         for column, base in table.relatives:
             assert base.name in table.owner_bases
-            assert found[column.name]["codec"]["grid"]["type"] == column.modelled.type
+            assert found[column.name].codec.grid.type == column.modelled.type  # type: ignore[attr-defined]
     assert any("fanout/parcel.with_id" in call.head[1] for call in recorded.tape)
     customer = database.tables["customer"]
     sooner = pa.array([dt.date(2000, 1, 1)] * customer.num_rows)

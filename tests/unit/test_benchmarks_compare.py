@@ -35,7 +35,7 @@ from benchmarks.paired import (
     whole_verdict,
 )
 from privbench_core.errors import PrivbenchError, SourceError
-from privbench_core.evaluation.rows import shuffled_reference
+from privbench_core.evaluation.shuffled import shuffled_reference
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.noise import Sensitivity
 from tests.helpers.planted import place_of, planted_pair
@@ -341,13 +341,15 @@ def test_what_mechanisms_leave_out_is_replaced_wherever_it_is_used():
     script = """
 from benchmarks import mechanisms
 from privbench_core.errors import PrivbenchError
-from privbench_core.models import calibration, spn
+from privbench_core.estimate import denoising
 from privbench_core.measure import fanout
+from privbench_core.models import spn
 for name in mechanisms.MECHANISMS:
     mechanisms.leave_out([name])
-assert spn.swap_to_fit is calibration.swap_to_fit and spn.swap_to_fit(1, 2) is None
+assert fanout.shrink_haar is denoising.shrink_haar and fanout.shrink_haar(1, 2) == 1
+assert spn.swap_to_fit(1, 2) is None
 assert fanout._fitted_to_rows(1, 2) == {}
-for place in ("models.calibration.swapped", "measure.by_size.RowLooks.never"):
+for place in ("models.spn.swapped", "measure.by_size.RowLooks.never"):
     try:
         mechanisms._replace(place, None)
     except PrivbenchError as error:

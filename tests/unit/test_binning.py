@@ -11,7 +11,7 @@ from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cut
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.estimate.segmentation import merge_smallest, segment_and_smooth, segments
+from privbench_core.estimate.segmentation import ABSOLUTE, merge_smallest, segment_and_smooth, segments
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 
 
@@ -32,7 +32,9 @@ def test_rare_values_become_one_code():
     assert binning.code_of == (0, 2, 1, 2, 2, 2)
     assert binning.ordered == 0
     # Noisy counts, none below zero, and a fifth of a standard deviation each; other values were not significant.
-    np.testing.assert_allclose(np.array(binning.weights)[[1, 3, 4, 5]], np.array([22, 7, 2, 0]) / 31)
+    each = 10 * ABSOLUTE / 2
+    expected = np.array([20 + each, 5 + each, each, 0]) / (25 + 3 * each)
+    np.testing.assert_allclose(np.array(binning.weights)[[1, 3, 4, 5]], expected)
 
 
 def test_frequent_other_values_and_nulls_keep_their_codes():
@@ -50,7 +52,8 @@ def test_insignificant_null_is_never_drawn():
 def test_lists_keep_to_the_bound_on_codes():
     binning = merged([500, 400, 300, 200, 0], a_list(4), max_codes=3)
     assert binning.code_of[:4] == (0, 1, 2, 2)
-    np.testing.assert_allclose(binning.weights[2:4], [302 / 504, 202 / 504])
+    each = 10 * ABSOLUTE / 2
+    np.testing.assert_allclose(binning.weights[2:4], np.array([300 + each, 200 + each]) / (500 + 2 * each))
     assert merged([500, 400, 300, 200, 0], a_list(4), max_codes=1).size == 1
 
 

@@ -14,9 +14,10 @@ import pytest
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.intervals import equal_width_codec, log_scale_codec
 from privbench_core.columns.made_up import MadeUp
-from privbench_core.columns.registry import codec_for, codec_from_dict, codec_to_dict
+from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError, ReleaseError, SourceError, SpecError
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
+from privbench_core.stored import restored
 
 T = ColumnType
 MAX = 2**63 - 1
@@ -392,13 +393,13 @@ def test_every_codec_comes_back_from_json():
     codecs = [codec_for(column, table="t") for column in columns]
     codecs += [log_scale_codec(column) for column in columns if column.type.ordered]
     for codec in codecs:
-        assert codec_from_dict(json.loads(json.dumps(codec_to_dict(codec)))) == codec
+        assert restored(json.loads(json.dumps(codec.to_dict()))) == codec
         assert len(codec.labels()) == codec.size
 
 
 def test_an_unknown_description_is_refused():
-    with pytest.raises(ReleaseError, match=r"kind 'zebra'; known: .*interval"):
-        codec_from_dict({"codec": "zebra"})
+    with pytest.raises(ReleaseError, match=r"class 'zebra'; known: .*OrderedCodec"):
+        restored({"class": "zebra"})
 
 
 @pytest.mark.parametrize(
@@ -449,9 +450,9 @@ def test_a_huge_value_of_a_float_with_steps_is_outside_and_nothing_warns_of_it(r
 
 
 def test_a_described_list_holds_a_value_once():
-    described = codec_to_dict(codec_for(Column("x", T.CATEGORY, Values(("a", "b")))))
+    described = codec_for(Column("x", T.CATEGORY, Values(("a", "b")))).to_dict()
     with pytest.raises(InternalError, match="x: a list that holds a value twice"):
-        codec_from_dict({**described, "values": ["a", "a"]})
+        restored({**described, "values": ["a", "a"]})
 
 
 def test_made_up_values_of_two_columns_are_different_words_and_those_of_one_always_the_same():
@@ -461,5 +462,5 @@ def test_made_up_values_of_two_columns_are_different_words_and_those_of_one_alwa
     drawn = {where: set(codec.decode(cells, np.random.default_rng(0)).to_pylist()) for where, codec in codecs.items()}
     assert all(len(words) > 30 for words in drawn.values())
     assert not drawn["t.a"] & drawn["u.a"]
-    again = codec_from_dict(codec_to_dict(codecs["t.a"])).decode(cells, np.random.default_rng(9)).to_pylist()
+    again = restored(codecs["t.a"].to_dict()).decode(cells, np.random.default_rng(9)).to_pylist()
     assert len(drawn["t.a"] | set(again)) <= 43

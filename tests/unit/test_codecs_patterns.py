@@ -11,9 +11,10 @@ import pytest
 
 from privbench_core.columns.binning import merge_cells
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.registry import codec_for, codec_from_dict, codec_to_dict
+from privbench_core.columns.registry import codec_for
 from privbench_core.errors import SpecError
 from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.stored import restored
 
 T = ColumnType
 
@@ -98,7 +99,7 @@ def test_nothing_but_null_is_looked_at():
     assert (codec.size, codec.null, codec.labels()) == (2, 1, ["[ab]", "NULL"])
     assert codec.encode(pa.chunked_array([["secret", None, ""]])).tolist() == [0, 1, 0]
     binning = merge_cells(np.array([900.0, 100.0]), codec, 1.0, 100)
-    discretizer = Discretizer(codec_from_dict(codec_to_dict(codec)), binning)
+    discretizer = Discretizer(restored(codec.to_dict()), binning)
     values = discretizer.decode(np.array([0, 1, 0], np.int32), np.random.default_rng(0))
     assert [value is None for value in values.to_pylist()] == [False, True, False]
 

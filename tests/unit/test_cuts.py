@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.columns.intervals import roundest
-from privbench_core.columns.registry import codec_for, codec_from_dict, codec_to_dict
+from privbench_core.columns.registry import codec_for
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.types.sql import parse_sql_type
+from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 
 T = ColumnType
@@ -26,7 +27,7 @@ def test_a_cut_cell_has_cells_for_its_parts_and_the_others_stay():
     assert finer.encode(values).tolist() == [0, 99, 100, 100, 108, 109, 110, 111, 112, 113]
     assert finer.labels()[98:101] == ["99", "100", "101 to 200"]
     assert finer.values_in[[0, 100]].tolist() == [1, 100]
-    assert codec_from_dict(Artifact.from_bytes(Artifact(codec_to_dict(finer)).to_bytes()).data) == finer
+    assert restored(Artifact.from_bytes(Artifact(finer.to_dict()).to_bytes()).data) == finer
 
 
 def test_joined_parts_are_one_cell_again():
@@ -82,7 +83,7 @@ def test_a_range_in_steps_has_no_values_between():
         Decimal("0.99"),
         Decimal("99.99"),
     ]
-    assert codec_from_dict(codec_to_dict(prices)) == prices
+    assert restored(prices.to_dict()) == prices
     days = codec_for(Column("t", T.TIMESTAMP, Range("1950-01-01T06:00:00", "2049-12-31", cells=100, step="P1D")))
     drawn = days.decode(np.arange(100, dtype=np.int32), np.random.default_rng(0)).to_pylist()
     assert {(moment.hour, moment.minute, moment.microsecond) for moment in drawn} == {(6, 0, 0)}
@@ -92,7 +93,7 @@ def test_a_range_in_steps_has_no_values_between():
 def test_floats_with_a_step_are_decimals_to_the_reader():
     """Money in a column of floats: 5,003 prices became 1.39 million without a step."""
     prices = codec_for(Column("price", ColumnType.FLOAT, Range(0.99, 999.99, step=0.05)))
-    assert codec_from_dict(json.loads(json.dumps(codec_to_dict(prices)))) == prices
+    assert restored(json.loads(json.dumps(prices.to_dict()))) == prices
     singles = pa.array([9.99, 0.99, 999.94], pa.float32()).cast(pa.float64())  # as a column of type real holds them
     drawn = prices.decode(prices.encode(pa.chunked_array([singles])), np.random.default_rng(0)).to_pylist()
     assert {round(value * 100) % 5 for value in drawn} == {4}

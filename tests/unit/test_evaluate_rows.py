@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.evaluation.joins import LinkedTables
-from privbench_core.evaluation.rows import popularity_distance, row_figures, shuffled_reference, size_class_distance
+from privbench_core.evaluation.shuffled import shuffled_reference
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT
 from tests.helpers.heavy_tails import CONVERGING, Database, chain, many_to_many, optional_keys
 from tests.helpers.planted import codes_of, integer, rows_of
 from tests.helpers.row_cases import CASES, FEW_GAMES, bestsellers, few_customers, hospital_stays, seasons
+from tests.helpers.row_figures import popularity_distance, row_figures, size_class_distance
 
 KINDS = ("rows", "one_way", "joined", "further", "fanout", "group_size", "popularity", "by_name")
 

@@ -6,7 +6,7 @@ import pytest
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.registry import codec_from_dict, codec_to_dict
+from privbench_core.stored import restored
 
 BOUNDS = [1, 2, 15, 16, 17, 18, 40, 1000, 10**6]
 
@@ -53,7 +53,7 @@ def test_small_numbers_have_cells_of_their_own():
 def test_it_comes_back_from_its_description_inside_of_a_coder():
     discretizer = Discretizer(FanoutCodec(7))
     assert Discretizer.from_dict(discretizer.to_dict()) == discretizer
-    assert codec_from_dict(codec_to_dict(FanoutCodec(7))) == FanoutCodec(7)
+    assert restored(FanoutCodec(7).to_dict()) == FanoutCodec(7)
     assert (discretizer.codec.ordered, discretizer.codec.null, discretizer.codec.outside) == (8, None, ())
     assert discretizer.encode_numbers(np.zeros(0, dtype=np.int64)).shape == (0,)
 

@@ -13,7 +13,7 @@ from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
 from privbench_core.measure.linked_rows import Reference, countings
 from privbench_core.measure.linking import _Candidate, _cross_marginal, _planned
 from privbench_core.measure.public_parents import PublicParent
-from privbench_core.models.linked_lookup import LinkedLookup, _differing, lookup_from_dict
+from privbench_core.models.linked_lookup import LinkedLookup, _differing
 from privbench_core.models.linking import CrossMarginal, Linked, link_rows
 from privbench_core.models.parent_choice import Distinct, ParentChoice
 from privbench_core.models.popularity import ByRow
@@ -117,7 +117,7 @@ def test_what_is_stored_comes_back():
     targets = PublicParent(schema.table("course"), tables["course"]).targets(np.ones(150), optional=True)
     marginals = {name: np.full(coding.size, 1 / coding.size) for name, coding in targets.items()}
     lookup = LinkedLookup(targets, marginals, {}, ByRow(np.ones(150)), True, cross_marginals=(pair(),))
-    again = lookup_from_dict(Artifact.from_bytes(Artifact({"link": lookup.to_dict()}).to_bytes()).data["link"])
+    again = LinkedLookup.from_dict(Artifact.from_bytes(Artifact({"link": lookup.to_dict()}).to_bytes()).data["link"])
     assert isinstance(again, LinkedLookup)
     assert again.optional
     assert again.targets == lookup.targets
@@ -190,7 +190,7 @@ def test_a_junction_of_privbench_is_linked_by_what_both_sides_say():
     trace = Trace()
     for step in computing_steps(PrivBench().plan(database.schema, Budget(3000.0, 1e-6), {})):
         run_step(step, database, SeededNoise(0), trace)
-    link = lookup_from_dict(trace.artifacts["fanout", "enrolment.course_id"].data["link"])
+    link = LinkedLookup.from_dict(trace.artifacts["fanout", "enrolment.course_id"].data["link"])
     assert isinstance(link, LinkedLookup)
     assert link.cross_marginals
     assert {cross.left for cross in link.cross_marginals} <= {"parent.age", "#siblings", "paid"}

@@ -13,7 +13,7 @@ from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.joints import NoisyTable
 from privbench_core.measure.by_size import measure_by_size
 from privbench_core.measure.profile import MarginalsOverRows
-from privbench_core.models.measured import Counted, MeasuredLeaf, measured_from_dict, measured_to_dict
+from privbench_core.models.measured import Counted, MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Budget, Measure, Price
@@ -107,7 +107,7 @@ def test_rows_that_joints_leave_out_have_the_same_odds_ratios_and_their_own_marg
     leaf = MeasuredLeaf(
         columns(whole), {("a", "b"): NoisyTable(40 * counted, exact)}, counted=Counted(columns(counted), 1 / 4)
     )
-    again = measured_from_dict(measured_to_dict(leaf))
+    again = MeasuredLeaf.from_dict(leaf.to_dict())
     assert again.fit().pairs["a", "b"] == pytest.approx(whole / whole.sum(), abs=1e-4)
     all_alike = replace(leaf, counted=None).fit().pairs["a", "b"]  # as if all rows had been counted
     assert tvd(all_alike.ravel(), whole.ravel() / whole.sum()) > 0.03

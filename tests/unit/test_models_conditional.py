@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privbench_core.models.conditional import PairMarginal, draw_column
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import PairMarginal, Rows, draw_column
 
 CODES, N = 10, 20_000
 

@@ -10,7 +10,7 @@ import pytest
 from privbench_core.estimate.copula import Cut, SignSums, joint_by_copula, sign_noise
 from privbench_core.measure.one_way import Marginals
 from privbench_core.measure.pairwise import PairwiseFit, cuts_of, measure_signs
-from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
+from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.tuning import TUNING
@@ -121,7 +121,7 @@ def test_rows_follow_pairs_that_were_not_measured() -> None:
     assert isinstance(found, MeasuredLeaf)
     assert not found.tables
     assert account.spent.amount == pytest.approx(price.amount)
-    stored = measured_from_dict(measured_to_dict(found))
+    stored = MeasuredLeaf.from_dict(found.to_dict())
     rows = Rows(N)
     stored.fit().draw(rows, np.random.default_rng(0))
     for pair in combinations(NAMES, 2):

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from privbench_core.estimate.denoising import onto_simplex, shrink_haar
 from privbench_core.estimate.fitting import combine, fit_margins, mutual_information
-from privbench_core.estimate.haar_shrinkage import shrink_haar
-from privbench_core.estimate.simplex import onto_simplex
-from privbench_core.models.draw import draw_grouped
+from privbench_core.models.rows import draw_grouped
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.estimate.joints import NoisyTable, estimated_joint, low_rank
-from privbench_core.estimate.simplex import onto_simplex
 
 
 def smooth_table(rows: int = 30, columns: int = 20, total: float = 40_000.0):
@@ -65,8 +65,8 @@ def test_the_estimated_risk_is_the_risk():
         noise = rng.normal(0, 80, truth.shape)
         noise += noise.mean() - noise.mean(axis=0, keepdims=True) - noise.mean(axis=1, keepdims=True)
         low = low_rank(truth + noise, 80.0)
-        found.append(((low.matrix - truth) ** 2).sum())
-        risk = ((low.matrix - truth - noise) ** 2).sum() + 2 * 80.0**2 * low.freedom
+        found.append(((low.values - truth) ** 2).sum())
+        risk = ((low.values - truth - noise) ** 2).sum() + 2 * 80.0**2 * low.freedom
         guessed.append(risk - 80.0**2 * (truth.shape[0] - 1) * (truth.shape[1] - 1))
     assert np.mean(guessed) == pytest.approx(np.mean(found), rel=0.1)
 
@@ -74,7 +74,7 @@ def test_the_estimated_risk_is_the_risk():
 def test_pure_noise_has_no_rank():
     noise = np.random.default_rng(0).normal(0, 10, (40, 25))
     noise += noise.mean() - noise.mean(axis=0, keepdims=True) - noise.mean(axis=1, keepdims=True)
-    assert np.abs(low_rank(noise, 10.0).matrix).sum() < 0.1 * np.abs(noise).sum()
+    assert np.abs(low_rank(noise, 10.0).values).sum() < 0.1 * np.abs(noise).sum()
 
 
 def test_neighbouring_codes_that_are_alike_lend_to_each_other():

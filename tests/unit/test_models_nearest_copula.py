@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.copula import joint_by_copula
+from privbench_core.estimate.coarsening import merge_codes
+from privbench_core.estimate.copula import joint_by_copula, nearest_copula
 from privbench_core.estimate.joints import NoisyTable, estimated_joints
-from privbench_core.estimate.merge import merge_codes
-from privbench_core.estimate.nearest_copula import nearest_copula
 
 CODES = 40
 EVEN = np.full(CODES, 250.0)

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from privbench_core.models.conditional import PairMarginal, draw_column
-from privbench_core.models.rows import Rows
-from privbench_core.models.spn import Leaf, Product, Sum, count_nodes, node_from_dict, node_to_dict
+from privbench_core.models.rows import PairMarginal, Rows, draw_column
+from privbench_core.models.spn import Leaf, Product, Sum, count_nodes, node_to_dict
 from privbench_core.privacy.split_rules import ByValue, Centres
+from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import joint_of, tvd
 
@@ -156,7 +156,7 @@ def test_a_network_comes_back_from_a_stored_artifact():
     )
     node = Product((Sum(centres, (leaf(), leaf())), mixture()))
     stored = Artifact({"model": node_to_dict(node)}).to_bytes()
-    back = node_from_dict(Artifact.from_bytes(stored).data["model"])
+    back = restored(Artifact.from_bytes(stored).data["model"])
     assert Artifact({"model": node_to_dict(back)}).to_bytes() == stored
     assert count_nodes(back) == {"sum": 2, "product": 1, "leaf": 4, "pairs": 4}
     assert back.parts[0].rule == centres  # type: ignore[union-attr]
@@ -168,7 +168,7 @@ def test_a_network_comes_back_from_a_stored_artifact():
 
 def test_a_stored_network_is_plain_json():
     text = Artifact({"model": node_to_dict(mixture())}).to_bytes().split(b"\0", 1)[-1]
-    assert json.loads(text[text.index(b"{") :])["model"]["kind"] == "sum"
+    assert json.loads(text[text.index(b"{") :])["model"]["class"] == "Sum"
 
 
 def test_rows_taken_apart_come_back_in_place():

@@ -1,58 +1,55 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 
-from privbench_core.errors import InternalError
-from privbench_core.models import registry
+from privbench_core import stored
+from privbench_core.errors import InternalError, ReleaseError
 from privbench_core.models.group_model import GroupModel
-from privbench_core.models.registry import model_from_dict, register_model
+from privbench_core.models.profile import Profile
 from privbench_core.models.rows import Rows
-from privbench_core.models.spn import Leaf, Product, node_to_dict
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A model that no module of privbench knows."""
-
-    code: int
-
-    def draw(self, rows: Rows, rng: np.random.Generator) -> None:
-        rows.add("a", self.code + 1, np.full(rows.n, self.code, dtype=np.uint8))
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Constant:
-        return cls(stored["code"])
+from privbench_core.models.spn import Leaf, Product
+from privbench_core.schema.columns import ColumnType
+from privbench_core.stored import Storable, restored
 
 
 @pytest.fixture(autouse=True)
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_READERS", dict(registry._READERS))
+def own_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "_CLASSES", dict(stored._CLASSES))
 
 
-def test_a_new_class_of_models_is_read_once_its_module_has_registered_it() -> None:
-    with pytest.raises(InternalError, match=r"registered for 'constant', only .*leaf, members, product, sum; import"):
-        model_from_dict({"kind": "constant", "code": 2})
-    register_model(Constant.from_dict, "constant")
-    model = model_from_dict({"kind": "constant", "code": 2})
+def test_a_new_class_of_models_is_read_once_its_module_is_imported() -> None:
+    with pytest.raises(ReleaseError, match=r"class 'Constant'; known: .*GroupModel, .*Leaf, .*Product, .*Sum"):
+        restored({"class": "Constant", "code": 2})
+
+    @dataclass(frozen=True)
+    class Constant(Storable):
+        """A model that no module of privbench knows."""
+
+        code: int
+
+        def draw(self, rows: Rows, rng: np.random.Generator) -> None:
+            rows.add("a", self.code + 1, np.full(rows.n, self.code, dtype=np.uint8))
+
+    model = restored({"class": "Constant", "code": 2})
     rows = Rows(3)
     model.draw(rows, np.random.default_rng(0))
     assert rows.codes["a"].tolist() == [2, 2, 2]
 
 
-def test_the_kinds_of_the_bundled_models_are_read_by_their_own_classes() -> None:
-    leaf = Leaf(10.0, {"a": np.array([0.5, 0.5])})
-    assert isinstance(model_from_dict(node_to_dict(leaf)), Leaf)
-    assert isinstance(model_from_dict(node_to_dict(Product((leaf, leaf)))), Product)
-    assert isinstance(model_from_dict(GroupModel("size", (0,), ()).to_dict()), GroupModel)
+def test_bundled_models_are_read_by_their_own_classes_alone() -> None:
+    leaf = Leaf(10.0, {"a": np.array([0.5, 0.5])}, {("a", "b"): np.ones((2, 2))})
+    assert isinstance(restored(leaf.to_dict()), Leaf)
+    assert list(restored(leaf.to_dict()).pairs) == [("a", "b")]
+    assert isinstance(restored(Product((leaf, leaf)).to_dict()), Product)
+    assert isinstance(restored(GroupModel("size", (0,), ()).to_dict()), GroupModel)
+    assert restored(ColumnType.DATE.to_dict()) is ColumnType.DATE
+    with pytest.raises(ReleaseError, match="class 'Leaf'; wanted: 'Profile'"):
+        Profile.from_dict(leaf.to_dict())
 
 
-def test_a_kind_has_one_reader() -> None:
-    register_model(Constant.from_dict, "constant")
-    register_model(Constant.from_dict, "constant")  # a module that is imported again
-    with pytest.raises(InternalError, match="two classes of models are stored as 'leaf'"):
-        register_model(Constant.from_dict, "leaf")
+def test_a_name_stands_for_one_class() -> None:
+    with pytest.raises(InternalError, match="two classes are stored as 'Leaf'"):
+        type("Leaf", (Storable,), {})

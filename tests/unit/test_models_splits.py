@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privbench_core.measure.privspn import lloyd_split
-from privbench_core.models.attribute_split import AttributeSplit
+from privbench_core.models.spn import split_by_attribute
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.split_rules import ByValue, Centres
 from tests.helpers.planted import curator_of
@@ -67,33 +67,31 @@ def test_lloyd_handles_no_rows_and_columns_of_one_code():
 def test_the_attribute_with_the_strongest_ties_is_cut_at_its_median():
     clean = {"a": np.array([10.0, 20.0, 30.0, 40.0]), "b": np.array([50.0, 50.0]), "c": np.array([99.0, 1.0])}
     scores = {("a", "b"): 30.0, ("a", "c"): 25.0, ("b", "c"): 5.0}
-    rule = AttributeSplit(frozenset({"a"})).rule(scores, clean)
+    rule = split_by_attribute({"a"}, scores, clean)
     assert rule == ByValue("a", (0, 0, 0, 1))
 
 
 def test_a_list_of_values_is_halved_by_count():
     clean = {"k": np.array([40.0, 30.0, 20.0, 10.0]), "l": np.array([100.0])}
-    rule = AttributeSplit(frozenset()).rule({("k", "l"): 1.0}, clean)
+    rule = split_by_attribute(set(), {("k", "l"): 1.0}, clean)
     assert rule is not None
     halves = np.bincount(rule.part_of, weights=clean["k"])
     assert halves.tolist() == [50.0, 50.0]
 
 
 def test_a_column_whose_mass_is_at_its_end_is_still_cut_in_two():
-    rule = AttributeSplit(frozenset({"a"})).rule(
-        {("a", "b"): 1.0}, {"a": np.array([1.0, 1.0, 98.0]), "b": np.array([1.0])}
-    )
+    rule = split_by_attribute({"a"}, {("a", "b"): 1.0}, {"a": np.array([1.0, 1.0, 98.0]), "b": np.array([1.0])})
     assert rule == ByValue("a", (0, 0, 1))
 
 
 def test_columns_of_one_code_cannot_be_cut():
     one = np.array([100.0])
-    assert AttributeSplit(frozenset({"a"})).rule({("a", "b"): 1.0}, {"a": one, "b": one}) is None
+    assert split_by_attribute({"a"}, {("a", "b"): 1.0}, {"a": one, "b": one}) is None
 
 
 def test_negative_scores_do_not_count():
     clean = {"a": np.array([50.0, 50.0]), "b": np.array([50.0, 50.0]), "c": np.array([50.0, 50.0])}
     scores = {("a", "b"): 1.0, ("a", "c"): -100.0, ("b", "c"): -100.0}
-    rule = AttributeSplit(frozenset()).rule(scores, clean)
+    rule = split_by_attribute(set(), scores, clean)
     assert rule is not None
     assert rule.column == "a"

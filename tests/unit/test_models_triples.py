@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.joints import NoisyTable
-from privbench_core.estimate.triples import estimated_triples, explained
+from privbench_core.estimate.joints import NoisyTable, estimated_triples, explained
 from privbench_core.measure.one_way import Marginals
 from privbench_core.measure.pairwise import PairwiseFit, candidate_triples, measure_triples
-from privbench_core.models.measured import MeasuredLeaf, measured_from_dict, measured_to_dict
+from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.record_swapping import TargetTable, swap
 from privbench_core.models.rows import Rows
-from privbench_core.models.spn import node_from_dict, node_to_dict
+from privbench_core.models.spn import node_to_dict
 from privbench_core.privacy.budget import Measure, Price
+from privbench_core.stored import restored
 from privbench_core.tuning import TUNING
 from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of
 
@@ -45,7 +45,7 @@ def test_rows_follow_a_parity_that_no_pair_shows(price: Price) -> None:
     assert isinstance(found, MeasuredLeaf)
     assert set(found.triples) == {("a", "b", "c")}
     assert account.spent.amount == pytest.approx(price.amount)
-    leaf = node_from_dict(node_to_dict(measured_from_dict(measured_to_dict(found)).fit()))
+    leaf = restored(node_to_dict(MeasuredLeaf.from_dict(found.to_dict()).fit()))
     rows = Rows(N)
     leaf.draw(rows, np.random.default_rng(0))
     assert set(rows.codes) == set(SIZES)

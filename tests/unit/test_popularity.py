@@ -10,12 +10,13 @@ from privbench_core.errors import InternalError
 from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts, truncated_mean
 from privbench_core.measure.public_parents import order_of_alike
 from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
-from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees, popularity_from_dict
+from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
@@ -289,7 +290,7 @@ def test_the_order_of_public_rows_puts_alike_ones_together():
 @pytest.mark.parametrize("popularity", [ByRow(np.array([1.0, 2.0])), ByRank(rank_ends(3), np.ones(3), 2.0, 9.0)])
 def test_popularity_comes_back_from_a_stored_artifact(popularity):
     stored = Artifact({"popularity": popularity.to_dict()}).to_bytes()
-    back = popularity_from_dict(Artifact.from_bytes(stored).data["popularity"])
+    back = restored(Artifact.from_bytes(stored).data["popularity"])
     assert type(back) is type(popularity)
     assert Artifact({"popularity": back.to_dict()}).to_bytes() == stored
 

@@ -113,7 +113,7 @@ def test_literals_follow_the_released_marginal_and_not_the_rows(tmp_path: Path):
     step = result.plan.step(("publish", "bundle"))
     artifacts = {key: result.releases[key].artifact for key in step.inputs}
     released = deepcopy(artifacts["profile", "child"].data)
-    counts = dict(released["profile"]["counts"])["x"]
+    counts = dict(released["profile"]["one_way"]["counts"]["mapping"])["x"]
     counts[:] = 0
     counts[0] = 1000  # all values are 0, as far as was released
     artifacts["profile", "child"] = Artifact(released)

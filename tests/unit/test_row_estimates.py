@@ -36,12 +36,6 @@ def test_what_is_left_out_turns_counted_rows_into_all_rows() -> None:
     np.testing.assert_allclose(SIZES.left_out(SHAPES, SIZES.counted(4)), 0, atol=1e-12)
 
 
-def test_sizes_are_read_that_were_stored_when_they_said_how_alike_rows_are() -> None:
-    for name in ("alike_of_pairs", "collisions_of_pairs"):
-        found = RowCount.from_dict({**SIZES.to_dict(), name: 0.3})
-        assert found.to_dict().keys() == SIZES.to_dict().keys()
-
-
 def test_a_profile_knows_what_its_counts_left_out() -> None:
     counted = SIZES.counted(1)
     one_way = OneWay.alike({"x": counted @ SHAPES, "y": np.array([40.0])}, 1.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privbench_core.evaluation.joins import sibling_agreement
-from privbench_core.models.agreement import Agreement
+from privbench_core.models.fanout import Agreement
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.rows import Rows
 from privbench_core.models.siblings import AgreeingSiblings, _Urn

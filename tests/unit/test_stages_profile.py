@@ -12,7 +12,6 @@ import pytest
 from scipy.stats import rankdata
 
 from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.registry import codec_from_dict, codec_to_dict
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.measure.profile import learn_table
 from privbench_core.models.profile import Profile
@@ -20,6 +19,7 @@ from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.steps.profile import profile_step
@@ -75,7 +75,7 @@ def test_a_learned_list_of_numbers_names_some_and_makes_others_up_with_as_many_d
     assert isinstance(codec, CategoricalCodec)
     assert codec.values == (-1, 404, 185_349_003)
     assert codec.made is not None
-    assert codec_from_dict(codec_to_dict(codec)) == codec
+    assert restored(codec.to_dict()) == codec
     made = codec.decode(np.full(2000, codec.other), np.random.default_rng(0))
     assert made.type == pa.int64()
     digits = np.array([len(str(value)) for value in made.to_pylist()])

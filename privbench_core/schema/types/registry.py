@@ -9,9 +9,10 @@ from privbench_core.schema.types.base import LogicalType, OrderedType
 from privbench_core.schema.types.numeric import DecimalType, FloatType, IntegerType
 from privbench_core.schema.types.textual import BooleanType, BytesType, CategoryType, JsonType, TextType, UuidType
 from privbench_core.schema.types.times import DateType, IntervalType, TimestampType, TimestamptzType
+from privbench_core.stored import Storable
 
 
-class ColumnType(StrEnum):
+class ColumnType(Storable, StrEnum):
     """Logical column types by name.
 
     Attributes:

@@ -54,7 +54,7 @@ class TableFit(Protocol):
         ...
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Mapping[str, Any]:
-        """Return the stored form of a registered model (`models.registry`), for at most ``price``.
+        """Return the stored form of a model (`stored.Storable`), for at most ``price``.
 
         Args:
             curator: Of the table's coded rows: columns and their sizes are those of ``one_way``.

@@ -21,13 +21,11 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.models.fanout import Fanout, children_column
 from privbench_core.models.lags import Lags
-from privbench_core.models.linked_lookup import lookup_from_dict
 from privbench_core.models.linking import Linked
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.parent_choice import repeated
 from privbench_core.models.profile import Profile
-from privbench_core.models.registry import Model, model_from_dict
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import Model, Rows
 from privbench_core.models.siblings import AgreeingSiblings
 from privbench_core.sampling.attributes import RowDraft
 from privbench_core.sampling.children import add_sizes, row_weights
@@ -39,6 +37,7 @@ from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.unit_numbers import unit_numbers
+from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.link import (
@@ -137,8 +136,8 @@ class TableModels(Links):
         stored = inputs["model", table.name].data
         fanout = None if table.owner_key is None else released_fanout(inputs, table.owner_key)
         links = {key.name: inputs[fanout_key(key)].data["link"] for key in keys if not key.owner}
-        lookups = {name: lookup_from_dict(link).at_scale(scale) for name, link in links.items()}
-        model = model_from_dict(stored["model"])
+        lookups = {name: Lookup.from_dict(link).at_scale(scale) for name, link in links.items()}
+        model: Model = restored(stored["model"])
         private = {table.name, *(key.parent for key in keys if not schema.table(key.parent).public)}
         return cls(
             schema,

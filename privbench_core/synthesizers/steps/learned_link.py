@@ -32,8 +32,7 @@ from privbench_core.models.linking import Linked
 from privbench_core.models.lookup import TARGET
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
-from privbench_core.models.registry import Model, model_from_dict
-from privbench_core.models.rows import Rows
+from privbench_core.models.rows import Model, Rows
 from privbench_core.models.targets import marginals_of
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
@@ -44,6 +43,7 @@ from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, structure_rng
 from privbench_core.synthesizers.steps.link import (
@@ -267,7 +267,8 @@ class References:
 
     def model(self, table: str) -> Model:
         """Return the released model of a table."""
-        return model_from_dict(self.inputs["model", table].data["model"])
+        model: Model = restored(self.inputs["model", table].data["model"])
+        return model
 
     def alone(self, table: str, number: int) -> Rows:
         """Return rows of a table regardless of their owners."""

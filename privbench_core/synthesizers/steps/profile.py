@@ -14,7 +14,7 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.measure.lags import own_lag_pairs
 from privbench_core.measure.learned import lists_to_learn
 from privbench_core.measure.profile import Cells, Network, learn_table
-from privbench_core.models.measured import measured_from_dict, measured_to_dict
+from privbench_core.models.measured import Measured
 from privbench_core.models.profile import Profile
 from privbench_core.models.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price, zero
@@ -22,6 +22,7 @@ from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stab
 from privbench_core.schema.columns import Learn, Values
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 
@@ -57,13 +58,14 @@ def learn_steps(
     def learn(context: StepContext) -> Artifact:
         bound = schema.max_rows_per_unit(table.name)
         cells, profile, measured = learn_table(context.opened(), table, bound, price, first, networks)
-        released = {"profile": profile.to_dict(), "measured": measured_to_dict(measured)}
+        released = {"profile": profile.to_dict(), "measured": measured.to_dict()}
         return Artifact({**released, "summary": summary_of(table, profile, cells)})
 
     profile_of: Key = ("profile", table.name)
 
     def fit(context: StepContext) -> Artifact:
-        node = measured_from_dict(context.inputs[profile_of].data["measured"]).fit()
+        measured: Measured = restored(context.inputs[profile_of].data["measured"])
+        node = measured.fit()
         return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
 
     free = zero(price.measure)

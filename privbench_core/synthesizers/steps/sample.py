@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from privbench_core import guards
-from privbench_core.models.linked_lookup import lookup_from_dict
+from privbench_core.models.lookup import Lookup
 from privbench_core.privacy.budget import Price
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.keys import added_by
@@ -87,7 +87,7 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
 
     def run(context: StepContext) -> Artifact:
         released = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
-        lookups = {name: lookup_from_dict(link).at_scale(context.scale) for name, link in released.items()}
+        lookups = {name: Lookup.from_dict(link).at_scale(context.scale) for name, link in released.items()}
         profiles = {name: released_profile(context.inputs, name) for name in coded}
         samples = {name: SampledTable(context.inputs["sample", name]) for name in coded}
         links = Links(schema, table, context.scale, lookups, profiles)

@@ -3,7 +3,7 @@
 All figures are over rows: their number, that of joins, the distribution of their values, of what they join to along
 each key, and of how many rows share a parent. Nothing is averaged over parents first, as weights of 1/fanout would do.
 
-The baseline to beat is `shuffled_reference`: perfect counts, one-way marginals, fanouts and popularity, and no
+The baseline to beat is `evaluation.shuffled`: perfect counts, one-way marginals, fanouts and popularity, and no
 dependence between any two columns.
 """
 
@@ -174,26 +174,6 @@ def popularity_distance(true: LinkedTables, made: LinkedTables) -> float:
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     at = [d[np.minimum((middle * len(d)).astype(np.int64), len(d) - 1)] if len(d) else 0 * middle for d in density]
     return float(np.abs(at[0] - at[1]) @ width + abs(none[0] - none[1])) / 2
-
-
-def shuffled_reference(schema: Schema, tables: Tables, seed: int) -> dict[str, pa.Table]:
-    """Return the rows with the columns of each private table permuted independently of each other.
-
-    A foreign key moves as a whole. Columns of primary keys stay, so that those stay unique: all else moves against
-    them. One-way marginals, numbers of rows, fanouts and popularity are the source's, and nothing else is. Not private.
-    """
-    rng = np.random.default_rng(seed)
-    result = dict(tables)
-    for table in schema.private_tables:
-        rows = tables[table.name]
-        orders = {column.name: rng.permutation(rows.num_rows) for column in table.attributes}
-        fixed = set(table.primary_key)
-        for key in table.foreign_keys:
-            if fixed.isdisjoint(key.columns):
-                orders |= dict.fromkeys(key.columns, rng.permutation(rows.num_rows))
-        columns = [rows[n].take(pa.array(orders[n])) if n in orders else rows[n] for n in rows.column_names]
-        result[table.name] = pa.table(dict(zip(rows.column_names, columns, strict=True)))
-    return result
 
 
 def _means(schema: Schema, source: Tables, synthetic: Tables) -> Figures:
