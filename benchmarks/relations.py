@@ -39,7 +39,6 @@ from privbench_core.evaluation.joins import (
     fanout_wasserstein,
     inter_table,
     intra_group,
-    joint_tvd,
     link_tables,
     ordered_values,
 )
@@ -50,6 +49,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.validate.references import NO_PARENT
+from tests.helpers.row_figures import joint_tvd
 
 QUERIES = 2000
 _BASELINES = ("privspn",)  # the paper's own networks, for what our leaves add

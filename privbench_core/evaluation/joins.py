@@ -27,7 +27,6 @@ from privbench_core.evaluation.marginals import (
     MarginalDistances,
     marginal,
     mean_distances,
-    subset_distances,
 )
 from privbench_core.schema.columns import Values
 from privbench_core.schema.constraints import ForeignKey
@@ -125,18 +124,6 @@ def link_junction(
     both = (left != NO_PARENT) & (right != NO_PARENT)
     a, b = coded[first.parent], coded[second.parent]
     return LinkedTables(a.codes, a.sizes, b.codes[right[both]], b.sizes, left[both])
-
-
-def joint_tvd(true: LinkedTables, synthetic: LinkedTables) -> NDArray[np.float64]:
-    """Return the TVD of each joint marginal (one parent attribute, one child attribute) over the inner join.
-
-    Returns:
-        Shape (parent columns, child columns).
-    """
-    parents, children = len(true.parent_sizes), len(true.child_sizes)
-    pairs = [(i, parents + j) for i in range(parents) for j in range(children)]
-    each = subset_distances(true.joined, synthetic.joined, true.sizes, pairs)
-    return np.array([distances.tvd for distances in each]).reshape(parents, children)
 
 
 def cross_distances(true: LinkedTables, synthetic: LinkedTables, subsets: ColumnSubsets) -> MarginalDistances | None:

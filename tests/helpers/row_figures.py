@@ -24,7 +24,6 @@ from privbench_core.evaluation.joins import (
     LinkedTables,
     chain_links,
     chains,
-    joint_tvd,
     junctions,
     link_junction,
     link_tables,
@@ -174,6 +173,18 @@ def popularity_distance(true: LinkedTables, made: LinkedTables) -> float:
     middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     at = [d[np.minimum((middle * len(d)).astype(np.int64), len(d) - 1)] if len(d) else 0 * middle for d in density]
     return float(np.abs(at[0] - at[1]) @ width + abs(none[0] - none[1])) / 2
+
+
+def joint_tvd(true: LinkedTables, synthetic: LinkedTables) -> NDArray[np.float64]:
+    """Return the TVD of each joint marginal (one parent attribute, one child attribute) over the inner join.
+
+    Returns:
+        Shape (parent columns, child columns).
+    """
+    parents, children = len(true.parent_sizes), len(true.child_sizes)
+    pairs = [(i, parents + j) for i in range(parents) for j in range(children)]
+    each = subset_distances(true.joined, synthetic.joined, true.sizes, pairs)
+    return np.array([distances.tvd for distances in each]).reshape(parents, children)
 
 
 def _means(schema: Schema, source: Tables, synthetic: Tables) -> Figures:

@@ -23,7 +23,6 @@ from privbench_core.evaluation.joins import (
     chains,
     cross_distances,
     fanout_wasserstein,
-    joint_tvd,
     junctions,
     link_junction,
     link_tables,
@@ -34,6 +33,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows
 from tests.helpers.marginals import marginal_distances
+from tests.helpers.row_figures import joint_tvd
 
 KEY = ForeignKey("person", ("household_id",), "household", ("id",), max_children=9, owner=True)
 
