@@ -109,11 +109,11 @@ def _row_shares() -> None:
 
 
 def _signs() -> None:
-    _replace("measure.signs.measure_signs", lambda _curator, _clean, _ordered, price: (None, price))
+    _replace("measure.pairwise.measure_signs", lambda _curator, _clean, _ordered, price: (None, price))
 
 
 def _siblings() -> None:
-    _replace("measure.siblings.agreements_tell", lambda *_: False)
+    _replace("measure.fanout.agreements_tell", lambda *_: False)
 
 
 def _clipping() -> None:
@@ -141,12 +141,12 @@ def _haar_shrinkage() -> None:
 
 
 def _lags() -> None:
-    _replace("measure.lags.lag_features", lambda *_: ())
+    _replace("measure.lags.lag_features", lambda *_: {})
     _replace("measure.lags.own_lag_share", lambda *_: 0.0)
 
 
 def _triples() -> None:
-    _replace("measure.triples.candidate_triples", lambda *_: [])
+    _replace("measure.pairwise.candidate_triples", lambda *_: [])
 
 
 def _adaptive_bins() -> None:
@@ -166,7 +166,7 @@ def _exchanged_references() -> None:
 
 
 def _parts_of_whole() -> None:
-    _replace("measure.fanout_classes.agreeing", lambda looks, _: looks)
+    _replace("measure.groups.agreeing", lambda looks, _: looks)
 
 
 def _trios() -> None:

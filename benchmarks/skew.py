@@ -8,6 +8,7 @@ millions share one default, moments are whole days, and three columns have no sk
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -21,6 +22,7 @@ from privbench_core.columns.grid import Grid
 from privbench_core.measure import adaptive_bins as refine
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
 
 SIZES = (2_000, 100_000)
 RUNS = Runs(3, (0.2, 0.8, 3.2), (1e-9, 0.0))
@@ -85,10 +87,10 @@ def run(runs: Runs = RUNS) -> str:
     for n in SIZES:
         source = rows(n)
         for delta, epsilon in runs.budgets:
-            for method, share in (("one look", 0.0), ("closer looks", refine.SHARE)):
+            for method, share in (("one look", 0.0), ("closer looks", TUNING.detail_share)):
                 for seed in range(runs.seeds):
                     runs.progress(f"skew: n={n} δ={delta:g} ε={epsilon:g} {method} {seed}")
-                    with patch.object(refine, "SHARE", share):
+                    with patch.object(refine, "TUNING", replace(TUNING, detail_share=share)):
                         made, _, _ = learn_and_sample(TABLE, source, epsilon, delta, seed)
                     head = {"rows": f"{n:,}", "δ": f"{delta:g}", "ε": f"{epsilon:g}", "method": method}
                     pairs = {name: (source.column(name), made.column(name)) for name in made.column_names[1:]}

@@ -27,6 +27,29 @@ class Tuning:
     """Cells of a range that declares none, and four times those of lengths of text. Source: chosen by hand; cells are
     merged by noisy counts, which leave fewer. Flat range not measured."""
 
+    learning_weights: tuple[float, float] = (0.43, 2.2)
+    """Of what counting a column's values costs, what learning its range costs (.3 of all, where all columns have ranges
+    to learn), or its list. Source: chosen by hand; a value of a list needs a count of about 7.1σ to be named, where
+    counting one leaves an error of .8σ: were a value lost three times rarer than it is miscounted, errors balance at
+    (7.1 / .8 / 3)^(2/3). On Adult, baseball players, sakila and chinook lists at 1.5 to 2.5 were alike, .43 worse."""
+
+    list_shares: tuple[float, float, float] = (0.25, 0.3, 0.3)
+    """Of a list's price, for the values that are not named; of the rest, for a first list of names (units then count
+    for their other values alone: Swanberg et al. 2023); of the first, for their lengths and the rows that have them,
+    where the rest is for how often each occurs. Source: chosen by hand. Flat range not measured."""
+
+    list_cells: float = 250 / 3
+    """Counts whose noise weighs as much as all rows that are not counted, in the shape of a list: 25 numbers, and .3 as
+    how far units with many rows have other values. Source: chosen by hand. Flat range not measured."""
+
+    detail_share: float = 0.2
+    """Share of a price for details of ranges: parts of cells with many rows, and the unit of all values. Source: chosen
+    among a few values on `benchmarks skew`; San Diego was the check that nothing is lost. Flat range not measured."""
+
+    standing_out: float = 2.0
+    """How many of the smallest spikes that show a cell must hold, beyond what its neighbours explain, to be cut; four
+    times as many in all, if it has few values. Source: as for `detail_share`. Flat range not measured."""
+
     tail_span: float = 0.1
     """Share of a column's range from which on an interval beside a denser one is a tail, which is cut into pieces.
     Source: chosen by hand. Flat range not measured."""

@@ -1,4 +1,4 @@
-"""Codes of what a row is in its group: its place, and whether it agrees with a sibling."""
+"""Codes of what a row is in its group: its place, whether it agrees with a sibling, and whether it has an owner."""
 
 from __future__ import annotations
 
@@ -27,6 +27,18 @@ def index_coder(name: str, size: int) -> Discretizer:
     codec = equal_width_codec(Column(name, ColumnType.INTEGER), 0, size - 1, size)
     none = codec.size - size  # cells of other numbers, of which there are none
     return Discretizer(codec, Binning((*range(size), *[0] * none), (*[1.0] * size, *[0.0] * none), size))
+
+
+def present_or_not(name: str) -> Discretizer:
+    """Return a discretizer of row positions: code 0 for any row, 1 for none (position -1).
+
+    >>> present_or_not("#any").encode_numbers(np.array([-1, 0, 7])).tolist()
+    [1, 0, 0]
+    """
+    codec = equal_width_codec(Column(name, ColumnType.INTEGER), 0, np.iinfo(np.int64).max, 1)
+    none = [cell == codec.below for cell in range(codec.size)]
+    drawn = tuple(float(cell in {0, codec.below}) for cell in range(codec.size))
+    return Discretizer(codec, Binning(tuple(map(int, none)), drawn))
 
 
 def agreement_codes(own: NDArray[np.integer[Any]], sibling: NDArray[np.integer[Any]]) -> Numbers:

@@ -18,30 +18,21 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cutting, place_hidden_cells
 from privbench_core.columns.codec import Codec
-from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
 from privbench_core.estimate.segmentation import segment_sums, segments
+from privbench_core.guards import FEW_VALUES, MOST_CUT, MOST_IN_ALL, MOST_LOOKS, MOST_PARTS, NEGLIGIBLE, THINNEST_CELL
+from privbench_core.measure.one_way import measure_one_way, view_of_cells
 from privbench_core.measure.scores import highest_noise
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
-# Chosen among a few values each on `python -m benchmarks skew`; San Diego was the check that nothing is lost.
-SHARE = 0.2  # of the price of one-way marginals, for closer looks, where a column could gain by them
-_LEVELS = 5  # closer looks one after another, at most; chosen by hand
-_MOST_CUT = 64  # cells of a column that one look cuts: the heaviest
-_MOST_PARTS = 2048  # of all cells of a column that one look cuts
-_MOST_IN_ALL = 1 << 15  # of all cells of a table that one look cuts: noise is drawn slowly
-_STANDING_OUT = 2.0  # how many of the smallest visible spikes a cell must hold that its neighbours do not explain
-_SMOOTH = 8.0  # the same for other cells, if they hold few values
-_FEW = 1 << 16  # values of a cell, few looks away
-_THINNEST = 0.01  # of an equal cell: what a very narrow one is taken for when levels are compared
 
 
 @dataclass(frozen=True)
@@ -125,7 +116,7 @@ def share_of(table: Table, codecs: Mapping[str, Codec]) -> float:
     At most so much that a closer look at all columns that may be cut is as precise as the first look at all.
     """
     divisible = sum(_divisible(table, name, codec) for name, codec in codecs.items())
-    return min(SHARE, divisible / (len(codecs) + divisible)) if divisible else 0.0
+    return min(TUNING.detail_share, divisible / (len(codecs) + divisible)) if divisible else 0.0
 
 
 def refine_bins(
@@ -136,23 +127,25 @@ def refine_bins(
     What no closer look can use counts all columns once more. Rows count as in the first look: those of a unit
     with up to ``full`` of them in full.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     found, left = dict(looks), price
-    for levels in range(_LEVELS, 0, -1):
+    for levels in range(MOST_LOOKS, 0, -1):
         parts, share = _plan(session, table, found, full, left, levels)
         if not parts:
             break
         now, left = left.share(share), left.share(1 - share)
         finer = {name: _intervals(found[name]).cut(cells) for name, cells in parts.items()}
-        noisy = _count(session, table, finer, "parts of heavy cells", full, now)
+        view = view_of_cells(session, table.name, finer, full, "closer look")
+        noisy = measure_one_way(view, list(finer), now, "parts of heavy cells")
         bar = highest_noise(now.measure, 1.0, _most_parts(len(finer)) * len(finer))
-        for name, counts in noisy.items():
-            found[name] = _sharpened(found[name], finer[name], *counts, bar)
+        for name, counts in noisy.counts.items():
+            found[name] = _sharpened(found[name], finer[name], counts, noisy.sigmas[name][0], bar)
     if left.amount > 0:
-        noisy = _count(session, table, {name: look.codec for name, look in found.items()}, "again", full, left)
-        found = {name: look.again(*noisy[name]) for name, look in found.items()}
+        codecs = {name: look.codec for name, look in found.items()}
+        view = view_of_cells(session, table.name, codecs, full, "closer look")
+        noisy = measure_one_way(view, list(codecs), left, "again")
+        found = {name: look.again(noisy.counts[name], noisy.sigmas[name][0]) for name, look in found.items()}
     return found
 
 
@@ -171,7 +164,7 @@ def _plan(
             continue
         # Later looks are at fewer columns: of all that are still to come, this one has its part.
         to_come = sum(min(levels, _depth(looks[name], cells)) for name, cells in parts.items())
-        if number >= share * to_come * (1 - 1e-9):
+        if number >= share * to_come * (1 - NEGLIGIBLE):
             return parts, share
         share = number / to_come
     return {}, 0.0
@@ -190,8 +183,8 @@ def _paying(curator: Curator, looks: Mapping[str, CellCounts], price: Price, num
 
 
 def _most_parts(columns: int) -> int:
-    """Of all cells of a column, where so many columns are looked at together; enough for `_MOST_CUT` cells."""
-    return max(2 * _MOST_CUT, min(_MOST_PARTS, _MOST_IN_ALL // columns))
+    """Of all cells of a column, where so many columns are looked at together; enough for `MOST_CUT` cells."""
+    return max(2 * MOST_CUT, min(MOST_PARTS, MOST_IN_ALL // columns))
 
 
 def _worth_cutting(look: CellCounts, bar: float, measure: Measure, most: int) -> dict[int, int]:
@@ -200,9 +193,10 @@ def _worth_cutting(look: CellCounts, bar: float, measure: Measure, most: int) ->
     counts, values = look.counts[: codec.ordered], codec.values_in
     excess = counts - _around(look) * look.widths
     noise = highest_noise(measure, look.sigma, codec.ordered)
-    pays = (excess > max(_STANDING_OUT * bar, noise)) | ((values <= _FEW) & (counts > _SMOOTH * bar))
+    bar = TUNING.standing_out * bar
+    pays = (excess > max(bar, noise)) | ((values <= FEW_VALUES) & (counts > 4 * bar))
     cells = np.flatnonzero(pays & look.unseen & (values > 1))
-    cells = cells[np.argsort(-counts[cells], kind="stable")[:_MOST_CUT]]
+    cells = cells[np.argsort(-counts[cells], kind="stable")[:MOST_CUT]]
     return {int(cell): int(min(values[cell], most // len(cells))) for cell in np.sort(cells)}
 
 
@@ -210,7 +204,7 @@ def _depth(look: CellCounts, parts: Mapping[int, int]) -> int:
     """How many looks at so many parts lead from the widest of the cells to single values."""
     values = _intervals(look).values_in
     # Less a little, because the logarithm of a power may come out above the exponent.
-    return max(math.ceil(math.log(values[cell]) / math.log(number) - 1e-9) for cell, number in parts.items())
+    return max(math.ceil(math.log(values[cell]) / math.log(number) - NEGLIGIBLE) for cell, number in parts.items())
 
 
 def _sharpened(look: CellCounts, finer: OrderedCodec, counts: Array, sigma: float, bar: float) -> CellCounts:
@@ -277,16 +271,6 @@ def _around(look: CellCounts) -> Array:
     return np.asarray((beside[:-2] + beside[2:]) / 2)
 
 
-def _count(
-    session: PrivateSession, table: Table, codecs: Mapping[str, Codec], what: str, full: int, price: Price
-) -> dict[str, tuple[Array, float]]:
-    """Noisy counts of the cells of some columns, and the standard deviation of their noise."""
-    features = {name: (Own(name), Discretizer(codec)) for name, codec in codecs.items()}
-    view = session.view(ViewSpec(table.name, dict(features), (full,)), "closer look")
-    noisy = view.measure(what, [Marginal((name,)) for name in codecs], price)
-    return {name: (counts, noisy.sigma) for name, counts in zip(codecs, noisy.values, strict=True)}
-
-
 def _divisible(table: Table, name: str, codec: Codec) -> bool:
     """Whether some cell of a range holds more than one value that rows may share."""
     shared = (name,) not in table.unique
@@ -300,4 +284,4 @@ def _intervals(look: CellCounts) -> OrderedCodec:
 
 
 def _visible(widths: Array) -> Array:
-    return np.maximum(widths, _THINNEST)
+    return np.maximum(widths, THINNEST_CELL)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.columns.group_codes import present_or_not
 from privbench_core.estimate.coarsening import Ends
 from privbench_core.estimate.degrees import unbounded_means
 from privbench_core.estimate.denoising import onto_simplex, shrink_haar
@@ -24,7 +25,6 @@ from privbench_core.guards import SHOWN_DEVIATIONS, SMOOTHING, TINY, TOLERANCE
 from privbench_core.measure.bounded import BoundedCounts, measure_bounded
 from privbench_core.measure.linking import grouped
 from privbench_core.measure.links import PAIRS
-from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.scores import has_power
 from privbench_core.measure.targets import Referred, clean_target
 from privbench_core.models.lookup import ANY, COUNTED, Lookup

@@ -4,26 +4,36 @@ Units with many rows have other habits than units with few, and most rows. A uni
 marginal over (class, column) counts the rows of units with up to T rows at a noise of T, for each class its own, and
 all of them for the price of one. Classes that are too small to tell lean on their neighbours (`Drift`), and on looks
 that count rows of all classes together.
+
+Noise as long as a unit's vector of counts is spread over all codes alike, and rows are not: most have few codes, of
+defaults and NULLs, and so have those of units with many. So the count of a code that a share p of the rows has is
+multiplied by about √(max p / p) before units are clipped, for noise that is so much smaller after it.
+
+A unit whose rows all have one code has a longer vector of counts than one whose rows are spread, so that fewer of its
+rows count; and fewer still where that code's counts are scaled. How many do follows from one number: the share of a
+unit's rows that have a code for what the unit is, the same for all of them, its own code being distributed like all
+rows. The others have theirs by chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.discretizer import Discretizer, tails_of
+from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.random_walk import Drift
-from privbench_core.guards import FEW, LINEARISATIONS, NEGLIGIBLE
-from privbench_core.measure.clipped import CollisionPosterior, vector_lengths
+from privbench_core.guards import FEW, GRID_STEPS, LINEARISATIONS, NEGLIGIBLE, SMOOTHING
+from privbench_core.measure.one_way import measure_one_way
 from privbench_core.measure.row_count import distance_by_noise
-from privbench_core.models.measured import Counted
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to
 from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.clipping import LARGEST_SCALE
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Feature, UnitRows
 from privbench_core.privacy.queries import Marginal
@@ -32,7 +42,80 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
+Lengths = NDArray[np.int64]
 Features = Mapping[str, tuple[Feature, Discretizer]]
+
+
+def vector_lengths(likely: Array, most: float) -> Lengths:
+    """Return how long a row with each code makes the vector of its unit's counts: powers of two, shape (codes,).
+
+    Args:
+        likely: What the shares of codes may well be, up to a factor; none of them negative.
+        most: T. No row is longer: alone, a unit's only row counts in full, with whichever code.
+    """
+    largest = max(float(likely.max(initial=0.0)), NEGLIGIBLE)
+    powers = np.round(np.log2(largest / np.maximum(likely, largest * NEGLIGIBLE)) / 2)
+    longest = math.floor(math.log2(min(most, LARGEST_SCALE)))
+    return np.asarray(2 ** np.minimum(powers, longest)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class CollisionPosterior:
+    """How likely two rows of a unit have the same code for what their unit is: a posterior on a grid.
+
+    Attributes:
+        likelihoods: Logarithms of the probabilities of what was measured, up to a number, shape (grid,); all values are
+            as likely beforehand.
+    """
+
+    likelihoods: Array = field(default_factory=lambda: np.zeros(GRID_STEPS))
+
+    @staticmethod
+    def counted(size: RowCount, lengths: Lengths, shapes: Array, most: float) -> Array:
+        """How many rows of each class count if all of them have a code, shape (grid, codes, classes).
+
+        Args:
+            size: Of the table.
+            lengths: Of a row with each code, shape (codes,).
+            shapes: Distributions in each class, shape (classes, codes).
+            most: T.
+        """
+        own, squares = np.sqrt(_grid())[:, None, None], lengths[:, None].astype(float) ** 2
+        shares = shapes.T
+        # Of units by their own code: mean square of the length of a row, and of what two rows add to that of a vector.
+        row = own * squares + (1 - own) * (shares * squares).sum(axis=0)
+        others = (shares**2 * squares).sum(axis=0)
+        pair = own**2 * squares + 2 * own * (1 - own) * shares * squares + (1 - own) ** 2 * others
+        counted = size.counted(most / np.sqrt(row), np.minimum(pair / row, 1.0))
+        return np.asarray(own * counted + (1 - own) * (counted * shares).sum(axis=1, keepdims=True))
+
+    def updated(self, expected: Array, rows: float, sigmas: Array) -> CollisionPosterior:
+        """The same, with a number of rows that was found to count, the numbers expected, and their deviations."""
+        deviations = np.maximum(sigmas, SMOOTHING)
+        likelihoods = self.likelihoods - 0.5 * ((rows - expected) / deviations) ** 2 - np.log(deviations)
+        return CollisionPosterior(likelihoods)
+
+    @property
+    def expected(self) -> float:
+        """How likely two rows of a unit are alike for what their unit is."""
+        return float(self.mean(_grid()))
+
+    def mean(self, values: Array) -> Array:
+        """The mean of what depends on it, shape (grid, ..)."""
+        return np.tensordot(self._odds, values, axes=1)
+
+    def deviation(self, values: Array) -> Array:
+        """The standard deviation of the same."""
+        return np.sqrt(np.maximum(self.mean((values - self.mean(values)) ** 2), 0.0))
+
+    @property
+    def _odds(self) -> Array:
+        odds = np.exp(self.likelihoods - self.likelihoods.max())
+        return np.asarray(odds / odds.sum())
+
+
+def _grid() -> Array:
+    return np.linspace(0.0, 1.0, GRID_STEPS)
 
 
 @dataclass(frozen=True)
@@ -57,12 +140,12 @@ class RowLooks:
 
     def updated(self, most: int, found: OneWay) -> RowLooks:
         """The same, with a look at some columns that counted up to ``most`` rows of a unit in full."""
-        counted = self.size.counted(most)
-        drifts = dict(self.drifts)
-        for name, noisy in found.counts.items():
-            sigmas = found.sigmas[name]
-            drifts[name] = self._updated(drifts[name], counted, found.total, found.total_sigma, noisy, sigmas)
-        return replace(self, drifts=drifts)
+        counted, total, off = self.size.counted(most), found.total, found.total_sigma
+        drifts = {
+            name: self._updated(self.drifts[name], counted, total, off, noisy, found.sigmas[name])
+            for name, noisy in found.counts.items()
+        }
+        return replace(self, drifts={**self.drifts, **drifts})
 
     def clipped(self, most: int, found: Mapping[str, Array], sigma: float) -> RowLooks:
         """The same, with a look at some columns in which no unit's vector of scaled counts was longer than ``most``.
@@ -102,8 +185,7 @@ class RowLooks:
         those of rows that depend on the size of their unit need it. What is left of doubt then is known beforehand.
         Where noise is Gaussian, units are clipped in L2 norm, unless little is left to be known (it takes time).
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
 
         Args:
             session: Open for the step.
@@ -134,9 +216,15 @@ class RowLooks:
         return price.measure is not Measure.PURE and any(doubt > FEW for doubt in doubts)
 
     def best_counted(self, session: PrivateSession, table: str, price: Price) -> dict[str, int]:
-        """Column -> up to how many rows of a unit count in full in `again` for ``price``."""
-        sigma = self._of_units(session, table, price)
-        return {name: self._best_counted(name, sigma) for name in self.drifts}
+        """Column -> the T that leaves the least doubt about it over all rows after `again` for ``price``.
+
+        Of those that leave hardly more it is the largest: it relies least on what is known of sizes.
+        """
+        sigma, best = self._of_units(session, table, price), {}
+        for name in self.drifts:
+            doubts = {most: self._doubt(name, sigma, most) for most in counts_up_to(self.size.classes[-1])}
+            best[name] = max(most for most, left in doubts.items() if left <= min(doubts.values()) + FEW)
+        return best
 
     def doubt(self, session: PrivateSession, table: str, price: Price, most: Mapping[str, int]) -> float:
         """Expected standard deviations of the shares of all codes over all rows, summed up, after another look.
@@ -176,15 +264,6 @@ class RowLooks:
         alike = self.alike[name].expected
         return alike + (1 - alike) * min(float((shares**2).sum()), 1.0)
 
-    def _best_counted(self, name: str, sigma: float) -> int:
-        """T that leaves the least doubt about a column over all rows, for so much noise of a unit.
-
-        Of those that leave hardly more it is the largest: it relies least on what is known of sizes.
-        """
-        doubts = {most: self._doubt(name, sigma, most) for most in counts_up_to(self.size.classes[-1])}
-        enough = min(doubts.values()) + FEW
-        return max(most for most, left in doubts.items() if left <= enough)
-
     def _doubt(self, name: str, sigma: float, most: int) -> float:
         """What is left of doubt about a column over all rows after another look, for so much noise of a unit."""
         drift = self.drifts[name]
@@ -194,7 +273,7 @@ class RowLooks:
             by_alike = CollisionPosterior.counted(self.size, lengths, drift.shapes, most)
             doubt = known.deviation((by_alike * drift.shapes.T).sum(axis=2))
             counted, noise = known.mean(by_alike), np.hypot(noise / lengths, doubt)
-        rows = self._rows(drift, counted)
+        rows = max(float((counted * drift.shapes.T).sum()), 1.0)
         return drift.doubt(self.all_rows, counted / rows, self._sigmas(drift, rows, noise / rows))
 
     def _of_units(self, session: PrivateSession, table: str, price: Price) -> float:
@@ -207,19 +286,8 @@ class RowLooks:
         """Relative standard deviation of the number of rows."""
         return self.size.sigma / max(self.size.rows, 1.0)
 
-    @staticmethod
-    def _rows(drift: Drift, counted: Array) -> float:
-        """How many rows count, of all codes: see `_updated`."""
-        return max(float((counted * drift.shapes.T).sum()), 1.0)
-
     def _updated(
-        self,
-        drift: Drift,
-        counted: Array,
-        total: float,
-        total_sigma: float,
-        noisy: Array,
-        sigmas: Array,
+        self, drift: Drift, counted: Array, total: float, total_sigma: float, noisy: Array, sigmas: Array
     ) -> Drift:
         """A column's distributions, with a look at it.
 
@@ -232,7 +300,7 @@ class RowLooks:
             noisy: Counts, shape (codes,).
             sigmas: Standard deviations of these, shape (codes,).
         """
-        expected = self._rows(drift, counted)
+        expected = max(float((counted * drift.shapes.T).sum()), 1.0)
         unsure = expected * self._unsure
         share = unsure**2 / max(unsure**2 + total_sigma**2, NEGLIGIBLE)
         rows = max(1.0, expected + share * (total - expected))
@@ -251,77 +319,10 @@ def _whole(shares: Array, variances: Array) -> Array:
     return np.asarray(scaled + (1 - scaled.sum()) * variances / variances.sum())
 
 
-@dataclass
-class MarginalsOverRows:
-    """Marginals of a table's columns over all rows, while joints count up to so many rows of a unit; `Marginals`.
-
-    Attributes:
-        session: Open for the step.
-        table: The table.
-        columns: Of its rows, those of ``looks``.
-        looks: What is known of them.
-        others: One-way marginals of the columns that have one code.
-        most: T of the joints.
-        best: `RowLooks.best_counted` for the first price that was asked about: the best T changes little with it.
-    """
-
-    session: PrivateSession
-    table: str
-    columns: Features
-    looks: RowLooks
-    others: OneWay
-    most: int
-    best: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def one_way(self) -> OneWay:
-        """All that is known now, distributed like all rows."""
-        found = self.looks.one_way(self.most)
-        counts, sigmas = {**self.others.counts, **found.counts}, {**self.others.sigmas, **found.sigmas}
-        return OneWay(counts, sigmas, found.total, tails_of({name: coder for name, (_, coder) in self.columns.items()}))
-
-    @property
-    def counted(self) -> OneWay:
-        """Distributed like the rows that joints count."""
-        return self._distributed_like(self.looks.size.counted(self.most))
-
-    def rows_counted(self, gain: float = 1.0) -> Counted | None:
-        """See `Marginals`."""
-        size, every = self.looks.size, float(self.looks.size.rows_of.sum())
-        rows = min(gain * float(size.counted(self.most).sum()), every)
-        counted = size.counted(self.most, size.collisions(self.most, rows)) if gain > 1 else size.counted(self.most)
-        return Counted(self._distributed_like(counted), rows / every) if rows < every else None
-
-    def clipping_gain(self, columns: Iterable[str]) -> float:
-        """See `Marginals`: two rows of a unit are in one cell no more often than they share the code of any column."""
-        size = self.looks.size
-        likely = min(self.looks.collisions(name) for name in columns)
-        rows = size.counted(self.most, likely).sum() / max(float(size.counted(self.most).sum()), NEGLIGIBLE)
-        return max(float(rows), 1.0)
-
-    def _distributed_like(self, counted: Array) -> OneWay:
-        size, shapes = self.looks.size, self.looks.shapes
-        return self.one_way.moved({name: -size.left_out(shape, counted) for name, shape in shapes.items()})
-
-    def noise(self, price: Price) -> float:
-        """See `Marginals`."""
-        if not self.best and price.amount > 0:
-            self.best = self.looks.best_counted(self.session, self.table, price)
-        doubt = self.looks.doubt(self.session, self.table, price, self.best)
-        return doubt * float(self.looks.size.counted(self.most).sum())
-
-    def improve(self, price: Price) -> OneWay:
-        """See `Marginals`."""
-        if price.amount > 0:
-            self.looks = self.looks.again(self.session, self.table, self.columns, price)
-        return self.one_way
-
-
 def measure_by_size(session: PrivateSession, table: str, columns: Features, size: RowCount, price: Price) -> RowLooks:
     """Distributions of columns of a table's rows in each class of sizes.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
 
     Args:
         session: Open for the step.
@@ -366,3 +367,24 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price, *, clipped: bo
         return len(codes) * TUNING.truncation_bias * (1 - rows / every) + float(np.mean(noise[clipped:]))
 
     return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error))
+
+
+def one_way_over_rows(
+    session: PrivateSession, table: str, columns: Features, size: RowCount, price: Price, label: str
+) -> OneWay:
+    """Counts of columns of a table's rows over all of them, of whatever unit, for ``price`` in all.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+
+    Args:
+        session: Open for the step.
+        table: The table.
+        columns: As in `measure_by_size`.
+        size: Of the table.
+        price: Of everything here.
+        label: What the ledger calls it.
+    """
+    if size.units is None and size.in_full:
+        return measure_one_way(session.view(ViewSpec(table, dict(columns)), label), list(columns), price, label)
+    looks = measure_by_size(session, table, columns, size, price.share(TUNING.early_share))
+    return looks.again(session, table, columns, price.share(1 - TUNING.early_share)).one_way(size.classes[-1])

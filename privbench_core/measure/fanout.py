@@ -15,6 +15,7 @@ correlating, and every child has a parent, of which no one has more than τ chil
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -23,16 +24,15 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.group_codes import AGREEMENTS, DIFFERENT, SAME, index_coder, present_or_not
 from privbench_core.estimate.denoising import shrink_haar
 from privbench_core.estimate.fitting import fit_margins, row_shares, with_row_shares
-from privbench_core.guards import TINY
-from privbench_core.measure.by_size import Features, measure_by_size
+from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
+from privbench_core.measure.by_size import Features, one_way_over_rows
 from privbench_core.measure.lags import MeasuredLag, lag_features, measure_lags
 from privbench_core.measure.links import PAIRS, Siblings, expected_context, link_context, measure_links
-from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.row_count import counted_for_sizes
 from privbench_core.measure.scores import has_power, highest_noise
-from privbench_core.measure.siblings import agreements_tell, measure_agreements
 from privbench_core.models.fanout import OWN_FANOUT, Agreement, Fanout, children_column
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount, class_coder, powers_up_to
@@ -45,7 +45,7 @@ from privbench_core.models.size_counts import (
     refine_bands,
 )
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import Feature, OfParent, Own, OwnFanout, ParentRow
+from privbench_core.privacy.features import Feature, OfParent, Own, OwnFanout, ParentRow, SiblingAgreement
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
@@ -66,8 +66,7 @@ def fit_fanout(
 ) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
 
     Args:
         session: Open for the step.
@@ -80,19 +79,15 @@ def fit_fanout(
     own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
     rows = session.view(ViewSpec(key.child, {}, (child.size.rows_per_unit,)), "pair_tables")
     number = (1 + len(parent.discretizers)) * len(own)
-    if not has_power(
-        rows, number, child.counted.total, price.share(1 - TUNING.degrees)
-    ):  # rows follow nothing, or noise hides what
+    for_links = price.share(1 - TUNING.degrees)
+    if not has_power(rows, number, child.counted.total, for_links):  # rows follow nothing, or noise hides what
         return fit_sizes_and_siblings(session, key, parent, child, price, siblings)[0]
-    agreements, rest = _agreements(session, key, child, price)
-    fanout, lags = _sizes_and_lags(session, key, parent, child, rest.share(TUNING.degrees), siblings)
-    fanout = replace(fanout, agreements=agreements)
+    fanout, lags, of_links = fit_sizes_and_siblings(session, key, parent, child, price, siblings, TUNING.degrees)
     context = link_context(key, parent, child, fanout.sizes, siblings)
     if not context:
         return fanout
     expected = expected_context(key, parent, child.size, fanout, context, siblings)
     view = session.view(ViewSpec(key.child, {**context, **own}, (child.size.rows_per_unit,)), "pair_tables")
-    of_links = rest.share(1 - TUNING.degrees)
     joints = measure_links(view, context, own, child.counted, of_links, expected, lags)
     return replace(fanout, pair_tables=joints)
 
@@ -110,8 +105,7 @@ def fit_sizes(
     Who has many children of one kind has many of another: a join of two children with their parent has the sum of the
     products of both numbers as its size, which says nothing of either alone.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
     Args:
         session: Open for the step.
@@ -140,47 +134,104 @@ def fit_sizes_and_siblings(
     child: Profile,
     price: Price,
     siblings: Siblings,
-) -> tuple[Fanout, tuple[MeasuredLag, ...]]:
+    share: float = 1.0,
+) -> tuple[Fanout, tuple[MeasuredLag, ...], Price]:
     """Measure numbers of children, how long after their parents they are dated, and how often siblings agree.
 
     All of it for at most ``price``, the latter two where noise leaves something of them. Joints of dates are those that
     follow from lags.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
-    ``child`` is the profile of their children; other arguments are those of `fit_sizes`.
+    Args:
+        session: Open for the step.
+        key: The owner key.
+        parent: The owners.
+        child: Their children.
+        price: Of everything here, and what is left.
+        siblings: As in `fit_sizes`.
+        share: Of numbers and lags, in what agreement leaves of the price.
+
+    Returns:
+        The link without joints of other columns; lags, and what they say of these; what is left of the price.
     """
-    agreements, rest = _agreements(session, key, child, price)
-    fanout, lags = _sizes_and_lags(session, key, parent, child, rest, siblings)
-    return replace(fanout, agreements=agreements), lags
-
-
-def _agreements(
-    session: PrivateSession, key: ForeignKey, child: Profile, price: Price
-) -> tuple[tuple[Agreement, ...], Price]:
-    """Measure how often children of one owner agree, if noise leaves something of it; and what is left of ``price``."""
-    first = price.share(TUNING.first_look)
-    if not agreements_tell(session, key, child, first):
-        return (), price
-    return measure_agreements(session, key, child, first), price.share(1 - TUNING.first_look)
-
-
-def _sizes_and_lags(
-    session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, price: Price, siblings: Siblings
-) -> tuple[Fanout, tuple[MeasuredLag, ...]]:
-    """`fit_sizes_and_siblings` without how often siblings agree."""
-    features = lag_features(key, parent, child)
-    for_sizes = price.share(1 - TUNING.first_look) if features else price
-    sizes = fit_sizes(session, key, parent, child.size, for_sizes, siblings)
+    agreements, rest = measure_agreements(session, key, child, price)
+    features, ours, left = lag_features(key, parent, child), rest.share(share), rest.share(1 - share)
+    for_sizes = ours.share(1 - TUNING.first_look) if features else ours
+    sizes = replace(fit_sizes(session, key, parent, child.size, for_sizes, siblings), agreements=agreements)
     if not features:
-        return sizes, ()
+        return sizes, (), left
     context = link_context(key, parent, child, sizes.sizes, siblings)
     expected = expected_context(key, parent, child.size, sizes, context, siblings)
-    lags = measure_lags(session, key, features, expected, child, price.share(TUNING.first_look))
+    lags = measure_lags(session, key, features, expected, parent, child, ours.share(TUNING.first_look))
     rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
     joints = {each.finer: each.joint(rows) for each in lags}
-    return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags
+    return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags, left
+
+
+def agreement_columns(key: ForeignKey, child: Profile) -> list[str]:
+    """Return the columns of children whose agreement is measured: none where an owner has one child at most."""
+    if (key.max_children or 1) < 2:  # noqa: PLR2004 - siblings
+        return []
+    return [name for name, coder in child.discretizers.items() if coder.size > 1][:MAX_SHARING]
+
+
+def agreements_tell(session: PrivateSession, key: ForeignKey, child: Profile, price: Price) -> bool:
+    """Return whether noise leaves something of the agreement of all these columns for ``price``: free."""
+    names = agreement_columns(key, child)
+    if not names:
+        return False
+    size, unit = child.size, session.view(ViewSpec(key.child, {}), "siblings")
+    noise = unit.sigma([Marginal(())], price.share(1 / len(names)))
+    return min(most * noise / max(float(size.counted(most).sum()), TINY) for most in size.classes) < TUNING.least_share
+
+
+def measure_agreements(
+    session: PrivateSession, key: ForeignKey, child: Profile, price: Price
+) -> tuple[tuple[Agreement, ...], Price]:
+    """Measure how often rows have the same code as a sibling, one number for each column, over the rows of all units.
+
+    Nothing is measured where noise would leave nothing of it.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+
+    Args:
+        session: Open for the step.
+        key: The owner key.
+        child: The children.
+        price: Of this and of all that is measured along the key afterwards.
+
+    Returns:
+        What was measured, and what is left of the price.
+    """
+    first, coders = price.share(TUNING.first_look), child.discretizers
+    if not agreements_tell(session, key, child, first):
+        return (), price
+    clean = child.one_way.clean()
+    groups = {name: _groups(coders[name], clean[name]) for name in agreement_columns(key, child)}
+    columns: Features = {
+        name: (SiblingAgreement(key, name, coders[name].grouped(of)), index_coder(name, AGREEMENTS))
+        for name, of in groups.items()
+    }
+    noisy = one_way_over_rows(session, key.child, columns, child.size, first, "siblings")
+    found = []
+    for name, of in groups.items():
+        (same, different), noise = noisy.counts[name][[SAME, DIFFERENT]], noisy.sigmas[name][[SAME, DIFFERENT]]
+        pairs = max(float(same + different), TINY)
+        share = min(max(float(same) / pairs, 0.0), 1.0)
+        sigma = math.hypot((1 - share) * float(noise[0]), share * float(noise[1])) / pairs
+        found.append(Agreement(name, of, share, min(sigma, 1.0)))
+    return tuple(found), price.share(1 - TUNING.first_look)
+
+
+def _groups(coder: Discretizer, counts: Array) -> NDArray[np.int64]:
+    """Return which codes count as the same: neighbours in an order, each one alone else; shape (codes,)."""
+    ordered = coder.ordered
+    inside = counts[:ordered]
+    middle = (np.cumsum(inside) - inside / 2) / max(float(inside.sum()), TINY)
+    parts = np.minimum((middle * SIBLING_PARTS).astype(np.int64), SIBLING_PARTS - 1)
+    listed = SIBLING_PARTS + np.arange(len(counts) - ordered)
+    return np.asarray(np.unique(np.concatenate([parts, listed]), return_inverse=True)[1], dtype=np.int64)
 
 
 def _counts(
@@ -249,29 +300,23 @@ def _counts(
     joints, _ = PAIRS.fit_pairs(view, clean, candidates, each, ordered)
     tables = {name: joint for (name, _), joint in joints.items()}
     if over_rows:
-        tables |= _fitted_to_rows(tables, _over_rows(session, key, parent, children, each), parent, counts)
+        tables |= _fitted_to_rows(session, key, tables, parent, children, counts, each)
     return counts, tables
 
 
-def _over_rows(
-    session: PrivateSession, key: ForeignKey, parent: Profile, children: RowCount, price: Price
-) -> dict[str, tuple[Array, Array]]:
-    """Shares of the children that have an owner by its attributes, and their standard deviations, shapes (codes,)."""
-    columns: Features = {name: (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
-    looks = measure_by_size(session, key.child, columns, children, price.share(TUNING.early_share))
-    found = looks.again(session, key.child, columns, price.share(1 - TUNING.early_share)).one_way(children.classes[-1])
-    shares: dict[str, tuple[Array, Array]] = {}
-    for name, coder in parent.discretizers.items():
-        counts = found.clean()[name][: coder.size]  # rows without an owner have one more code
-        owned = max(float(counts.sum()), TINY)
-        shares[name] = counts / owned, found.sigmas[name][: coder.size] / owned
-    return shares
-
-
 def _fitted_to_rows(
-    tables: Mapping[str, Array], over_rows: Mapping[str, tuple[Array, Array]], parent: Profile, counts: SizeCounts
+    session: PrivateSession,
+    key: ForeignKey,
+    tables: Mapping[str, Array],
+    parent: Profile,
+    children: RowCount,
+    counts: SizeCounts,
+    price: Price,
 ) -> dict[str, Array]:
-    """Joints of parents' attributes and numbers of children that agree with shares of the children."""
+    """Joints of parents' attributes and numbers of children that agree with these attributes over the children."""
+    columns: Features = {name: (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
+    found = one_way_over_rows(session, key.child, columns, children, price, "owners of rows")
+    owners = found.clean()
     sizes, numbers = mean_sizes(counts.codec, counts.binning), counts.counts / max(counts.groups, TINY)
     fitted: dict[str, Array] = {}
     for name, parents in parent.one_way.clean().items():
@@ -279,8 +324,9 @@ def _fitted_to_rows(
         start = np.outer(parents / parents.sum(), numbers)
         if joint is not None:
             start = fit_margins(joint, [((0,), start.sum(axis=1)), ((1,), start.sum(axis=0))])
-        expected = row_shares(start, sizes)
-        shares = shrink_haar(*over_rows[name], expected)
+        of_owner = owners[name][: parent.discretizers[name].size]  # rows without an owner have one more code
+        owned, expected = max(float(of_owner.sum()), TINY), row_shares(start, sizes)
+        shares = shrink_haar(of_owner / owned, found.sigmas[name][: len(of_owner)] / owned, expected)
         if (shares != expected).any():
             fitted[name] = with_row_shares(start, sizes, np.maximum(shares, 0.0))
     return fitted

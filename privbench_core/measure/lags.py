@@ -5,7 +5,7 @@ The other one is the owner's, or an earlier one of the same row: when a task was
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeAlias
@@ -20,8 +20,7 @@ from privbench_core.errors import InternalError
 from privbench_core.estimate.coarsening import merge_codes
 from privbench_core.estimate.denoising import onto_simplex, shrink_haar
 from privbench_core.guards import LAG_CODES, MAX_SHARING, TINY
-from privbench_core.measure.by_size import Features
-from privbench_core.measure.over_rows import one_way_over_rows
+from privbench_core.measure.by_size import one_way_over_rows
 from privbench_core.models.fanout import parent_column
 from privbench_core.models.lags import Lag, expected_lags, joint_with_lags, lag_chances, shares_of_cells
 from privbench_core.models.one_way import OneWay
@@ -35,23 +34,8 @@ from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Pair: TypeAlias = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class LagFeature:
-    """A lag to be measured.
-
-    Attributes:
-        feature: The column of a view.
-        above: Coder of the other column.
-        own: Coder of the rows' column.
-        classes: Coder of the lag.
-    """
-
-    feature: OwnDifference | OwnerDifference
-    above: Discretizer
-    own: Discretizer
-    classes: Discretizer
+LagFeatures: TypeAlias = dict[str, tuple[OwnDifference | OwnerDifference, Discretizer]]
+"""Columns of a view that are lags, each with the coder of its classes."""
 
 
 @dataclass(frozen=True)
@@ -96,47 +80,48 @@ class MeasuredLag:
         return finer * (joint / np.maximum(self.merged(finer), TINY))[self.code_of]
 
 
-def lag_features(key: ForeignKey, parent: Profile, child: Profile) -> tuple[LagFeature, ...]:
+def lag_features(key: ForeignKey, parent: Profile, child: Profile) -> LagFeatures:
     """Return the lags along an owner key that can be measured: between columns of points in time of one type."""
-    found = []
+    found: list[tuple[OwnDifference | OwnerDifference, Discretizer]] = []
     for name, own in child.discretizers.items():
         for base, above in parent.discretizers.items():
             classes = lag_classes(above, own)
             if classes is not None:
-                found.append(LagFeature(OwnerDifference(key, name, base), above, own, classes))
-    return tuple(found[:MAX_SHARING])
+                found.append((OwnerDifference(key, name, base), classes))
+    return {str(number): each for number, each in enumerate(found[:MAX_SHARING])}
 
 
 def measure_lags(
     session: PrivateSession,
     key: ForeignKey,
-    features: tuple[LagFeature, ...],
+    features: LagFeatures,
     expected: Mapping[str, Array],
+    parent: Profile,
     child: Profile,
     price: Price,
 ) -> tuple[MeasuredLag, ...]:
     """Measure lags over the rows of all units, for at most ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
 
     Args:
         session: Open for the step.
         key: The owner key.
         features: Of `lag_features`, at least one.
         expected: Shares of the children by the owner's columns, see `expected_context`.
+        parent: The owners.
         child: The children.
         price: Of all of them.
     """
-    noisy, clean = _measured(session, key.child, features, child, price), child.one_way.clean()
-    found = []
-    for number, each in enumerate(features):
-        first, second = expected[parent_column(each.feature.base)], clean[each.feature.column]
-        above, code_of, parts = _finer(each.above, each.own, first)
-        chances = lag_chances(above, each.own, each.classes, (len(code_of), len(second)))
-        shares = _lag_shares(each, noisy, str(number), first[code_of] * parts, second, chances)[0]
-        lag = Lag(each.feature.base, each.feature.column, each.classes, shares, above)
-        found.append(MeasuredLag(lag, chances, code_of, parts))
+    noisy = one_way_over_rows(session, key.child, features, child.size, price, "lags")
+    found, clean = [], child.one_way.clean()
+    for number, (feature, classes) in features.items():
+        first, second = expected[parent_column(feature.base)], clean[feature.column]
+        own = child.discretizers[feature.column]
+        above, code_of, parts = _finer(parent.discretizers[feature.base], own, first)
+        chances = lag_chances(above, own, classes, (len(code_of), len(second)))
+        shares = _lag_shares(classes, noisy, number, first[code_of] * parts, second, chances)[0]
+        found.append(MeasuredLag(Lag(feature.base, feature.column, classes, shares, above), chances, code_of, parts))
     return tuple(found)
 
 
@@ -162,10 +147,10 @@ class OwnLags:
 
     Attributes:
         features: What was measured.
-        noisy: Counts of its classes, by position among ``features``.
+        noisy: Counts of the classes of each.
     """
 
-    features: tuple[LagFeature, ...] = ()
+    features: LagFeatures = field(default_factory=dict)
     noisy: OneWay = field(default_factory=lambda: OneWay({}, {}))
 
     def of(self, profile: Profile) -> Profile:
@@ -174,13 +159,13 @@ class OwnLags:
         Others say nothing, or noise has hidden what they say.
         """
         found, clean = [], profile.one_way.clean()
-        for number, each in enumerate(self.features):
-            base, name = each.feature.base, each.feature.column
+        for number, (feature, classes) in self.features.items():
+            base, name = feature.base, feature.column
             above, own = (profile.discretizers[column] for column in (base, name))
-            chances = lag_chances(above, own, each.classes, (len(clean[base]), len(clean[name])))
-            shares, apart = _lag_shares(each, self.noisy, str(number), clean[base], clean[name], chances)
+            chances = lag_chances(above, own, classes, (len(clean[base]), len(clean[name])))
+            shares, apart = _lag_shares(classes, self.noisy, number, clean[base], clean[name], chances)
             if apart > TUNING.least_share:
-                found.append(Lag(base, name, each.classes, shares, above))
+                found.append(Lag(base, name, classes, shares, above))
         return replace(profile, lags=tuple(found))
 
 
@@ -198,35 +183,25 @@ def lag_joints(profile: Profile) -> dict[Pair, Array]:
 def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, price: Price) -> OwnLags:
     """Measure lags within the rows of a table, for ``price`` in all.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
-    found = []
+    features: LagFeatures = {}
     for base, name in own_lag_pairs(table):
-        above, own = profile.discretizers[base], profile.discretizers[name]
-        classes = lag_classes(above, own)
+        classes = lag_classes(profile.discretizers[base], profile.discretizers[name])
         if classes is not None:
-            found.append(LagFeature(OwnDifference(name, base), above, own, classes))
-    if not found or price.amount <= 0:
+            features[str(len(features))] = OwnDifference(name, base), classes
+    if not features or price.amount <= 0:
         return OwnLags()
-    return OwnLags(tuple(found), _measured(session, table.name, found, profile, price))
-
-
-def _measured(
-    session: PrivateSession, table: str, features: Sequence[LagFeature], profile: Profile, price: Price
-) -> OneWay:
-    """Return counts of the classes of lags over all rows of a table, by position among ``features``."""
-    columns: Features = {str(number): (each.feature, each.classes) for number, each in enumerate(features)}
-    return one_way_over_rows(session, table, columns, profile, price, "lags")
+    return OwnLags(features, one_way_over_rows(session, table.name, features, profile.size, price, "lags"))
 
 
 def _lag_shares(
-    feature: LagFeature, noisy: OneWay, name: str, first: Array, second: Array, chances: Array
+    classes: Discretizer, noisy: OneWay, name: str, first: Array, second: Array, chances: Array
 ) -> tuple[Array, float]:
     """Return shares of the cells of a lag, and how far those of its classes are from those of independent dates.
 
     Args:
-        feature: What was measured.
+        classes: Coder of the lag.
         noisy: Counts of its classes, and of others.
         name: What it is called there.
         first: Counts or shares of the rows by the other column's codes, as in ``chances``.
@@ -235,11 +210,11 @@ def _lag_shares(
     """
     rows = noisy.total / max(float(second.sum()), TINY)
     first = first * (noisy.total / max(float(first.sum()), TINY))
-    independent = merge_codes(expected_lags(first, second * rows, chances), [feature.classes.shares[0]])
+    independent = merge_codes(expected_lags(first, second * rows, chances), [classes.shares[0]])
     near = shrink_haar(noisy.counts[name], noisy.sigmas[name], independent)
     of_classes = onto_simplex(near / noisy.total, 1.0)
     apart = float(np.abs(of_classes - independent / max(float(independent.sum()), TINY)).sum()) / 2
-    return shares_of_cells(feature.classes, of_classes), apart
+    return shares_of_cells(classes, of_classes), apart
 
 
 def _finer(above: Discretizer, own: Discretizer, rows: Array) -> tuple[Discretizer, NDArray[np.int64], Array]:

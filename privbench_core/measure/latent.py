@@ -8,6 +8,11 @@ values, or are of about the same age, would need as many types as there are such
 children have attributes alone, the joints of two members are measured directly, as in PrivPetal (`groups`), and types
 keep what pairs do not tell. Children with latent attributes of their own, in the middle of a chain, are drawn as in the
 paper.
+
+Children that follow their group's type alone are drawn independently of each other: two heads of a household, or none.
+Where members stand in an order by one of their columns, each place has its own distribution, and a group has each place
+once. Which column that is follows from one look at all of them: the dependence of a column on the place, beyond what
+independent members would show when put in order.
 """
 
 from __future__ import annotations
@@ -16,29 +21,32 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.guards import MAX_LATENT_VALUES, TINY
-from privbench_core.measure.by_size import Features
-from privbench_core.measure.columns import Columns, types_of, value_coder
+from privbench_core.columns.group_codes import index_coder, place_count, sizes_and_ranks
+from privbench_core.estimate.segmentation import SIGNIFICANT
+from privbench_core.guards import MAX_LATENT_VALUES, MAX_PLACES, TINY
 from privbench_core.measure.fanout import fit_fanout, fit_sizes, fit_sizes_and_siblings
 from privbench_core.measure.groups import GroupFit
 from privbench_core.measure.links import PAIRS, Siblings, expected_context, link_context, measure_links
-from privbench_core.measure.maximisation import Maximisation
-from privbench_core.measure.places import best_places, expected_places, place_coder
+from privbench_core.measure.maximisation import Columns, Maximisation
 from privbench_core.models.fanout import PLACE, Fanout, parent_column
 from privbench_core.models.group_model import GroupModel
-from privbench_core.models.latent import Latents
+from privbench_core.models.latent import Latents, latent_names
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price, zero
-from privbench_core.privacy.features import Feature, OwnerType
-from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.features import Feature, MemberPlace, Own, OwnerType
+from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -69,18 +77,7 @@ class LatentFit:
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {
-            "latents": self.latents,
-            "iterations": self.iterations,
-            "types": self.types,
-            "groups": self.groups,
-            "usefulness": self.usefulness,
-            "observed": self.observed,
-            "places": self.places,
-            "typed": self.typed,
-            "pairs": PAIRS.identity(),
-            "joints": self.joints.identity(),
-        }
+        return {**vars(self), "pairs": PAIRS.identity(), "joints": self.joints.identity()}
 
     def link(
         self,
@@ -98,8 +95,7 @@ class LatentFit:
         Where noise would leave fewer than two latent values there are none, and children that have latent attributes
         themselves are related to their owner directly, as in PrivBench.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7, 8 and 11.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7, 8 and 11.
 
         Args:
             session: Open for the step.
@@ -112,68 +108,47 @@ class LatentFit:
             siblings: As in `fit_sizes`.
         """
         if for_groups is None or not children.sources:  # types of children may be hidden by noise
-            nothing, price = (
-                MeasuredLeaf(OneWay({}, {}, child.total)),
-                for_sizes + (for_groups or zero(for_sizes.measure)),
-            )
-            return LatentLink(fit_sizes(session, key, parent, child.size, price, siblings), nothing, None)
-        if not children.types:
-            fanout, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
-            return self._of_attributes(session, key, parent, child, children, fanout, for_groups)
-        view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
-        counted = PAIRS.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
-        rest = for_groups.share(1 - self.observed)
-        observed = replace(counted, one_way=counted.one_way.moved(children.left_out))
-        children = replace(children, one_way=observed.one_way)
-        values = self.values(session, key, children, rest)
-        if values < 2:  # noqa: PLR2004 - a single type is none
-            return LatentLink(fit_fanout(session, key, parent, child, for_sizes + rest, siblings), observed, None)
-        fanout, lags = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
-        if not _any_children(fanout):
-            return LatentLink(fanout, observed, None)
-        found = self._types(session, key, parent, children, fanout, values, rest.share(self.types))
-        context = {**link_context(key, parent, child, fanout.sizes, siblings), **found.context}
-        expected = expected_context(key, parent, child.size, found.fanout, context, siblings)
-        of_links = rest.share(1 - self.types)
-        order = best_places(session, key, child, fanout, parent.total, of_links.share(self.places))
-        of_links = of_links.share(1 - self.places)
-        if order is not None:
-            context[PLACE] = (order, place_coder(order.most))
-            expected[PLACE] = expected_places(fanout, parent.total, order.most, _largest(parent, child))
-        view = session.view(_joined(key, context, children), "pair_tables")
-        links = measure_links(view, context, children.features, counted.one_way, of_links, expected, lags)
-        most = 0 if order is None else order.most
-        return LatentLink(replace(found.fanout, pair_tables=links, places=most), observed, found.latents)
-
-    def _of_attributes(
-        self,
-        session: PrivateSession,
-        key: ForeignKey,
-        parent: Profile,
-        child: Profile,
-        children: Columns,
-        fanout: Fanout,
-        price: Price,
-    ) -> LatentLink:
-        """Groups of children with attributes alone: joints of members, and of types and columns; see `link`."""
-        values = self.values(session, key, children, price)
-        if values < 2 or not _any_children(fanout):  # noqa: PLR2004 - a single type is none
-            return LatentLink(fanout, self.joints.fit(session, key, parent, child, fanout, price), None)
-        of_types, rest = price.share(self.types), price.share(1 - self.types)
-        found = self._types(session, key, parent, children, fanout, values, of_types)
+            price = for_sizes + (for_groups or zero(for_sizes.measure))
+            fanout = fit_sizes(session, key, parent, child.size, price, siblings)
+            return LatentLink(fanout, MeasuredLeaf(OneWay({}, {}, child.total)), None)
+        observed: MeasuredLeaf | None = None
+        if children.types:
+            view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
+            counted = PAIRS.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
+            rest, one_way = for_groups.share(1 - self.observed), counted.one_way
+            observed = replace(counted, one_way=one_way.moved(children.left_out))
+            children = replace(children, one_way=observed.one_way)
+            values = self.values(session, key, children, rest)
+            if values < 2:  # noqa: PLR2004 - a single type is none
+                return LatentLink(fit_fanout(session, key, parent, child, for_sizes + rest, siblings), observed, None)
+            fanout, lags, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
+            if len(fanout.counts) == 1:  # no parent has children: there are no groups to give a type
+                return LatentLink(fanout, observed, None)
+            found, latents, context = self._types(session, key, parent, children, fanout, values, rest)
+            context = {**link_context(key, parent, child, fanout.sizes, siblings), **context}
+        else:
+            fanout, _, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
+            rest, one_way, lags = for_groups, children.counted, ()
+            values = self.values(session, key, children, rest)
+            if values < 2 or len(fanout.counts) == 1:  # noqa: PLR2004 - likewise
+                return LatentLink(fanout, self.joints.fit(session, key, parent, child, fanout, rest), None)
+            found, latents, context = self._types(session, key, parent, children, fanout, values, rest)
+        rest = rest.share(1 - self.types)
+        expected = expected_context(key, parent, child.size, found, context, siblings)
         order = best_places(session, key, child, fanout, parent.total, rest.share(self.places))
         rest = rest.share(1 - self.places)
-        members = self.joints.fit(session, key, parent, child, fanout, rest.share(1 - self.typed))
-        expected, context = expected_context(key, parent, child.size, found.fanout, found.context, {}), found.context
         if order is not None:
             context = {**context, PLACE: (order, place_coder(order.most))}
-            expected[PLACE] = expected_places(fanout, parent.total, order.most, _largest(parent, child))
-        view = session.view(_joined(key, context, children), "pair_tables")
-        typed = rest.share(self.typed)
-        links = measure_links(view, context, children.features, children.counted, typed, expected)
-        joints = {**fanout.pair_tables, **links}
+            largest = child.size.rows_per_unit if parent.size.units is None else np.inf
+            expected[PLACE] = expected_places(fanout, parent.total, order.most, largest)
+        members = observed or self.joints.fit(session, key, parent, child, fanout, rest.share(1 - self.typed))
+        of_links = rest if observed else rest.share(self.typed)
+        spec = ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,))
+        view = session.view(spec, "pair_tables")
+        links = measure_links(view, context, children.features, one_way, of_links, expected, lags)
+        joints = links if observed else {**fanout.pair_tables, **links}
         most = 0 if order is None else order.most
-        return LatentLink(replace(found.fanout, pair_tables=joints, places=most), members, found.latents)
+        return LatentLink(replace(found, pair_tables=joints, places=most), members, latents)
 
     def _types(
         self,
@@ -184,20 +159,20 @@ class LatentFit:
         fanout: Fanout,
         values: int,
         price: Price,
-    ) -> _Found:
-        """Expectation-maximisation, for ``price``."""
-        em = Maximisation.of(self.latents, self.groups, session, key, parent, children, fanout)
-        model, part = em.start(values), price.share(self._part)
+    ) -> tuple[Fanout, Latents, dict[str, tuple[Feature, Discretizer]]]:
+        """Expectation-maximisation, for its share of ``price``: the owner's side of it, and children's context."""
+        names = latent_names(key.name, self.latents)
+        em = Maximisation(session, key, parent, children, fanout, self.groups, names)
+        model, part = em.start(values), price.share(self.types).share(self._part)
         for number in range(self.iterations):
             model = em.next(model, part, number)
         typed = em.typed(model, part.share(self.groups), self.iterations)
-        latents = typed.latents(em)
-        types, coder = types_of(latents, fanout.sizes, children), value_coder(values + 1)
+        types, coder = em.types(model)
         context: dict[str, tuple[Feature, Discretizer]] = {
-            parent_column(name): (OwnerType(key, types, position), coder) for position, name in enumerate(latents.names)
+            parent_column(name): (OwnerType(key, types, position), coder) for position, name in enumerate(names)
         }
-        tables = {**fanout.fanout_tables, **typed.fanout_tables(em)}
-        return _Found(replace(fanout, fanout_tables=tables), latents, context)
+        tables = {**fanout.fanout_tables, **em.fanout_tables(typed.sizes)}
+        return replace(fanout, fanout_tables=tables), Latents(names, typed.one_way, *model.scores()), context
 
     def values(self, session: PrivateSession, key: ForeignKey, children: Columns, price: Price) -> int:
         """Number of values of each latent attribute: as many as keep the average marginal λ-useful (section 4.7)."""
@@ -216,15 +191,6 @@ class LatentFit:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What expectation-maximisation has found: the owner's side of it, and columns of the context of children."""
-
-    fanout: Fanout
-    latents: Latents
-    context: dict[str, tuple[Feature, Discretizer]]
-
-
-@dataclass(frozen=True)
 class LatentLink:
     """What is released along an owner key.
 
@@ -239,16 +205,84 @@ class LatentLink:
     latents: Latents | None
 
 
-def _joined(key: ForeignKey, context: Features, children: Columns) -> ViewSpec:
-    """Return the view of children with columns of their context."""
-    return ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,))
+def place_coder(most: int) -> Discretizer:
+    """A discretizer with a code for each place, in order."""
+    return index_coder(PLACE, place_count(most))
 
 
-def _any_children(fanout: Fanout) -> bool:
-    """Return whether, by released numbers, any parent has children: without them there are no groups to give a type."""
-    return len(fanout.counts) > 1
+def best_places(
+    session: PrivateSession, key: ForeignKey, child: Profile, fanout: Fanout, owners: float, price: Price
+) -> MemberPlace | None:
+    """The order of members that tells most, or None if noise may have made it; for ``price``.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
+
+    Args:
+        session: Open for the step.
+        key: The owner key.
+        child: The children.
+        fanout: Released sizes of groups.
+        owners: Number of owners.
+        price: Of the look.
+    """
+    most = min(key.max_children or 1, MAX_PLACES)
+    clean = {name: counts for name, counts in child.one_way.clean().items() if len(counts) > 1}
+    held = _held(fanout, owners, most)
+    if most < 2 or not clean or held[1:].sum() <= 0:  # noqa: PLR2004 - who is alone has one place
+        return None
+    orders = {name: _order(counts, child.discretizers[name], owners) for name, counts in clean.items()}
+    places = {name: MemberPlace(key, name, child.discretizers[name], order, most) for name, order in orders.items()}
+    coder = place_coder(most)
+    features: dict[str, tuple[Feature, Discretizer]] = {}
+    for name, place in places.items():
+        features[name], features[f"{PLACE} {name}"] = (Own(name), child.discretizers[name]), (place, coder)
+    view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "places")
+    total = child.one_way.total
+    rows = held[sizes_and_ranks(most)[0] - 1]
+    rows = rows / max(float(rows.sum()), TINY)
+    groups = tuple(((((f"{PLACE} {name}", name), np.outer(rows, counts)),)) for name, counts in clean.items())
+    noisy = view.measure("place scores", [Distances(groups)], price)
+    expected = [_by_chance(clean[name], orders[name], rows, most) * total for name in clean]
+    scores = noisy.values[0] - expected
+    best = int(np.argmax(scores))
+    return places[list(clean)[best]] if scores[best] > SIGNIFICANT * noisy.sigma else None
 
 
-def _largest(parent: Profile, child: Profile) -> float:
-    """Return how many children of one owner count: up to T where an owner is a unit."""
-    return child.size.rows_per_unit if parent.size.units is None else np.inf
+def expected_places(fanout: Fanout, owners: float, most: int, largest: float) -> Array:
+    """Return the shares of the children that have each place, as released sizes of groups tell them; shape (codes,).
+
+    Of a group that is larger than ``most`` all further members have the last place; no more than ``largest`` count.
+    """
+    held, (size, rank) = _held(fanout, owners, most), sizes_and_ranks(most)
+    rows = held[size - 1]
+    code_of, shares = fanout.sizes.shares
+    beyond = np.maximum(fanout.codec.means(largest) - most, 0.0)
+    rows[(size == most) & (rank == most - 1)] += float((owners * fanout.counts[code_of] * shares) @ beyond)
+    return np.asarray(rows / max(float(rows.sum()), TINY))
+
+
+def _held(fanout: Fanout, owners: float, most: int) -> Array:
+    """Number of groups of 1, 2, … children, those of more than ``most`` as so many, shape (most,)."""
+    code_of, shares = fanout.sizes.shares
+    groups = owners * fanout.counts[code_of] * shares
+    held = np.bincount(np.minimum(fanout.codec.starts, most), groups, most + 1)
+    held[1] += fanout.ownerless
+    return np.asarray(held[1:])
+
+
+def _order(counts: Array, discretizer: Discretizer, owners: float) -> NDArray[np.int64]:
+    """Places of the codes: intervals in order; of a list, first what occurs about once in each group."""
+    intervals, size = discretizer.ordered, len(counts)
+    order = np.arange(size, dtype=np.int64)
+    values = np.argsort(np.abs(counts[intervals:] - owners), kind="stable")
+    order[intervals + values] = intervals + np.arange(size - intervals)
+    return order
+
+
+def _by_chance(counts: Array, order: NDArray[np.int64], rows: Array, most: int) -> float:
+    """The distance that independent members would have, as a share of all rows: order statistics of each size."""
+    shares = (counts / counts.sum())[np.argsort(order)]
+    below = np.append(0.0, np.cumsum(shares))
+    sizes, ranks = sizes_and_ranks(most)
+    reached = scipy.stats.binom.sf(ranks[:, None], sizes[:, None], np.clip(below, 0.0, 1.0))
+    return float(rows @ np.abs(np.diff(reached, axis=1) - shares).sum(axis=1))

@@ -1,8 +1,11 @@
 """Learn the domains that a spec leaves out, for a part of a profile's price.
 
 A range is found on a public grid (signed powers of two, or calendar years), and its cells follow the rows on it: about
-as many rows in each. A step is the coarsest unit of which all values seem to be multiples. Lists are learned in
-`measure.learned_lists`. Where noise hides a range, a plausible one is assumed, and said to be.
+as many rows in each. A step is the coarsest unit of which all values seem to be multiples. Where noise hides a range, a
+plausible one is assumed, and said to be.
+
+Of a list, values above a stability threshold are named. How many others there are, how often each occurs and how long
+they are is measured, and such values are made up. Whole numbers that are codes are listed in their digits.
 """
 
 from __future__ import annotations
@@ -12,40 +15,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
+from privbench_core.columns.made_up import MadeUp
+from privbench_core.columns.opaque import OpaqueCodec, length_limit
 from privbench_core.columns.plausible import plausible_bounds
 from privbench_core.columns.registry import codec_for
-from privbench_core.estimate.segmentation import segment_and_smooth
-from privbench_core.measure.learned_lists import learn_list
+from privbench_core.estimate.made_up import rank_blocks, value_blocks
+from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT, segment_and_smooth
+from privbench_core.guards import CELLS_PER_OCTAVE, MAX_OCTAVES, MAX_YEARS, NEGLIGIBLE, RARER, UNKNOWN_CODES
+from privbench_core.measure.one_way import view_of_cells
 from privbench_core.measure.scores import highest_noise
-from privbench_core.models.row_count import RowCount
+from privbench_core.models.row_count import RowCount, powers_up_to
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, Own
-from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.queries import Marginal, RankSums
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.schema.columns import Column, Learn, Scalar
+from privbench_core.schema.columns import Column, ColumnType, Learn, Scalar
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
-# Chosen by hand: shares of what learning a column costs.
-_RANGE = 0.43  # of what counting a column's values costs: 0.3 of all, where all columns have ranges to learn
-# Likewise for a list. A value needs a count of about 7.1σ to be named, where counting one leaves an error of 0.8σ: were
-# a value lost three times rarer than it is miscounted, errors balance at (7.1 / 0.8 / 3)^(2/3). On Adult, baseball
-# players, sakila and chinook 1.5 to 2.5 were alike, and 0.43 was worse.
-_LIST = 2.2
-_STEP_CLEAR = 1.65  # standard deviations: a unit is then wrong for about one column in twenty
-_STEP_SHARE = 0.2  # for the step, where a type has steps; the rest finds the range
-_RARER = 100  # times less often than a spike does noise alone make a stretch of the grid significant
-# Cells of the grid that are looked at together: what a column counts spans a few powers of two, but its dates decades.
-_OCTAVES, _YEARS = (1, 2, 4, 8), (1, 2, 4, 8, 16, 32, 64, 128)
-_LEAST_PARTS = 4  # of a cell of the grid that holds rows: its ends are found to a quarter of an octave
-_UNKNOWN_CODES = 32  # that a column is taken to have before its domain is learned
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,7 @@ class Learned:
 def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, price: Price, delta: float) -> Learned:
     """Learn the domain of every attribute that declares none.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
-    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
-    4, 6, 7 and 9.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4, 6, 7 and 9.
 
     Args:
         session: Open for the step.
@@ -101,7 +97,8 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
 
 def learning_shares(table: Table) -> dict[str, float]:
     """Return the share of a profile's price that each domain to learn costs, by column."""
-    weights = {c.name: _LIST if c.learns_list else _RANGE for c in table.modelled if isinstance(c.domain, Learn)}
+    of_range, of_list = TUNING.learning_weights
+    weights = {c.name: of_list if c.learns_list else of_range for c in table.modelled if isinstance(c.domain, Learn)}
     return {name: weight / (len(table.attributes) + sum(weights.values())) for name, weight in weights.items()}
 
 
@@ -109,7 +106,7 @@ def expected_codes(table: Table) -> list[int]:
     """Return the number of codes of each attribute that has several, before anything is learned."""
     declared = [c for c in table.modelled if not isinstance(c.domain, Learn)]
     sizes = [codec_for(column, table=table.name).size for column in declared]
-    return [size for size in sizes if size > 1] + [_UNKNOWN_CODES] * (len(table.attributes) - len(declared))
+    return [size for size in sizes if size > 1] + [UNKNOWN_CODES] * (len(table.attributes) - len(declared))
 
 
 def lists_to_learn(table: Table) -> list[Column]:
@@ -120,19 +117,17 @@ def lists_to_learn(table: Table) -> list[Column]:
 def _learn_range(session: PrivateSession, table: Table, column: Column, price: Price) -> tuple[Codec, str]:
     """A codec for an ordered column, and what had to be assumed."""
     grid, classes = log_scale_codec(column, table=table.name), StepCodec.of(column, table=table.name)
-    features: dict[str, tuple[Feature, Discretizer]] = {column.name: (Own(column.name), Discretizer(grid))}
-    view = session.view(ViewSpec(table.name, features), f"range of {column.name}")
-    noisy = view.measure("grid", [Marginal((column.name,))], price.share(1 - _STEP_SHARE) if classes else price)
+    view = view_of_cells(session, table.name, {column.name: grid}, 1, f"range of {column.name}")
+    noisy = view.measure("grid", [Marginal((column.name,))], price.share(1 - TUNING.detail_share) if classes else price)
     counts = noisy.values[0][: grid.ordered]
     low, high = plausible_bounds(column)
-    windows = _YEARS if grid.grid.logical.calendar else _OCTAVES
+    windows = powers_up_to(MAX_YEARS if grid.grid.logical.calendar else MAX_OCTAVES)
     seen = _seen(counts, noisy.sigma, price, windows)
     seen = _likely_seen(counts, seen, noisy.sigma, price, windows, _cells_between(grid, low, high))
     step = 1
     if classes is not None:
-        features = {column.name: (Own(column.name), Discretizer(classes))}
-        of_steps = session.view(ViewSpec(table.name, features), f"step of {column.name}")
-        found = of_steps.measure("multiples", [Marginal((column.name,))], price.share(_STEP_SHARE))
+        of_steps = view_of_cells(session, table.name, {column.name: classes}, 1, f"step of {column.name}")
+        found = of_steps.measure("multiples", [Marginal((column.name,))], price.share(TUNING.detail_share))
         rows = float(np.where(seen, counts, 0.0).sum())
         step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows, price)
     if seen.any():
@@ -151,7 +146,7 @@ def _seen(counts: Array, sigma: float, price: Price, windows: Sequence[int]) -> 
     not where its count is half of that.
     """
     seen = np.zeros(len(counts), bool)
-    tests = _RARER * len(counts) * len(windows)
+    tests = RARER * len(counts) * len(windows)
     for width in (width for width in windows if width <= len(counts)):
         unseen = np.where(seen, 0.0, counts)
         summed = np.append(0.0, np.cumsum(unseen))
@@ -237,8 +232,9 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: P
     finer = np.append(0.0, np.cumsum(counts)[:-1])
     sigmas = sigma * np.sqrt(np.arange(len(counts)))
     bars = np.array([highest_noise(price.measure, deviation, len(counts)) for deviation in sigmas])
-    bars = np.minimum(bars, np.maximum(rows / 3, _STEP_CLEAR * sigmas))
-    clear = _STEP_CLEAR * sigmas <= rows / 3
+    usual = float(scipy.stats.norm.isf(TUNING.clear)) * sigmas  # a unit is wrong for about one column in twenty
+    bars = np.minimum(bars, np.maximum(rows / 3, usual))
+    clear = usual <= rows / 3
     coarser = np.arange(len(counts)) > classes.usual
     alone = np.append(False, counts[:-1] > highest_noise(price.measure, sigma, len(counts)))
     possible = (finer <= bars) & ~alone & (clear | ~coarser)
@@ -268,7 +264,7 @@ def learned_codec(grid: OrderedCodec, rows: Array, step: int = 1) -> OrderedCode
             cuts += [0.0, float(np.nextafter(0.0, 1.0))] if cell < last else [0.0]
             end = 0.0 if cell == last else end
             continue
-        wanted = max(_LEAST_PARTS, round(TUNING.cells * float(share[cell]))) if rows[cell] > 0 else 1
+        wanted = max(CELLS_PER_OCTAVE, round(TUNING.cells * float(share[cell]))) if rows[cell] > 0 else 1
         cuts += grid.starts_of_parts(cell, int(min(wanted, grid.values_in[cell])))
     return _in_steps(OrderedCodec(grid.grid, grid.nullable, tuple(sorted(set(cuts))), end, open_ended=True), step)
 
@@ -281,3 +277,123 @@ def _in_steps(codec: OrderedCodec, step: int) -> OrderedCodec:
     final = max(int(codec.last) // step, starts[0])
     kept = tuple(start for start in starts if start <= final)
     return replace(codec, grid=replace(codec.grid, step=step), cuts=kept, last=final)
+
+
+def learn_list(
+    session: PrivateSession, table: Table, column: Column, size: RowCount | None, price: Price
+) -> tuple[Codec, str]:
+    """A codec for a list of values: those that may be named, and made-up ones for the others.
+
+    Formal guarantee: satisfies δ-approximate ρ-zCDP at the price given, for adding or removing one privacy unit;
+    ``docs/privacy.md``, section 5, mechanisms 1, 6, 7 and 9.
+
+    Args:
+        session: Open for the step.
+        table: The table.
+        column: A category, or whole numbers that are codes.
+        size: Released, of an owned table.
+        price: Of everything here, with a δ.
+
+    Returns:
+        The codec, and what had to be assumed; empty for nothing.
+
+    Raises:
+        UnsupportedBudgetError: The price has no δ.
+    """
+    unnamed, first, _ = TUNING.list_shares
+    naming = price.share(1 - unnamed)
+    names: tuple[str, ...] = ()
+    shares = (1.0,) if size is None else (first, 1 - first)  # a unit of one row has no other value
+    for share in shares:
+        part = naming.share(share).with_delta(price.delta / len(shares))
+        found = session.discover(table.name, column.name, part, names)
+        names += tuple(sorted(found.counts, key=lambda value: (-found.counts[value], value)))
+    whole, bound = column.type is ColumnType.INTEGER, 1 << column.bits - 1
+    # What does not fit into the column's SQL type could not be published: it is one of those that are not named.
+    values: tuple[Scalar, ...] = tuple(n for n in map(int, names) if -bound <= n < bound) if whole else names
+    codec = CategoricalCodec(qualified(column, table.name), column.type, values, column.nullable)
+    made = _measure_unnamed(session, table, column, codec, size, Price(price.measure, price.amount * unnamed))
+    if made is not None or values:
+        return replace(codec, made=made), ""
+    longest = _longest(column)
+    hidden = MadeUp((1,), (1.0,), (float(not whole), *(1.0,) * longest), longest, whole)
+    return replace(codec, made=hidden), "noise hid all of its values, so one was made up; declare a domain"
+
+
+def _measure_unnamed(
+    session: PrivateSession, table: Table, column: Column, codec: CategoricalCodec, size: RowCount | None, price: Price
+) -> MadeUp | None:
+    """What the values that were not named are like, None if noise hides all rows that have one."""
+    lengths, spread = _lengths(column, table.name)
+    code_of = np.zeros(codec.size, int)
+    code_of[len(codec.values)] = 1
+    other = Discretizer(codec, Binning(tuple(code_of.tolist()), tuple((1 - code_of / 2).tolist())))
+    features: dict[str, tuple[Feature, Discretizer]] = {
+        "unnamed": (Own(column.name), other),
+        "length": (Own(column.name), lengths),
+    }
+    of_lengths = TUNING.list_shares[2]
+    for_lengths, left = price.share(of_lengths), price.share(1 - of_lengths)
+    most, scale = _counted(session, table, size, left)
+    view = session.view(ViewSpec(table.name, features, (most,)), f"values of {column.name}")
+    asked = [Marginal(("unnamed",)), Marginal(("unnamed", "length"))]
+    noisy = view.measure("lengths", asked, for_lengths)
+    rows, by_length = (float(noisy.values[0][1]) * scale, noisy.values[1][1] * scale)
+    sigma = noisy.sigma * scale
+    if rows <= SIGNIFICANT * sigma:
+        return None
+    curator = session.unnamed(table.name, column.name, tuple(map(str, codec.values)), most)
+    noise = curator.sigma([RankSums((1,))], left) * scale
+    ends = rank_blocks(rows, noise)
+    sums = curator.measure("ranks", [RankSums(tuple(ends.tolist()))], left)
+    numbers, of_rows = value_blocks(sums.values[0] * scale, ends, noise, rows)
+    whole = column.type is ColumnType.INTEGER
+    return MadeUp(numbers, of_rows, _by_length(by_length[: len(spread)], sigma, spread), _longest(column), whole)
+
+
+def _counted(session: PrivateSession, table: Table, size: RowCount | None, price: Price) -> tuple[int, float]:
+    """T with the least expected error, and what answers are to be multiplied with to stand for all rows."""
+    if size is None:
+        return 1, 1.0
+    counted = np.array([max(1.0, float(size.counted(most).sum())) for most in size.classes])
+    alone = session.view(ViewSpec(table.name, {}), "values").sigma([Marginal(())], price)
+    lost = 1 - counted / max(size.rows, float(counted.max()))
+    best = int(np.argmin(lost + ABSOLUTE * TUNING.list_cells * alone * np.array(size.classes) / counted))
+    return size.classes[best], float(max(size.rows, counted[best]) / counted[best])
+
+
+def _longest(column: Column) -> int:
+    """Most characters of a value; of a whole number, most digits that any of them may have."""
+    return len(str(1 << column.bits - 1)) - 1 if column.type is ColumnType.INTEGER else length_limit(column)
+
+
+def _lengths(column: Column, table: str) -> tuple[Discretizer, Array]:
+    """A coder of the lengths of a column's values, and how its first codes are shared out over lengths from 0 on.
+
+    Returns:
+        The coder, and shares of shape (codes, lengths).
+    """
+    longest = _longest(column)
+    if column.type is not ColumnType.INTEGER:
+        lengths = OpaqueCodec(qualified(column, table), longest, column.nullable, ColumnType.TEXT)
+        spread = np.zeros((lengths.ordered + 1, longest + 1))
+        for cell, (low, high) in enumerate(zip(lengths.lengths.starts, lengths.lengths.ends, strict=True)):
+            spread[cell, low : high + 1] = 1.0
+        spread[lengths.outside[0], -1] = 1.0
+        return Discretizer(lengths), spread
+    powers = [10**digits for digits in range(1, longest)]
+    cuts = (*(1 - 10**digits for digits in range(longest, 0, -1)), *powers)
+    codec = OrderedCodec(Grid.of(column, table), column.nullable, cuts, 10**longest - 1, True)
+    digits = np.abs(np.arange(codec.ordered) - (longest - 1))  # less one: the cell in the middle has both signs
+    code_of = np.append(digits, longest + np.arange(codec.size - codec.ordered))
+    weights = 1 / np.bincount(code_of)[code_of]
+    binning = Binning(tuple(code_of.tolist()), tuple(weights.tolist()), longest)
+    return Discretizer(codec, binning), np.eye(longest + 1)[1:]
+
+
+def _by_length(rows: Array, sigma: float, spread: Array) -> tuple[float, ...]:
+    """Rows by the length of their value, at least one length: cells of several lengths are shared out evenly."""
+    visible = np.where(rows > SIGNIFICANT * sigma, rows, 0.0)
+    visible = visible if visible.any() else np.maximum(rows, 0.0)
+    result = visible @ spread
+    return tuple((result / max(result.sum(), NEGLIGIBLE)).round(6).tolist())

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.columns.group_codes import present_or_not
 from privbench_core.estimate.denoising import onto_simplex
 from privbench_core.measure.bounded_lookup import fit_bounded
 from privbench_core.measure.links import PAIRS
 from privbench_core.measure.popularity import rank_popularity
-from privbench_core.measure.presence import present_or_not
 from privbench_core.measure.public_parents import PublicParent, public_references
 from privbench_core.measure.scores import has_power
 from privbench_core.measure.targets import Referred, clean_target, clean_target_or_none

@@ -1,20 +1,25 @@
-"""Measure one-way marginals again where that leaves the least noise."""
+"""Measure one-way marginals, and again where that leaves the least noise."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from privbench_core.columns.codec import Codec
+from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimate.fitting import combine
 from privbench_core.models.measured import Counted
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import Feature, Own
 from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import ViewSpec
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -75,11 +80,25 @@ def noise_power(measure: Measure) -> float:
     return 1.0 if measure is Measure.PURE else 0.5
 
 
+def view_of_cells(session: PrivateSession, table: str, codecs: Mapping[str, Codec], most: int, label: str) -> Curator:
+    """Return a view of the cells of some columns of a table's rows, those of a unit with up to ``most`` in full."""
+    features: dict[str, tuple[Feature, Discretizer]] = {name: (Own(name), Discretizer(c)) for name, c in codecs.items()}
+    return session.view(ViewSpec(table, features, (most,)), label)
+
+
+def measure_one_way(curator: Curator, names: Sequence[str], price: Price, label: str = "one-way") -> OneWay:
+    """Return all one-way marginals of some columns, measured at once.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+    """
+    noisy = curator.measure(label, [Marginal((name,)) for name in names], price)
+    return OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
+
+
 def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
     """Some one-way marginals measured once more, for ``price`` in all, and averaged with what is known.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     counts, sigmas = dict(one_way.counts), dict(one_way.sigmas)
     for name, share in choose_remeasurement(curator, one_way, price).shares.items():
@@ -88,47 +107,13 @@ def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
     return replace(one_way, counts=counts, sigmas=sigmas)
 
 
-class Marginals(Protocol):
-    """One-way marginals that can be measured again, in whatever way tells most about them."""
-
-    @property
-    def counted(self) -> OneWay:
-        """Distributed like the rows that joints count: what these are to be compared with."""
-        ...
-
-    def rows_counted(self, gain: float = 1.0) -> Counted | None:
-        """Return the rows that joints count, ``gain`` times as many as without clipping; None if these are all."""
-        ...
-
-    def clipping_gain(self, columns: Iterable[str]) -> float:
-        """Return how many times as many rows a joint counts, as expected, if units are clipped in L2 norm."""
-        ...
-
-    @property
-    def one_way(self) -> OneWay:
-        """All that is known now, distributed like all rows."""
-        ...
-
-    def noise(self, price: Price) -> float:
-        """Expected standard deviations of all counts of all columns, summed up, once `improve` has spent ``price``."""
-        ...
-
-    def improve(self, price: Price) -> OneWay:
-        """Measure again, for ``price`` in all; return what is known then.
-
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
-        """
-        ...
-
-
 @dataclass
-class MarginalsOfView:
-    """Marginals of a view that counts all rows alike: see `remeasure`.
+class Marginals:
+    """One-way marginals of a view, measured again where that leaves the least noise.
 
     Attributes:
-        curator: Of the view.
-        one_way: Released counts.
+        curator: Of the view that joints are counted in.
+        one_way: All that is known now, distributed like all rows.
     """
 
     curator: Curator
@@ -136,25 +121,28 @@ class MarginalsOfView:
 
     @property
     def counted(self) -> OneWay:
-        """See `Marginals`: the same, as all rows are counted."""
+        """Distributed like the rows that joints count, here all alike: what these are to be compared with."""
         return self.one_way
 
     def rows_counted(self, gain: float = 1.0) -> Counted | None:
-        """See `Marginals`."""
+        """Return the rows that joints count, ``gain`` times as many as without clipping; None if these are all."""
         return None
 
     def clipping_gain(self, columns: Iterable[str]) -> float:
-        """See `Marginals`: all rows count already."""
+        """Return how many times as many rows a joint counts, as expected, if units are clipped in L2 norm."""
         return 1.0
 
     def noise(self, price: Price) -> float:
-        """See `Marginals`."""
+        """Expected standard deviations of all counts of all columns, summed up, once `improve` has spent ``price``."""
         if price.amount <= 0:
             return self.one_way.noise
         return choose_remeasurement(self.curator, self.one_way, price).noise
 
     def improve(self, price: Price) -> OneWay:
-        """See `Marginals`."""
+        """Measure again, for ``price`` in all; return what is known then.
+
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        """
         if price.amount > 0:
             self.one_way = remeasure(self.curator, self.one_way, price)
         return self.one_way

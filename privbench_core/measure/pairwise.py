@@ -7,10 +7,15 @@ The score of a pair is its R-score, half the L1 distance between its exact count
 one-way marginals (PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs,
 and how finely each is measured, are chosen to maximise the expected reduction of L1 error: a pair left out costs its
 score, a pair measured costs the noise on its cells and what merged codes do not show (`candidates`, `coarsenings`).
+
+How all ordered columns are correlated is measured in one release, the base of their joints. What no pair shows, like a
+parity (c = a xor b), is looked for in triples of small columns: screened for a small share, and measured where they
+differ from what their pairs explain.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -20,18 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.candidates import Candidates, PairSelection, PairTable
-from privbench_core.estimate.joints import NoisyTable, estimated_joints
+from privbench_core.estimate.copula import Cut, SignSums, sign_noise
+from privbench_core.estimate.joints import NoisyTable, Triple, estimated_joints, explained
 from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.guards import GRID_STEPS, MAX_PAIRS
-from privbench_core.measure.one_way import Marginals, MarginalsOfView, remeasure
-from privbench_core.measure.scores import clear_scores, has_power, pair_scores
-from privbench_core.measure.signs import measure_signs
-from privbench_core.measure.triples import candidate_triples, measure_triples
+from privbench_core.guards import GRID_STEPS, MAX_PAIRS, MAX_TRIPLE_CELLS, MAX_TRIPLE_COLUMNS
+from privbench_core.measure.one_way import Marginals, noise_power, remeasure
+from privbench_core.measure.scores import clear_scores, has_power, largest_noise, pair_scores
 from privbench_core.models.measured import MeasuredLeaf, with_marginals
 from privbench_core.models.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.queries import Distances, Marginal, SignProducts
 from privbench_core.schema.identity import Identity
 from privbench_core.tuning import TUNING
 
@@ -51,22 +55,18 @@ class PairwiseFit:
 
     def identity(self) -> Identity:
         """Return all that a release depends on."""
-        return {
-            "max_pairs": self.max_pairs,
-        }
+        return {"max_pairs": self.max_pairs}
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> MeasuredLeaf:
         """A leaf over the columns of ``one_way``, for at most ``price``; see `find`.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
         """
-        found = self.find(curator, MarginalsOfView(curator, one_way), price, ordered)
+        found = self.find(Marginals(curator, one_way), price, ordered)
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
     def find(
         self,
-        curator: Curator,
         marginals: Marginals,
         price: Price,
         ordered: Mapping[str, int],
@@ -77,21 +77,19 @@ class PairwiseFit:
         What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
         proportion that promises the smallest total error over all pairs.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
         Args:
-            curator: Of a view with these columns.
             marginals: Of the columns, as far as they are known.
             price: Of everything here.
             ordered: Column -> how many of its leading codes are intervals, in order; columns it lacks are lists.
             by_lags: Counts of pairs of dates that follow from how far they are apart, of any total.
         """
-        one_way = marginals.counted
+        curator, one_way = marginals.curator, marginals.counted
         triples = candidate_triples(curator, one_way.clean(), one_way.total, price)
         if not triples:
-            return self._find_pairs(curator, marginals, price, ordered, by_lags)
-        found = self._find_pairs(curator, marginals, price.share(1 - TUNING.triple_share), ordered, by_lags)
+            return self._find_pairs(marginals, price, ordered, by_lags)
+        found = self._find_pairs(marginals, price.share(1 - TUNING.triple_share), ordered, by_lags)
         counted = MeasuredLeaf(marginals.counted)
         plain = counted if isinstance(found, Price) else replace(found, one_way=counted.one_way, counted=None)
         leaf, left = measure_triples(curator, plain, triples, price.share(TUNING.triple_share))
@@ -103,14 +101,13 @@ class PairwiseFit:
 
     def _find_pairs(
         self,
-        curator: Curator,
         marginals: Marginals,
         price: Price,
         ordered: Mapping[str, int],
         by_lags: Mapping[Pair, Array],
     ) -> MeasuredLeaf | Price:
         """`find` without triples."""
-        one_way = marginals.counted
+        curator, one_way = marginals.curator, marginals.counted
         clean = one_way.clean()
         signs, price = measure_signs(curator, clean, ordered, price)
         known = signs.joints(clean) if signs else {}
@@ -153,8 +150,7 @@ class PairwiseFit:
     ) -> tuple[dict[Pair, Array], Price]:
         """Joint probabilities of the pairs that the budget supports, and what is left of the price if it supports none.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
         Args:
             curator: Of a view with all columns of the pairs.
@@ -222,8 +218,7 @@ class PairwiseFit:
         cells are a vector of length √n. Returns how many times as many rows have counted by that, in the mean, too;
         counts are as of those that count without it.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
         """
         weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
         measured, gains = {}, [1.0] * (not tables)
@@ -257,3 +252,88 @@ def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair
 
 def _total(clean: Mapping[str, Array]) -> float:
     return max(1.0, float(np.mean([counts.sum() for counts in clean.values()])))
+
+
+def cuts_of(clean: Mapping[str, Array], ordered: Mapping[str, int]) -> dict[str, Cut]:
+    """Return the cut of each column that has an order; see `Cut.nearest_median`."""
+    cuts = {name: Cut.nearest_median(counts, ordered.get(name, 0)) for name, counts in clean.items()}
+    return {name: cut for name, cut in cuts.items() if cut is not None}
+
+
+def measure_signs(
+    curator: Curator, clean: Mapping[str, Array], ordered: Mapping[str, int], price: Price
+) -> tuple[SignSums | None, Price]:
+    """Measure the products of the signs of all pairs of columns together, and return what is left of ``price``.
+
+    They get the share for which correlations are clear, at most twice that of scores, as they say both which columns
+    depend on each other and how; None, and nothing spent, where not even one common factor of
+    all columns would show. Noise hides √(2 / columns) as much of that as of a single pair, as eigenvalues go.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4 and 10.
+
+    Args:
+        curator: Of a view with these columns.
+        clean: Clean counts of the columns.
+        ordered: Column -> number of its leading codes that are intervals, in order; columns it lacks are lists.
+        price: Of everything that is measured of the columns.
+    """
+    cuts = cuts_of(clean, ordered)
+    if len(cuts) < 2:  # noqa: PLR2004 - no pair
+        return None, price
+    signs = {name: cut.signs(len(clean[name])) for name, cut in cuts.items()}
+    query = SignProducts(signs, tuple(combinations(cuts, 2)))
+    noise = sign_noise(clean, cuts, curator.sigma([query], price.share(2 * TUNING.score_share)))
+    if noise * np.sqrt(2 / len(cuts)) > 1:
+        return None, price
+    share = 2 * TUNING.score_share * min(1.0, (noise / TUNING.clear) ** (1 / noise_power(price.measure)))
+    noisy = curator.measure("signs", [query], price.share(share))
+    return SignSums(cuts, noisy.values[0], noisy.sigma), price.share(1 - share)
+
+
+def candidate_triples(curator: Curator, clean: Mapping[str, Array], total: float, price: Price) -> list[Triple]:
+    """Return the triples to screen, smallest first: as many as leave their scores clear.
+
+    Args:
+        curator: Of a view with these columns.
+        clean: Clean counts of the columns.
+        total: Released number of rows.
+        price: Of everything, of which triples get `Tuning.triple_share`.
+    """
+    names = sorted((n for n in clean if len(clean[n]) > 1), key=lambda n: len(clean[n]))[:MAX_TRIPLE_COLUMNS]
+    cells = {triple: math.prod(len(clean[name]) for name in triple) for triple in combinations(names, 3)}
+    small = sorted((triple for triple in cells if cells[triple] <= MAX_TRIPLE_CELLS), key=lambda triple: cells[triple])
+    for_scores = price.share(TUNING.triple_share / 2)
+    while small and largest_noise(curator, len(small), for_scores) > TUNING.clear * total:
+        small = small[: len(small) // 2]
+    return small
+
+
+def measure_triples(
+    curator: Curator, leaf: MeasuredLeaf, triples: list[Triple], price: Price
+) -> tuple[MeasuredLeaf, Price]:
+    """Screen triples and measure those that their pairs do not explain; return the leaf and what is left of the price.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
+
+    Args:
+        curator: Of a view with the columns.
+        leaf: What has been measured of them.
+        triples: At least one.
+        price: Of scores and tables together.
+    """
+    clean, total = leaf.one_way.clean(), leaf.one_way.total
+    joints = leaf.joints({name for triple in triples for name in triple})
+    expected = {triple: explained(triple, joints, clean) for triple in triples}
+    for_scores, rest = price.share(1 / 2), price.share(1 / 2)
+    noisy = curator.measure("triple scores", [Distances(tuple(((t, expected[t]),) for t in triples))], for_scores)
+    cells = np.array([expected[triple].size for triple in triples])
+    off = largest_noise(curator, len(triples), for_scores) + ABSOLUTE * np.sqrt(cells * total)
+    standing = noisy.values[0] / 2 - off > TUNING.clear * total
+    chosen = [triple for triple, stands in zip(triples, standing.tolist(), strict=True) if stands]
+    if not chosen:
+        return leaf, rest
+    counted = {}
+    for triple in chosen:
+        found = curator.measure(" x ".join(triple), [Marginal(triple)], rest.share(1 / len(chosen)))
+        counted[triple] = NoisyTable(found.values[0], found.sigma)
+    return replace(leaf, triples=counted), rest.share(0)

@@ -6,14 +6,15 @@ paper's. What differs, and why (``docs/privacy.md`` has the proofs):
 - Sizes are noisy everywhere; the paper branches on exact ones.
 - The dependence of two column sets is the average R-score of the pairs across them, against released marginals; the
   paper's NMI has a sensitivity that depends on n and holds for replace-one only.
-- Rows are split by DPLloyd with released centres or by one attribute; the paper's RowSplit is not private.
+- Rows are split by DPLloyd with released centres or by one attribute, each by its own values. The paper's RowSplit
+  compares each row with exact centres: replacing one moves every row's distance, and its noise hides only one of them.
 - With pairwise leaves (the default) a leaf models several columns, so columns are split where they are independent
   by not measuring the pair, and a sum node is grown only where its parts can pay for their own measurements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from types import MappingProxyType
@@ -22,17 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.fitting import combine
-from privbench_core.estimate.segmentation import ABSOLUTE
-from privbench_core.measure.one_way import Marginals, MarginalsOfView, remeasure
+from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT
+from privbench_core.measure.one_way import Marginals, measure_one_way, remeasure
 from privbench_core.measure.pairwise import Pair, PairwiseFit
 from privbench_core.measure.scores import clear_scores, has_power
-from privbench_core.measure.splits import LloydSplit
 from privbench_core.models.measured import Measured, MeasuredLeaf, MeasuredParts
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.spn import split_by_attribute
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.queries import CentreSums, Distances, Marginal
+from privbench_core.privacy.split_rules import Centres
 from privbench_core.schema.identity import Identity
 from privbench_core.tuning import TUNING
 
@@ -82,10 +83,9 @@ class PairwiseSPN:
 
         ``by_lags`` is as in `PairwiseFit.find`.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
         """
-        found = self.find(curator, MarginalsOfView(curator, one_way), price, by_lags, depth)
+        found = self.find(Marginals(curator, one_way), price, by_lags, depth)
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
     def has_power(self, curator: Curator, columns: int, total: float, price: Price) -> bool:
@@ -94,16 +94,15 @@ class PairwiseSPN:
 
     def find(
         self,
-        curator: Curator,
         marginals: Marginals,
         price: Price,
         by_lags: Mapping[Pair, Array] = MappingProxyType({}),
         depth: int = 0,
     ) -> Measured | Price:
         """The same, or what is left of the price if nothing but the columns themselves is worth being measured."""
-        one_way = marginals.counted
+        curator, one_way = marginals.curator, marginals.counted
         if depth >= self.max_depth or not self._affordable(curator, one_way, price):
-            return self.leaf.find(curator, marginals, price, self.ordered, by_lags)
+            return self.leaf.find(marginals, price, self.ordered, by_lags)
         pairs = list(combinations(one_way.counts, 2))
         scores = clear_scores(curator, one_way, pairs, price.share(TUNING.score_share))
         rest = price.share(1 - TUNING.score_share)
@@ -111,7 +110,7 @@ class PairwiseSPN:
         by_pair = dict(zip(pairs, scores.tolist(), strict=True))
         rule = split_by_attribute(self.ordered, by_pair, one_way.clean()) if telling else None
         if rule is None:
-            return self.leaf.find(curator, marginals, rest, self.ordered, by_lags)
+            return self.leaf.find(marginals, rest, self.ordered, by_lags)
         parts = []
         for part in curator.split(rule):
             inside = measure_one_way(part, list(one_way.counts), rest.share(2 * TUNING.score_share))
@@ -162,8 +161,7 @@ class HistogramSPN:
     def build(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Measured:
         """The network over the columns of ``one_way``, for at most ``price`` (Algorithm 2).
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 to 5, 7 and 8.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 to 5, 7 and 8.
         """
         names = tuple(one_way.counts)
         if len(names) == 1:
@@ -171,7 +169,7 @@ class HistogramSPN:
         scale = self.scale(one_way.total, len(names))
         node = price.share(1 / scale)
         if one_way.total < 2 * self.beta:
-            halves = self._choose_columns(curator, one_way, node, rng) if len(names) > 2 else _only_halves(names)  # noqa: PLR2004
+            halves = self._choose_columns(curator, one_way, node, rng)
             return self._product(curator, one_way, halves, price.share(1 - 1 / scale), rng)
         trial = node.share(self.gamma1)
         halves = self._choose_columns(curator, one_way, trial.share(self.gamma2), rng)
@@ -179,8 +177,7 @@ class HistogramSPN:
         if dependence <= self.alpha:
             return self._product(curator, one_way, halves, price.share(1 - self.gamma1 / scale), rng)
         rest = price.share(1 - 1 / scale)
-        lloyd = LloydSplit(self.ordered, self.iterations)
-        rule = lloyd.rule(curator, names, node.share(1 - self.gamma1), rng)
+        rule = lloyd_split(curator, names, self.ordered, self.iterations, node.share(1 - self.gamma1), rng)
         parts = []
         for part in curator.split(rule):
             inside = measure_one_way(part, names, rest.share(2 * TUNING.score_share))
@@ -222,7 +219,7 @@ class HistogramSPN:
         """
         names = np.array(list(one_way.counts))
         if len(names) == 2:  # noqa: PLR2004
-            return _only_halves(tuple(str(n) for n in names))
+            return (str(names[0]),), (str(names[1]),)
         options = []
         for _ in names:
             mixed = [str(n) for n in rng.permutation(names)]
@@ -236,23 +233,66 @@ class HistogramSPN:
     ) -> float:
         """Noisy average R-score across the halves, as a share of rows: in [0, 1] but for the noise."""
         across = [(a, b) for a in halves[0] for b in halves[1]]
-        group = _distances(one_way.clean(), across)
-        noisy = curator.measure("correlation trial", [Distances((group,))], price)
+        noisy = curator.measure("correlation trial", [Distances((_distances(one_way.clean(), across),))], price)
         return float(noisy.values[0][0]) / (2 * len(across) * one_way.total)
 
 
-def measure_one_way(curator: Curator, names: list[str] | tuple[str, ...], price: Price) -> OneWay:
-    """All one-way marginals at once.
+def lloyd_split(
+    curator: Curator,
+    columns: Sequence[str],
+    ordered: Collection[str],
+    iterations: int,
+    price: Price,
+    rng: np.random.Generator,
+) -> Centres:
+    """Release two centres for ``price``, by DPLloyd (Su et al. 2016): noisy averages, then nearest centre.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 3, 4 and 7.
+
+    Args:
+        curator: Of a view with the columns.
+        columns: By which rows are compared.
+        ordered: Those whose codes are ordered; others are compared as one-hot vectors.
+        iterations: J of the paper.
+        price: Of all iterations.
+        rng: For the start, which is drawn without looking at any row.
     """
-    noisy = curator.measure("one-way", [Marginal((name,)) for name in names], price)
-    return OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
+    sizes = [curator.sizes[name] for name in columns]
+    kinds = [(name, "ordered" if name in ordered else "list") for name in columns]
+    points = [[_start(kind, size, side, rng) for (_, kind), size in zip(kinds, sizes, strict=True)] for side in (0, 1)]
+    ends = np.cumsum([1 if kind == "ordered" else size for (_, kind), size in zip(kinds, sizes, strict=True)])
+    for iteration in range(iterations):
+        query = CentreSums(_centres(kinds, sizes, points))
+        answer = curator.measure(f"centres {iteration}", [query], price.share(1 / iterations))
+        for side, sums in enumerate(answer.values[0]):
+            if sums[0] > max(1.0, SIGNIFICANT * answer.sigma):
+                means = np.split(sums[1:] / sums[0], ends[:-1])
+                points[side] = [
+                    np.clip(mean + 0.5 * (kind == "ordered"), 0.0, 1.0)
+                    for (_, kind), mean in zip(kinds, means, strict=True)
+                ]
+    return _centres(kinds, sizes, points)
 
 
-def _only_halves(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    return (names[:1], names[1:])
+def _start(kind: str, size: int, side: int, rng: np.random.Generator) -> Array:
+    """A data-independent starting centre: a position, or a distribution over values."""
+    if kind == "ordered":
+        return np.array([0.5 + (0.25 if side else -0.25) * rng.choice([-1.0, 1.0])])
+    return rng.dirichlet(np.ones(size))
+
+
+def _centres(kinds: Sequence[tuple[str, str]], sizes: Sequence[int], points: Sequence[Sequence[Array]]) -> Centres:
+    """Lookup tables of the L1 distance of each code to each centre."""
+
+    def distances(kind: str, size: int, point: Array) -> tuple[float, ...]:
+        positions = np.abs(np.arange(size) / max(size - 1, 1) - point[0])
+        return tuple((positions if kind == "ordered" else (point.sum() + 1 - 2 * point) / 2).tolist())
+
+    tables = tuple(
+        tuple(distances(kind, size, point) for (_, kind), size, point in zip(kinds, sizes, centre, strict=True))
+        for centre in points
+    )
+    return Centres(tuple(kinds), tuple(sizes), tables)
 
 
 def _distances(clean: Mapping[str, Array], pairs: list[tuple[str, str]]) -> tuple[tuple[tuple[str, ...], Array], ...]:

@@ -1,30 +1,38 @@
-"""Profile steps: learned domains, released one-way marginals, and the discretizers that everything later speaks in.
+"""Profile steps: learned domains, one-way marginals, the discretizers that everything later speaks in, and joints.
 
 A column with a declared domain costs nothing but its share of the one-way marginals; `measure.learned` learns others.
+What is best spent on one-way marginals and what on joints depends on what has been released on the way: how many rows
+there are, and whether any columns depend on each other. So both are measured in one step, for one price that is known
+beforehand. Where noise would hide every joint, the cells of all columns get what is left, as if nothing else had been
+looked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.codec import Codec
-from privbench_core.columns.discretizer import Discretizer, tails_of
+from privbench_core.columns.discretizer import Discretizer, ordered_codes, tails_of
 from privbench_core.guards import MAX_CODES, NEGLIGIBLE
 from privbench_core.measure.adaptive_bins import CellCounts, refine_bins, share_of
 from privbench_core.measure.by_size import Features, RowLooks, best_counted, measure_by_size
-from privbench_core.measure.lags import measure_own_lags, own_lag_share
+from privbench_core.measure.lags import Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.measure.learned import Learned, learn_domains, lists_to_learn
-from privbench_core.measure.one_way import least_noise, remeasure
+from privbench_core.measure.one_way import Marginals, least_noise, remeasure, view_of_cells
+from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.measure.row_count import measure_row_count
+from privbench_core.models.measured import Counted, Measured, MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
@@ -91,15 +99,14 @@ class Cells:
     def again(self, session: PrivateSession, table: Table, price: Price) -> Cells:
         """The same cells counted once more for ``price``, where that leaves the least noise, and averaged.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
         """
         if not self.looks:
             return self
         counts = {name: look.counts for name, look in self.looks.items()}
         sigmas = {name: np.sqrt(look.variances) for name, look in self.looks.items()}
-        features = {name: (Own(name), Discretizer(look.codec)) for name, look in self.looks.items()}
-        view = session.view(ViewSpec(table.name, dict(features), (self.rows_per_unit,)), "second look")
+        codecs = {name: look.codec for name, look in self.looks.items()}
+        view = view_of_cells(session, table.name, codecs, self.rows_per_unit, "second look")
         better = remeasure(view, OneWay(counts, sigmas), price)
         looks = {
             name: replace(look, counts=better.counts[name], variances=better.sigmas[name] ** 2)
@@ -108,18 +115,115 @@ class Cells:
         return replace(self, looks=looks)
 
 
-def profile_table(session: PrivateSession, table: Table, bound: int, price: Price) -> tuple[Cells, Profile]:
-    """All that a profile measures, for ``price``.
+class Network(Protocol):
+    """What models the attributes of a table."""
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise, δ-approximate where a list of values is
-    learned, at the price given, for adding or removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1,
-    4, 6, 7 and 9.
+    def has_power(self, curator: Curator, columns: int, total: float, price: Price) -> bool:
+        """Return whether dependences of so many columns would show for ``price``."""
+        ...
+
+    def find(self, marginals: Marginals, price: Price, by_lags: Mapping[Pair, Array]) -> Measured | Price:
+        """A model for at most ``price``, or what is left of it if the columns by themselves are all there is.
+
+        ``by_lags`` has counts of pairs of dates that follow from how far they are apart.
+        """
+        ...
+
+
+@dataclass
+class MarginalsOverRows(Marginals):
+    """Marginals of a table's columns over all rows, while joints count up to so many rows of a unit.
+
+    Attributes:
+        session: Open for the step.
+        table: The table.
+        columns: Of its rows, those of ``looks``.
+        looks: What is known of them.
+        others: One-way marginals of the columns that have one code.
+        most: T of the joints.
+        best: `RowLooks.best_counted` for the first price that was asked about: the best T changes little with it.
+    """
+
+    one_way: OneWay = field(init=False)
+    session: PrivateSession
+    table: str
+    columns: Features
+    looks: RowLooks
+    others: OneWay
+    most: int
+    best: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Say what is known."""
+        self.one_way = self._known()
+
+    def _known(self) -> OneWay:
+        found = self.looks.one_way(self.most)
+        counts, sigmas = {**self.others.counts, **found.counts}, {**self.others.sigmas, **found.sigmas}
+        tails = tails_of({name: coder for name, (_, coder) in self.columns.items()})
+        return OneWay(counts, sigmas, found.total, tails)
+
+    @property
+    def counted(self) -> OneWay:
+        """Distributed like the rows that joints count."""
+        return self._distributed_like(self.looks.size.counted(self.most))
+
+    def rows_counted(self, gain: float = 1.0) -> Counted | None:
+        """See `Marginals.rows_counted`."""
+        size, every = self.looks.size, float(self.looks.size.rows_of.sum())
+        rows = min(gain * float(size.counted(self.most).sum()), every)
+        counted = size.counted(self.most, size.collisions(self.most, rows)) if gain > 1 else size.counted(self.most)
+        return Counted(self._distributed_like(counted), rows / every) if rows < every else None
+
+    def clipping_gain(self, columns: Iterable[str]) -> float:
+        """See `Marginals`: two rows of a unit are in one cell no more often than they share the code of any column."""
+        size = self.looks.size
+        likely = min(self.looks.collisions(name) for name in columns)
+        rows = size.counted(self.most, likely).sum() / max(float(size.counted(self.most).sum()), NEGLIGIBLE)
+        return max(float(rows), 1.0)
+
+    def _distributed_like(self, counted: Array) -> OneWay:
+        size, shapes = self.looks.size, self.looks.shapes
+        return self.one_way.moved({name: -size.left_out(shape, counted) for name, shape in shapes.items()})
+
+    def noise(self, price: Price) -> float:
+        """See `Marginals.noise`."""
+        if not self.best and price.amount > 0:
+            self.best = self.looks.best_counted(self.session, self.table, price)
+        doubt = self.looks.doubt(self.session, self.table, price, self.best)
+        return doubt * float(self.looks.size.counted(self.most).sum())
+
+    def improve(self, price: Price) -> OneWay:
+        """See `Marginals.improve`."""
+        if price.amount > 0:
+            self.looks = self.looks.again(self.session, self.table, self.columns, price)
+            self.one_way = self._known()
+        return self.one_way
+
+
+def learn_table(
+    session: PrivateSession,
+    table: Table,
+    bound: int,
+    price: Price,
+    first: float = 1.0,
+    network: Callable[[Mapping[str, int]], Network] = PairwiseSPN,
+) -> tuple[Cells, Profile, Measured]:
+    """Measure a table's attributes, and as many of their joints as the price supports, for ``price`` in all.
+
+    Under pure privacy two looks at a marginal are worth less than one for the price of both (Laplace noise does not
+    average as prices add up), so the number of rows comes first: it tells whether to look for anything else.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 6, 7, 8
+    and 9, and *Learning a table*.
 
     Args:
         session: Open for the step.
         table: The table.
         bound: Most rows of a unit in it.
         price: Of everything here.
+        first: Share of one-way marginals; with all of it, there are no joints.
+        network: `ordered_codes` of the columns -> what models them.
 
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
@@ -127,15 +231,46 @@ def profile_table(session: PrivateSession, table: Table, bound: int, price: Pric
     for_lags = price.share(own_lag_share(table))
     size, rest = measure_row_count(session, table.name, bound, Price(price.measure, price.amount - for_lags.amount))
     learned = learn_domains(session, table, size, rest, price.delta)
-    first = first_share(size)
-    cells = measure_cells(session, table, learned, size, learned.rest.share(first))
-    cells, profile, _ = over_rows(session, table, cells, learned.rest.share(1 - first))
-    return cells, measure_own_lags(session, table, profile, for_lags).of(profile)
-
-
-def first_share(size: RowCount | None) -> float:
-    """Part of the price of one-way marginals for a first look: all, where it counts all rows."""
-    return 1.0 if size is None or size.in_full else TUNING.early_share
+    sizes, rest = [codec.size for codec in learned.codecs.values() if codec.size > 1], learned.rest
+    share = first if len(sizes) > 1 else 1.0
+    if share < 1 and price.measure is Measure.PURE:
+        view = session.view(ViewSpec(table.name, {}, (1 if size is None else size.rows_per_unit,)), "size")
+        if size is None:
+            rows = float(view.measure("rows", [Marginal(())], rest.share(TUNING.number_share)).values[0])
+            rest = rest.share(1 - TUNING.number_share)
+        else:
+            rows = size.rows
+        rows = max(1.0, rows)  # of few rows noise may leave none, or less
+        share = share if network({}).has_power(view, len(sizes), rows, rest.share(1 - share)) else 1.0
+    early = 1.0 if size is None or size.in_full else TUNING.early_share  # all, where a first look counts all rows
+    cells = measure_cells(session, table, learned, size, rest.share(share * early))
+    cells, profile, looks = over_rows(session, table, cells, rest.share(share * (1 - early)))
+    lags = measure_own_lags(session, table, profile, for_lags)
+    profile = lags.of(profile)
+    left = rest.share(1 - share)
+    if share < 1:
+        most = profile.size.rows_per_unit
+        if looks is not None and price.measure is not Measure.PURE:
+            of_units = session.view(ViewSpec(table.name, {}), "by size")
+            most = best_counted(of_units, looks, left, clipped=True).rows_per_unit
+        chosen, by_lags = network(ordered_codes(profile.discretizers)), lag_joints(profile)
+        features = own_columns(profile, profile.discretizers)
+        view = session.view(ViewSpec(table.name, dict(features), (most,)), "spn")
+        marginals = Marginals(view, profile.one_way)
+        if looks is not None:
+            columns = own_columns(profile, looks.drifts)
+            others = profile.one_way.only(name for name in profile.discretizers if name not in looks.drifts)
+            marginals = MarginalsOverRows(view, session, table.name, columns, looks, others, most)
+        found = chosen.find(marginals, left, by_lags)
+        if not isinstance(found, Price):
+            return cells, profile, found
+        if looks is not None:
+            looks = looks.again(session, table.name, own_columns(profile, looks.drifts), found)
+            profile = lags.of(with_looks(profile, looks))
+        else:
+            cells = cells.again(session, table, found)
+            profile = lags.of(cells.profile())
+    return cells, profile, MeasuredLeaf(profile.one_way, lags=lag_joints(profile))
 
 
 def over_rows(
@@ -146,8 +281,7 @@ def over_rows(
     The first look has found which codes there are, at little noise. How much the distributions of units with many rows
     differ decides up to how many rows of a unit are worth being counted in full.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     profile = cells.profile()
     if price.amount <= 0:
@@ -193,15 +327,12 @@ def measure_cells(
 ) -> Cells:
     """All cells counted for ``price``, heavy ones more closely; of rows, where the table's ``size`` says how many.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     full = 1 if size is None else size.rows_per_unit
     codecs = learned.codecs
     telling = {name: codec for name, codec in codecs.items() if codec.size > 1}
-    view = session.view(
-        ViewSpec(table.name, {name: (Own(name), Discretizer(codec)) for name, codec in telling.items()}, (full,))
-    )
+    view = view_of_cells(session, table.name, telling, full, "view")
     if not telling:
         rows = view.measure("rows", [Marginal(())], price)
         return Cells(codecs, {}, {}, {}, (float(rows.values[0]), rows.sigma), size, learned.guessed)

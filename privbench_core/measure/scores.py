@@ -33,8 +33,7 @@ def pair_scores(
     The best of many noisy scores is best in part by its noise. Half of what the largest draw is expected to be is taken
     off all of them, so that a table of independent columns is not modelled as a table of accidents.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
     """
     noisy = curator.measure("dependence scores", [Distances(score_groups(clean, candidates, known or {}))], price)
     return noisy.values[0] / 2 - largest_noise(curator, len(candidates), price) / 2

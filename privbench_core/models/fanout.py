@@ -73,6 +73,13 @@ class Fanout(Storable):
     lags: tuple[Lag, ...] = ()
     agreements: tuple[Agreement, ...] = ()
 
+    @property
+    def codec(self) -> FanoutCodec:
+        """Codec of the numbers of children; raises InternalError if these have none of their own."""
+        if not isinstance(self.sizes.codec, FanoutCodec):
+            raise InternalError("numbers of children have a codec of their own")
+        return self.sizes.codec
+
     def numbers(self, parents: int, rng: np.random.Generator, stratum: tuple[int, int] = (0, 1)) -> NDArray[np.int64]:
         """Numbers of children of so many parents in ascending order: evenly spaced quantiles, shape (parents,).
 
@@ -87,9 +94,7 @@ class Fanout(Storable):
         Raises:
             InternalError: Numbers of children have no codec of their own.
         """
-        if not isinstance(self.sizes.codec, FanoutCodec):
-            raise InternalError("numbers of children have a codec of their own")
-        code_of, weights = self.sizes.shares
+        codec, (code_of, weights) = self.codec, self.sizes.shares
         ends = np.cumsum(self.counts[code_of] * weights)
         if not ends[-1] > 0:
             return np.zeros(parents, dtype=np.int64)
@@ -97,7 +102,7 @@ class Fanout(Storable):
         places = (np.arange(parents) + (number + rng.random()) / strata) * (ends[-1] / max(parents, 1))
         cells = np.minimum(np.searchsorted(ends, places, side="right"), np.flatnonzero(np.diff(ends, prepend=0.0))[-1])
         begins = np.append(0.0, ends[:-1])[cells]
-        return self.sizes.codec.within(cells, np.clip((places - begins) / (ends[cells] - begins), 0.0, 1.0))
+        return codec.within(cells, np.clip((places - begins) / (ends[cells] - begins), 0.0, 1.0))
 
     def looks_at(self, name: str) -> bool:
         """Whether numbers of children, or their columns, depend on a column of their parents."""

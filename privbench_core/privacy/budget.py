@@ -35,6 +35,9 @@ class Measure(StrEnum):
 class Price:
     """The cost of a mechanism, known before it reads private rows.
 
+    A mechanism satisfies its price if it is ε-DP or ρ-zCDP, δ-approximate where there is a δ, for adding or removing
+    one privacy unit.
+
     Attributes:
         measure: Pure ε-DP or ρ-zCDP.
         amount: ε or ρ.

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from privbench_core.measure.fanout import fit_fanout
 from privbench_core.measure.links import PAIRS
 from privbench_core.measure.privspn import PairwiseSPN
-from privbench_core.measure.table import Network
+from privbench_core.measure.profile import Network
 from privbench_core.models.fanout import Fanout
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.constraints import ForeignKey

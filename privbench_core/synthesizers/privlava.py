@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from privbench_core.measure.columns import Columns, types_of
 from privbench_core.measure.lags import lag_joints
 from privbench_core.measure.latent import LatentFit
+from privbench_core.measure.maximisation import Columns, types_of
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.group_model import GroupModel
@@ -143,7 +143,8 @@ def table_columns(schema: Schema, table: str, inputs: Mapping[Key, Artifact]) ->
         if released["latents"] is not None:
             latents = Latents.from_dict(released["latents"])
             sizes = Fanout.from_dict(released["link"]).sizes
-            types = types_of(latents, sizes, table_columns(schema, key.child, inputs))
+            scores = latents.size_scores, latents.scores
+            types = types_of(latents.shape, scores, sizes, table_columns(schema, key.child, inputs))
             columns = columns.with_latents(key, latents, types)
     return columns
 

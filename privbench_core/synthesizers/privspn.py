@@ -15,10 +15,9 @@ import numpy as np
 
 from privbench_core.measure.one_way import Marginals
 from privbench_core.measure.privspn import HistogramSPN
-from privbench_core.measure.table import Network
+from privbench_core.measure.profile import Network
 from privbench_core.models.measured import Measured, MeasuredLeaf
 from privbench_core.privacy.budget import Budget, Price
-from privbench_core.privacy.curator import Curator
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, structure_rng
 from privbench_core.synthesizers.privbench import SharedOptions, conditional_link, network_plan
@@ -75,8 +74,8 @@ class Histograms:
         """Return True: every leaf measures its own histogram, so there is always something to spend on."""
         return True
 
-    def find(self, curator: Curator, marginals: Marginals, price: Price, _: object) -> Measured:
+    def find(self, marginals: Marginals, price: Price, _: object) -> Measured:
         """See `HistogramSPN.build`; of a column by itself there is nothing but its marginal."""
         if len(marginals.one_way.counts) == 1:
             return MeasuredLeaf(marginals.improve(price))
-        return self.network.build(curator, marginals.counted, price, self.rng)
+        return self.network.build(marginals.curator, marginals.counted, price, self.rng)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.measure.one_way import MarginalsOfView
+from privbench_core.measure.one_way import Marginals
 from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.one_way import OneWay
@@ -38,7 +38,7 @@ def released(view: CodedView, one_way: OneWay, price: Price, noise: NoiseSource)
     """All that the leaf releases of these rows."""
     account = PrivacyFilter(price, lambda *_: None)
     curator = Curator(view, account, noise, "leaf")
-    found = PairwiseFit().find(curator, MarginalsOfView(curator, one_way), price, ORDERED)
+    found = PairwiseFit().find(Marginals(curator, one_way), price, ORDERED)
     assert isinstance(found, MeasuredLeaf)
     assert account.spent.amount == pytest.approx(price.amount)
     return Artifact({"measured": found.to_dict()}).to_bytes()

@@ -197,7 +197,7 @@ def each(*cases: str) -> list[Any]:
 def deep_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sum nodes even where rows are few; closer looks at few parts, so that there are more of them."""
     monkeypatch.setattr(privbench, "PairwiseSPN", EagerSPN)
-    monkeypatch.setattr(refine, "_MOST_PARTS", 256)
+    monkeypatch.setattr(refine, "MOST_PARTS", 256)
 
 
 def plan_of(database: Database, budget: Budget, options: Mapping[str, Any]) -> Plan:

@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privbench_core.estimate.random_walk import Drift
-from privbench_core.measure.by_size import RowLooks
-from privbench_core.measure.clipped import CollisionPosterior, vector_lengths
+from privbench_core.measure.by_size import CollisionPosterior, RowLooks, vector_lengths
 from privbench_core.models.row_count import RowCount, size_classes
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.relations import WEIGHT_SCALE

@@ -14,7 +14,7 @@ import pytest
 
 from privbench_core.commands.plan import tell_noise
 from privbench_core.measure.expected_noise import expected_noise, link_noise
-from privbench_core.measure.profile import profile_table
+from privbench_core.measure.profile import learn_table
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
 from privbench_core.pipeline.plans import only_noise
@@ -38,7 +38,7 @@ def test_a_cell_has_the_noise_that_is_announced(delta: float, columns: int) -> N
     schema, price = Schema("s", (table,), "t"), Budget(0.5, delta).total()
     values = {name: pa.array(["a", "b", "c"] * 4000) for name in names}
     rows = rows_of(table, id=np.arange(12_000), **values)
-    profile = profile_table(door_of(schema, {"t": rows}, price), table, 1, price)[1]
+    profile = learn_table(door_of(schema, {"t": rows}, price), table, 1, price)[1]
     announced = expected_noise(schema, "t", price)
     assert announced.most == 1
     measured = float(np.mean([profile.one_way.sigmas[name].min() for name in names]))

@@ -11,12 +11,14 @@ import pytest
 
 from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.joints import NoisyTable
-from privbench_core.measure.by_size import MarginalsOverRows, measure_by_size
+from privbench_core.measure.by_size import measure_by_size
+from privbench_core.measure.profile import MarginalsOverRows
 from privbench_core.models.measured import Counted, MeasuredLeaf
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.features import Own
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.noise import SeededNoise
@@ -116,7 +118,8 @@ def test_marginals_are_of_all_rows_and_joints_are_compared_with_those_that_were_
     session, rows = door_of(schema, tables), tables["flight"]
     columns = {name: (Own(name), coder) for name, coder in coders_of(schema.table("flight")).items() if name < "c2"}
     looks = measure_by_size(session, "flight", columns, size, Price(Measure.ZCDP, 0.01))
-    marginals = MarginalsOverRows(session, "flight", columns, looks, OneWay({}, {}), 1)
+    view = session.view(ViewSpec("flight", columns, (1,)), "flights")
+    marginals = MarginalsOverRows(view, session, "flight", columns, looks, OneWay({}, {}), 1)
     noise = [marginals.noise(Price(Measure.ZCDP, amount)) for amount in (0.0, 0.01, 1.0)]
     assert noise == sorted(noise, reverse=True)
     assert noise[2] < noise[0] / 2

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from privbench_core.estimate.copula import Cut, SignSums, joint_by_copula, sign_noise
-from privbench_core.measure.one_way import MarginalsOfView
-from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.signs import cuts_of, measure_signs
+from privbench_core.measure.one_way import Marginals
+from privbench_core.measure.pairwise import PairwiseFit, cuts_of, measure_signs
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.rows import Rows
 from privbench_core.privacy.budget import Measure, Price
@@ -118,9 +117,7 @@ def test_rows_follow_pairs_that_were_not_measured() -> None:
     codes = planted(0.7)
     price = Price(Measure.ZCDP, 1e-4)
     curator, account = curator_of(codes, SIZES, price)
-    found = PairwiseFit(max_pairs=0).find(
-        curator, MarginalsOfView(curator, one_way_of(codes, SIZES, sigma=60.0)), price, SIZES
-    )
+    found = PairwiseFit(max_pairs=0).find(Marginals(curator, one_way_of(codes, SIZES, sigma=60.0)), price, SIZES)
     assert isinstance(found, MeasuredLeaf)
     assert not found.tables
     assert account.spent.amount == pytest.approx(price.amount)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.measure.one_way import MarginalsOfView
+from privbench_core.measure.one_way import Marginals
 from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN, measure_one_way
 from privbench_core.models.measured import MeasuredParts
 from privbench_core.models.rows import Rows
@@ -194,10 +194,8 @@ def test_rows_are_not_split_where_no_columns_depend_on_each_other():
     curator, _ = curator_of(codes, sizes, price)
     network = PairwiseSPN({}, max_noise=1.0)
     assert network._affordable(curator, one_way_of(codes, sizes), price)
-    found = network.find(curator, MarginalsOfView(curator, one_way_of(codes, sizes, 30.0)), price)
+    found = network.find(Marginals(curator, one_way_of(codes, sizes, 30.0)), price)
     assert isinstance(found, Price) or not isinstance(found, MeasuredParts)
     codes["b"] = np.where(rng.random(30_000) < 0.7, codes["a"], codes["b"]).astype(np.int32)
     curator, _ = curator_of(codes, sizes, price)
-    assert isinstance(
-        network.find(curator, MarginalsOfView(curator, one_way_of(codes, sizes, 30.0)), price), MeasuredParts
-    )
+    assert isinstance(network.find(Marginals(curator, one_way_of(codes, sizes, 30.0)), price), MeasuredParts)

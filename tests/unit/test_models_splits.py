@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.measure.splits import LloydSplit
+from privbench_core.measure.privspn import lloyd_split
 from privbench_core.models.spn import split_by_attribute
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.split_rules import ByValue, Centres
@@ -27,7 +27,7 @@ def test_lloyd_finds_two_planted_clusters_from_any_start(seed):
     codes, sizes, side = clusters()
     curator, account = curator_of(codes, sizes)
     price = Price(Measure.ZCDP, 1e12)
-    rule = LloydSplit(frozenset({"x"}), iterations=3).rule(curator, ["x", "k", "l"], price, np.random.default_rng(seed))
+    rule = lloyd_split(curator, ["x", "k", "l"], {"x"}, 3, price, np.random.default_rng(seed))
     assert isinstance(rule, Centres)
     agreement = (rule.assign(codes) == side).mean()
     assert max(agreement, 1 - agreement) > 0.97
@@ -39,9 +39,7 @@ def test_lloyd_spends_its_iterations_and_no_more():
     labels = []
     curator, account = curator_of(codes, sizes)
     account.record = lambda label, price: labels.append((label, price.amount))
-    LloydSplit(frozenset({"x"}), iterations=4).rule(
-        curator, ["x", "k"], Price(Measure.ZCDP, 1.0), np.random.default_rng(0)
-    )
+    lloyd_split(curator, ["x", "k"], {"x"}, 4, Price(Measure.ZCDP, 1.0), np.random.default_rng(0))
     assert [label for label, _ in labels] == [f"test/centres {i}" for i in range(4)]
     assert [amount for _, amount in labels] == [0.25] * 4
 
@@ -54,14 +52,14 @@ def test_lloyd_starts_without_looking_at_rows():
         codes = {"x": np.full(3, value, dtype=np.int32), "k": np.zeros(3, dtype=np.int32)}
         curator, _ = curator_of(codes, sizes)
         tiny = Price(Measure.ZCDP, 1e-9)  # σ says that three rows mean nothing
-        rules.append(LloydSplit(frozenset({"x"})).rule(curator, ["x", "k"], tiny, np.random.default_rng(7)))
+        rules.append(lloyd_split(curator, ["x", "k"], {"x"}, 2, tiny, np.random.default_rng(7)))
     assert rules[0] == rules[1]
 
 
 def test_lloyd_handles_no_rows_and_columns_of_one_code():
     codes = {"x": np.zeros(0, dtype=np.int32), "one": np.zeros(0, dtype=np.int32)}
     curator, _ = curator_of(codes, {"x": 1, "one": 1})
-    rule = LloydSplit(frozenset({"x"})).rule(curator, ["x", "one"], Price(Measure.ZCDP, 1.0), np.random.default_rng(0))
+    rule = lloyd_split(curator, ["x", "one"], {"x"}, 2, Price(Measure.ZCDP, 1.0), np.random.default_rng(0))
     assert rule.parts == 2
     assert rule.assign(codes).shape == (0,)
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from privbench_core.estimate.joints import NoisyTable, estimated_triples, explained
-from privbench_core.measure.one_way import MarginalsOfView
-from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.triples import candidate_triples, measure_triples
+from privbench_core.measure.one_way import Marginals
+from privbench_core.measure.pairwise import PairwiseFit, candidate_triples, measure_triples
 from privbench_core.models.measured import MeasuredLeaf
 from privbench_core.models.record_swapping import TargetTable, swap
 from privbench_core.models.rows import Rows
@@ -42,7 +41,7 @@ def chain(seed: int = 0):
 def test_rows_follow_a_parity_that_no_pair_shows(price: Price) -> None:
     codes = parity()
     curator, account = curator_of(codes, SIZES, price)
-    found = PairwiseFit().find(curator, MarginalsOfView(curator, one_way_of(codes, SIZES, sigma=20.0)), price, {})
+    found = PairwiseFit().find(Marginals(curator, one_way_of(codes, SIZES, sigma=20.0)), price, {})
     assert isinstance(found, MeasuredLeaf)
     assert set(found.triples) == {("a", "b", "c")}
     assert account.spent.amount == pytest.approx(price.amount)
@@ -56,7 +55,7 @@ def test_rows_follow_a_parity_that_no_pair_shows(price: Price) -> None:
 def test_nothing_is_measured_where_pairs_explain_all() -> None:
     codes = chain()
     curator, account = curator_of(codes, SIZES)
-    found = PairwiseFit().find(curator, MarginalsOfView(curator, one_way_of(codes, SIZES, sigma=20.0)), PLENTY, {})
+    found = PairwiseFit().find(Marginals(curator, one_way_of(codes, SIZES, sigma=20.0)), PLENTY, {})
     assert isinstance(found, MeasuredLeaf)
     assert found.tables
     assert not found.triples

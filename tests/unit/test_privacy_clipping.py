@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.measure.clipped import vector_lengths
+from privbench_core.measure.by_size import vector_lengths
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.clipping import UnitsOfRows

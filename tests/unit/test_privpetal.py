@@ -12,7 +12,7 @@ import pytest
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import SpecError, UnsupportedBudgetError
-from privbench_core.measure.fanout_classes import FanoutClasses, agreeing
+from privbench_core.measure.groups import FanoutClasses, agreeing
 from privbench_core.measure.links import expected_context
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.group_model import GroupModel

@@ -12,8 +12,8 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimate.random_walk import Drift
 from privbench_core.measure.by_size import RowLooks
-from privbench_core.measure.columns import Columns
-from privbench_core.measure.fanout_classes import FanoutClasses, counted_by_class
+from privbench_core.measure.groups import FanoutClasses, counted_by_class
+from privbench_core.measure.maximisation import Columns
 from privbench_core.models.fanout import Fanout
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.profile import Profile

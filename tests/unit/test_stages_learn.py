@@ -14,9 +14,8 @@ from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.measure.learned import learn_domains
 from privbench_core.measure.one_way import least_noise
 from privbench_core.measure.privspn import PairwiseSPN
-from privbench_core.measure.profile import Cells
+from privbench_core.measure.profile import Cells, learn_table
 from privbench_core.measure.row_count import measure_row_count
-from privbench_core.measure.table import learn_table
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.spn import Leaf, Node
 from privbench_core.privacy.budget import Budget, Measure, Price

@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.errors import UnsupportedBudgetError
-from privbench_core.measure.profile import profile_table
+from privbench_core.measure.profile import learn_table
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.noise import NoiseSource
@@ -35,7 +35,7 @@ def profiled(column: Column, values: pa.Array, price: Price = PLENTY, noise: Noi
     session = door_of(Schema("s", (table,), "t"), {"t": rows}, price)
     if noise is not None:
         session._noise = noise
-    return profile_table(session, table, 1, price)[1]
+    return learn_table(session, table, 1, price)[1]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_declared_column_has_the_codec_of_its_declaration_and_exact_counts_wit
 def test_the_counts_of_an_owned_table_are_of_rows():
     schema, tables = planted_pair(500)
     session = door_of(schema, tables)
-    _, profile = profile_table(session, schema.table("child"), schema.max_rows_per_unit("child"), PLENTY)
+    _, profile, _ = learn_table(session, schema.table("child"), schema.max_rows_per_unit("child"), PLENTY)
     assert profile.size.in_full
     assert profile.size.rows == pytest.approx(tables["child"].num_rows, rel=1e-3)
     assert profile.total == pytest.approx(tables["child"].num_rows, rel=1e-3)
@@ -144,7 +144,7 @@ def test_values_of_units_with_many_rows_are_named_apart_though_noise_hides_them_
     price = Price(Measure.ZCDP, 0.02, 1e-6)
     session = door_of(schema, rows, price)
     session._noise = SeededNoise(0)
-    cells, profile = profile_table(session, row, 100, price)
+    cells, profile, _ = learn_table(session, row, 100, price)
     labels = profile.discretizers["x"].codec.labels()
     named = [labels.index(name) for name in names if name in labels]
     assert len(named) > 6
@@ -162,7 +162,7 @@ def test_a_profile_spends_its_price_whatever_is_learned():
     for measure in Measure:
         price = Price(measure, 1.0)
         session = door_of(Schema("s", (table,), "t"), {"t": rows}, price)
-        profile_table(session, table, 1, price)
+        learn_table(session, table, 1, price)
         assert session._filter.spent.amount == pytest.approx(1.0)
 
 

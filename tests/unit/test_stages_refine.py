@@ -11,8 +11,8 @@ import pytest
 
 from privbench_core.columns.registry import codec_for
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.measure.adaptive_bins import SHARE, CellCounts, share_of
-from privbench_core.measure.profile import profile_table
+from privbench_core.measure.adaptive_bins import CellCounts, share_of
+from privbench_core.measure.profile import learn_table
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
@@ -20,6 +20,7 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.tuning import TUNING
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import integer, rows_of
 
@@ -39,7 +40,7 @@ def profiled(
     session = PrivateSession(
         PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t"
     )
-    return profile_table(session, table, 1, price)[1], charged
+    return learn_table(session, table, 1, price)[1], charged
 
 
 def drawn(profile: Profile, name: str, n: int = 20_000) -> list[object]:
@@ -108,7 +109,7 @@ def test_unique_columns_have_no_shared_values_to_find():
     table = Table("t", columns, ("id",), unique=(("x",), ("x", "y")))
     x, y = ({column.name: codec_for(column)} for column in columns[1:])
     assert share_of(table, x) == 0.0
-    assert share_of(table, x | y) == share_of(replace(table, unique=()), x) == SHARE
+    assert share_of(table, x | y) == share_of(replace(table, unique=()), x) == TUNING.detail_share
 
 
 def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():
@@ -117,7 +118,7 @@ def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():
     _, charged = profiled([few, *many], PRICES["zCDP"], w=np.arange(100), **values)
     first = sum(amount for what, amount in charged if what == "one-way")
     assert first == pytest.approx(PRICES["zCDP"].amount * 10 / 11)
-    assert SHARE > 1 / 11
+    assert TUNING.detail_share > 1 / 11
 
 
 def test_a_second_count_is_averaged_by_the_variances():

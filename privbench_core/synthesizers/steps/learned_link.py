@@ -118,7 +118,7 @@ def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> S
         profile, above = references.profile(key.child), references.profile(key.parent)
         session, siblings = context.opened(), released_numbers(schema, key, context.inputs)
         for_sizes = price.share(fit.degrees) if table.attributes else price
-        fanout, _ = fit_sizes_and_siblings(session, key, above, profile, for_sizes, siblings)
+        fanout, _, _ = fit_sizes_and_siblings(session, key, above, profile, for_sizes, siblings)
         if not table.attributes:  # rows of keys alone are all alike
             return _artifact(replace(fanout, cross_marginals=()))
         rows = references.owned(table, fanout)

@@ -13,8 +13,7 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.measure.lags import own_lag_pairs
 from privbench_core.measure.learned import lists_to_learn
-from privbench_core.measure.profile import Cells, profile_table
-from privbench_core.measure.table import Network, learn_table
+from privbench_core.measure.profile import Cells, Network, learn_table
 from privbench_core.models.measured import Measured
 from privbench_core.models.profile import Profile
 from privbench_core.models.spn import count_nodes, node_to_dict
@@ -36,7 +35,7 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     """The step that profiles a private table for ``price``, and nothing more."""
 
     def run(context: StepContext) -> Artifact:
-        cells, profile = profile_table(context.opened(), table, schema.max_rows_per_unit(table.name), price)
+        cells, profile, _ = learn_table(context.opened(), table, schema.max_rows_per_unit(table.name), price)
         return Artifact({"profile": profile.to_dict(), "summary": summary_of(table, profile, cells)})
 
     return measured_step(schema, table, price, run, {})
