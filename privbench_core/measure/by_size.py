@@ -367,7 +367,10 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price, *, clipped: bo
         noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in asked]
         return len(codes) * TUNING.truncation_bias * (1 - rows / every) + float(np.mean(noise))
 
-    return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error))
+    errors = {most: error(most) for most in counts_up_to(size.classes[-1])}
+    # Of those that are hardly worse it is the largest: it relies least on what is known of units.
+    enough = min(errors.values()) + FEW
+    return replace(size, rows_per_unit=max(most for most, found in errors.items() if found <= enough))
 
 
 def one_way_over_rows(
