@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.denoising import onto_simplex
-from privbench_core.guards import MAX_CODES, NORMAL_REACH, SHORT_RUN
+from privbench_core.guards import NORMAL_REACH, SHORT_RUN
 from privbench_core.tuning import TUNING
 
 Floats = NDArray[np.float64]
@@ -85,7 +85,7 @@ def segment_and_smooth(counts: Floats, sigma: float, widths: Floats, *, laplace:
     """
     starts = segments(counts, sigma, widths)
     # Of n cells noise may choose among n² runs: a cut must save about 2 ln(n) noise variances.
-    penalty = PENALTY + max(0.0, 2 * math.log(len(counts) / MAX_CODES))
+    penalty = max(PENALTY, 2 * math.log(len(counts) / PENALTY))
     if sigma > 0 and penalty > PENALTY:
         starts = _without_accidents(counts, starts, sigma, widths, penalty, laplace=laplace)
     smooth, freedom = _smoothed(counts, starts, sigma, widths)

@@ -212,7 +212,7 @@ def test_counts_of_learned_values_are_the_noisy_ones() -> None:
     assert set(found.counts.values()) == {7.0}  # a row of households weighs 1
 
 
-class ByRank(Discretizer):
+class RankCoder(Discretizer):
     """Codes that depend on all rows: a unit would move those of everybody after it."""
 
     def encode(self, values: pa.ChunkedArray) -> np.ndarray:
@@ -233,7 +233,7 @@ def test_the_door_takes_no_coder_that_might_look_at_other_rows() -> None:
     codec = discretizer.codec
     assert isinstance(codec, OrderedCodec)
     stray = CutByRows(codec.grid, codec.nullable, codec.cuts, codec.last)
-    for foreign in (ByRank(codec), Discretizer(stray), codec):
+    for foreign in (RankCoder(codec), Discretizer(stray), codec):
         with pytest.raises(InternalError, match="household/rooms: rows are coded by the discretizers of"):
             session.view(ViewSpec("household", {"rooms": (Own("rooms"), foreign)}))  # type: ignore[dict-item]
     assert account.spent.amount == 0
