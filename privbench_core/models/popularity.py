@@ -9,7 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimate.popularity import rank_sums
-from privbench_core.guards import FITTING_ROUNDS, MAX_PARTNERS, NEGLIGIBLE, REDRAWING_ROUNDS, TINY, TOLERANCE
+from privbench_core.guards import (
+    EXCHANGES,
+    FAILED_EXCHANGES,
+    FEW,
+    FITTING_ROUNDS,
+    MAX_PARTNERS,
+    NEGLIGIBLE,
+    PROPOSED_EXCHANGES,
+    REDRAWING_ROUNDS,
+    TINY,
+    TOLERANCE,
+)
 from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
@@ -160,6 +171,8 @@ def allocated_degrees(
             break
         known = wanted if attempt < REDRAWING_ROUNDS - 1 else []
         found = _allocated(degrees, [*known, (kinds, lacking)], rng)
+        if known and degrees.any():
+            _exchange_best(found, [*known, (kinds, lacking)], rng)
         _balance(found, kinds, lacking)
         apart = _misfit(found, [(kinds, lacking)])
         if apart < least:
@@ -178,6 +191,37 @@ def _allocated(degrees: Array, margins: Sequence[Margin], rng: np.random.Generat
         return result
 
     return min(map(allocated, _spreads().tolist()), key=lambda found: _misfit(found, margins))
+
+
+def _exchange_best(degrees: Array, margins: Sequence[Margin], rng: np.random.Generator) -> None:
+    """Exchange degrees of two parents, in place, that bring codes of margins closest to the references they lack.
+
+    Of some pairs at random the best one is taken, again and again. Large degrees are proposed as often as they are
+    large: small ones are right on average.
+    """
+    gaps = [references - np.bincount(codes, degrees, len(references)) for codes, references in margins]
+    enough, failed = FEW * float(degrees.sum()) * len(margins), 0
+    for turn in range(EXCHANGES):
+        if failed == FAILED_EXCHANGES or sum(float(np.abs(gap).sum()) for gap in gaps) <= enough:
+            return
+        if turn % PROPOSED_EXCHANGES == 0:
+            cumulated = np.cumsum(degrees)
+        one = np.searchsorted(cumulated, rng.random(PROPOSED_EXCHANGES) * cumulated[-1])
+        other = rng.integers(0, len(degrees), PROPOSED_EXCHANGES)
+        moved = degrees[one] - degrees[other]
+        change = np.zeros(PROPOSED_EXCHANGES)
+        for gap, (codes, _) in zip(gaps, margins, strict=True):
+            less, more = codes[one], codes[other]
+            before = np.abs(gap[less]) + np.abs(gap[more])
+            after = np.abs(gap[less] + moved) + np.abs(gap[more] - moved)
+            change += (after - before) * (less != more)
+        best = int(np.argmin(change))
+        failed = 0 if change[best] < 0 else failed + 1
+        if change[best] < 0:
+            pair = [one[best], other[best]]
+            for gap, (codes, _) in zip(gaps, margins, strict=True):
+                np.add.at(gap, codes[pair], [moved[best], -moved[best]])
+            degrees[pair] = degrees[pair[::-1]]
 
 
 def _misfit(degrees: Array, margins: Sequence[Margin]) -> float:
