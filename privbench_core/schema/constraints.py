@@ -6,7 +6,7 @@ A spec leaves the name of a constraint or a sequence out where PostgreSQL would 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeVar
@@ -163,6 +163,7 @@ class Key(Protocol):
 
 
 K = TypeVar("K", bound=Key)
+T = TypeVar("T")
 
 
 def without_implied(keys: Sequence[K], keys_of: Callable[[str], Iterable[Key]]) -> tuple[list[K], list[K]]:
@@ -190,19 +191,23 @@ def _follows(key: Key, other: Key, keys_of: Callable[[str], Iterable[Key]]) -> b
     if set(key.columns) != set(other.columns):
         return False
     target = (key.parent, frozenset(zip(key.columns, key.parent_columns, strict=True)))
-    seen = set()
-    waiting = [(other.parent, frozenset(zip(other.columns, other.parent_columns, strict=True)))]
+    start = (other.parent, frozenset(zip(other.columns, other.parent_columns, strict=True)))
+
+    def above(here: tuple[str, frozenset[tuple[str, str]]]) -> Iterator[tuple[str, frozenset[tuple[str, str]]]]:
+        stands_for = {there: own for own, there in here[1]}
+        for link in keys_of(here[0]):
+            if stands_for.keys() == set(link.columns):
+                pairs = zip(link.columns, link.parent_columns, strict=True)
+                yield link.parent, frozenset((stands_for[column], there) for column, there in pairs)
+
+    return target in reachable(start, above)
+
+
+def reachable(start: T, onward: Callable[[T], Iterable[T]]) -> set[T]:
+    """Return all that some steps of ``onward`` lead to from ``start``, which is one of them."""
+    seen, waiting = {start}, [start]
     while waiting:
-        here = waiting.pop()
-        if here == target:
-            return True
-        seen.add(here)
-        name, pairs = here
-        stands_for = {there: own for own, there in pairs}
-        for above in keys_of(name):
-            if stands_for.keys() == set(above.columns):
-                links = zip(above.columns, above.parent_columns, strict=True)
-                further = (above.parent, frozenset((stands_for[column], name) for column, name in links))
-                if further not in seen:
-                    waiting.append(further)
-    return False
+        more = {*onward(waiting.pop())} - seen
+        seen |= more
+        waiting += more
+    return seen

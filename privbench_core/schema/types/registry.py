@@ -144,7 +144,7 @@ def parse_sql_type(text: str) -> SqlType | None:
 
 def default_sql_type(logical: LogicalType) -> SqlType:
     """Return the type of a column that names none."""
-    return SqlType(logical.default_sql, logical.sql_arguments)
+    return SqlType(logical.default_sql or logical.sql[0].name, logical.sql_arguments)
 
 
 def known_sql_types() -> tuple[str, ...]:
