@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from privbench_core.schema.types.durations import DAY, parse_duration
 
 _UUID = r"^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$"
+_WIDTH = 36  # characters of a UUID as text
+_DIGITS = [place for place in range(_WIDTH) if place not in {8, 13, 18, 23}]
 _HEX = r"^\\x([0-9a-fA-F]{2})*$"
 _MICROSECONDS = pa.duration("us")
 _MOST_DAYS = (2**63 - 1) // DAY - 10**6  # what nanoseconds of 64 bits add is less than a million days
@@ -51,8 +53,11 @@ def uuid_text(raw: NDArray[np.uint8]) -> pa.Array:
     Returns:
         Lower-case text with hyphens, shape (n,).
     """
-    digits = pa.Array.from_buffers(pa.binary(32), len(raw), [None, pa.py_buffer(raw.tobytes().hex().encode())])
-    return _hyphenated(digits.cast(pa.string()))
+    text = np.full((len(raw), _WIDTH), ord("-"), np.uint8)
+    text[:, _DIGITS] = np.frombuffer(raw.tobytes().hex().encode(), np.uint8).reshape(-1, 32)
+    offsets = np.arange(len(raw) + 1, dtype=np.int64) * _WIDTH
+    large = pa.Array.from_buffers(pa.large_string(), len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+    return large.cast(pa.string())
 
 
 def read_uuids(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -151,12 +156,9 @@ def _uuids_of_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     plain = pc.if_else(pc.equal(plain, ""), pa.scalar(None, pa.string()), plain)
     if pc.all(pc.match_substring_regex(plain, _UUID)).as_py() is False:
         raise pa.ArrowInvalid("no UUID")
-    return _hyphenated(pc.replace_substring(plain, "-", ""))
-
-
-def _hyphenated(digits: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return UUIDs from their 32 digits."""
-    parts = (pc.utf8_slice_codeunits(digits, start, stop) for start, stop in pairwise((0, 8, 12, 16, 20, 32)))
+    digits = pc.replace_substring(plain, "-", "")
+    cuts = (0, 8, 12, 16, 20, 32)
+    parts = (pc.utf8_slice_codeunits(digits, start, stop) for start, stop in pairwise(cuts))
     return pc.binary_join_element_wise(*parts, "-")
 
 
