@@ -19,7 +19,7 @@ from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.ledger.postgres import PostgresStore
 from privbench_core.privacy.ledger.sqlite import SqliteStore
-from privbench_core.spec.refresh import EqualRefreshes, RefreshPolicy
+from privbench_core.spec.model import EqualRefreshes, RefreshPolicy
 
 PROCESSES = 8
 EACH = 200

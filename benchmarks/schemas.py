@@ -29,9 +29,8 @@ from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.load import dump_spec, load_spec
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import FidelityPolicy, Spec
 
 EPSILONS = (0.1, 0.8, 3.2)
 _NOISE = FidelityPolicy(accept_noise=True)  # keys are looked at even where rows are noise

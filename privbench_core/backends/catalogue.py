@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index
-from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql_type
+from privbench_core.schema.types.registry import SqlType, default_sql_type, parse_sql_type
 
 CSV = "CSV"
 """The native type of every column of a CSV file, which gives none."""

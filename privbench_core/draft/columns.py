@@ -11,7 +11,7 @@ from privbench_core.draft.related import is_sound
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import is_contained
 from privbench_core.schema.columns import Column, ColumnType, Learn
-from privbench_core.schema.types.sql import default_sql_type, parse_sql_type
+from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
 from privbench_core.spec.dump import dump_domain, dump_sequence
 from privbench_core.spec.yaml_io import flow_yaml
 

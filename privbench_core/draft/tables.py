@@ -12,7 +12,7 @@ from privbench_core.draft.related import creation_of, follows, propose_bases, re
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
 from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
-from privbench_core.schema.implied_keys import without_implied
+from privbench_core.schema.constraints import without_implied
 from privbench_core.spec.dump import dump_generated, dump_index
 from privbench_core.spec.fields import UNDECIDED, one_or_list
 from privbench_core.spec.yaml_io import flow_yaml

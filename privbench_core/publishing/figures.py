@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from privbench_core.guards import TINY
-from privbench_core.spec.fidelity import FidelityPolicy
+from privbench_core.spec.model import FidelityPolicy
 
 DEVIATIONS = 2.0
 """Standard deviations of noise in an interval, about 95% of a normal distribution."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from privbench_core.errors import InternalError
 from privbench_core.schema.types.base import LogicalType, Scalar
-from privbench_core.schema.types.registry import ColumnType
-from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql_type
+from privbench_core.schema.types.registry import ColumnType, SqlType, default_sql_type, parse_sql_type
 from privbench_core.stored import Storable
 
 if TYPE_CHECKING:

@@ -1,9 +1,21 @@
-"""What holds between columns and rows: foreign keys, checks and dependencies; and the indexes beside them."""
+"""What holds between columns and rows: foreign keys, checks and dependencies; and the indexes beside them.
+
+A spec leaves the name of a constraint or a sequence out where PostgreSQL would choose the same one.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol, TypeVar
+
+_NAME_BYTES = 63
+_ACTION = r"(?:NO ACTION|RESTRICT|CASCADE|SET NULL|SET DEFAULT)"
+_ACTIONS = re.compile(
+    rf"(?:ON UPDATE {_ACTION})?(?: ?ON DELETE {_ACTION})?(?: ?DEFERRABLE(?: INITIALLY (?:DEFERRED|IMMEDIATE))?)?"
+)
 
 
 class OnUnitRemoved(StrEnum):
@@ -97,3 +109,105 @@ class Dependency:
 
     determinant: tuple[str, ...]
     dependent: tuple[str, ...]
+
+
+def usual_name(table: str, columns: tuple[str, ...], kind: str) -> str:
+    """Return the name that PostgreSQL gives, if nothing else has it: ``makeObjectName`` of its ``indexcmds.c``.
+
+    Args:
+        table: Name of the table.
+        columns: Those of the constraint; empty for a primary key, whose name does not tell them.
+        kind: ``pkey``, ``key``, ``fkey`` or ``seq``.
+
+    >>> usual_name("line", ("ord", "no"), "fkey"), usual_name("line", (), "pkey")
+    ('line_ord_no_fkey', 'line_pkey')
+    """
+    parts = [table.encode(), "_".join(columns).encode()[:_NAME_BYTES]] if columns else [table.encode()]
+    room = _NAME_BYTES - len(f"_{kind}") - (len(parts) - 1)
+    lengths = [len(part) for part in parts]
+    while sum(lengths) > room:  # the longer of the two gives way, and of equal ones the columns
+        lengths[0 if lengths[0] > lengths[-1] else -1] -= 1
+    cut = [part[:length].decode(errors="ignore") for part, length in zip(parts, lengths, strict=True)]
+    return "_".join([*cut, kind])
+
+
+def parse_actions(text: str) -> str | None:
+    """The clauses of a foreign key after what it references, in PostgreSQL's words; None if they are no such clauses.
+
+    >>> parse_actions("on delete set null  deferrable")
+    'ON DELETE SET NULL DEFERRABLE'
+    >>> parse_actions("ON DELETE CASCADE; DROP TABLE person") is None
+    True
+    """
+    spelled = " ".join(text.upper().split())
+    return spelled if spelled and _ACTIONS.fullmatch(spelled) else None
+
+
+class Key(Protocol):
+    """What a key refers to."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of the child."""
+        ...
+
+    @property
+    def parent(self) -> str:
+        """Name of the parent."""
+        ...
+
+    @property
+    def parent_columns(self) -> tuple[str, ...]:
+        """Of the parent, one for each of the child's."""
+        ...
+
+
+K = TypeVar("K", bound=Key)
+T = TypeVar("T")
+
+
+def without_implied(keys: Sequence[K], keys_of: Callable[[str], Iterable[Key]]) -> tuple[list[K], list[K]]:
+    """Return the keys of a table, those apart that hold because others on the same columns do.
+
+    A subtype table (``student.id -> person.id``) and a table that refers to both (``grade.id -> student.id`` and
+    ``grade.id -> person.id``): a row that refers to a student refers to a person. The second key adds nothing to sample
+    or to protect, so it is kept for the DDL alone.
+
+    Args:
+        keys: Of the table, in its order.
+        keys_of: The required keys of a parent table by its name. An optional one is no link: it may be emptied where
+            its parent goes, and the table's own key may not.
+    """
+    kept, implied = list(keys), []
+    for key in keys:
+        if any(_follows(key, other, keys_of) for other in kept if other is not key):
+            kept.remove(key)
+            implied.append(key)
+    return kept, implied
+
+
+def _follows(key: Key, other: Key, keys_of: Callable[[str], Iterable[Key]]) -> bool:
+    """Return whether the parent along ``other`` has itself a key that leads, over others or not, where ``key`` does."""
+    if set(key.columns) != set(other.columns):
+        return False
+    target = (key.parent, frozenset(zip(key.columns, key.parent_columns, strict=True)))
+    start = (other.parent, frozenset(zip(other.columns, other.parent_columns, strict=True)))
+
+    def above(here: tuple[str, frozenset[tuple[str, str]]]) -> Iterator[tuple[str, frozenset[tuple[str, str]]]]:
+        stands_for = {there: own for own, there in here[1]}
+        for link in keys_of(here[0]):
+            if stands_for.keys() == set(link.columns):
+                pairs = zip(link.columns, link.parent_columns, strict=True)
+                yield link.parent, frozenset((stands_for[column], there) for column, there in pairs)
+
+    return target in reachable(start, above)
+
+
+def reachable(start: T, onward: Callable[[T], Iterable[T]]) -> set[T]:
+    """Return all that some steps of ``onward`` lead to from ``start``, which is one of them."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        more = {*onward(waiting.pop())} - seen
+        seen |= more
+        waiting += more
+    return seen

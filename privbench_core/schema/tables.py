@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from privbench_core.errors import InternalError, SpecError, did_you_mean
 from privbench_core.schema.columns import Column, EnumType, Generated
-from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index
+from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, reachable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -242,12 +242,8 @@ class Schema:
 
     def _cyclic(self, key: ForeignKey, deferred: AbstractSet[str]) -> bool:
         """Whether ``key`` closes a cycle of keys that are not deferred."""
-        seen, frontier = set[str](), {key.parent}
-        while frontier:
-            seen |= frontier
-            keys = (k for name in frontier for k in self.by_name[name].foreign_keys if k.name not in deferred)
-            frontier = {k.parent for k in keys} - seen
-        return key.child in seen
+        keys_of = {t.name: [k for k in t.foreign_keys if k.name not in deferred] for t in self.tables}
+        return key.child in reachable(key.parent, lambda name: (k.parent for k in keys_of[name]))
 
     @cached_property
     def _ordered(self) -> tuple[tuple[Table, ...], frozenset[str]]:

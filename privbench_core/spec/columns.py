@@ -19,7 +19,7 @@ from privbench_core.schema.columns import (
     Values,
 )
 from privbench_core.schema.types.base import OrderedType
-from privbench_core.schema.types.sql import known_sql_types, parse_sql_type
+from privbench_core.schema.types.registry import known_sql_types, parse_sql_type
 from privbench_core.spec import forms
 from privbench_core.spec.fields import Kind, Node, Problems
 

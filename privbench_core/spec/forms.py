@@ -13,10 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from privbench_core.schema.columns import ColumnType
-from privbench_core.schema.constraints import OnUnitRemoved
-from privbench_core.schema.key_names import parse_actions
+from privbench_core.schema.constraints import OnUnitRemoved, parse_actions
 from privbench_core.spec.engine import ENGINES
-from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.fields import (
     FLAG,
     NAME,
@@ -36,7 +34,7 @@ from privbench_core.spec.fields import (
     named,
     number,
 )
-from privbench_core.spec.model import DEFAULT_ENGINE
+from privbench_core.spec.model import DEFAULT_ENGINE, FidelityPolicy
 
 _MAX_PRECISION = 38  # of decimal128, and enough for every database's default
 _CRON_FIELDS = 5

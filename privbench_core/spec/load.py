@@ -16,12 +16,18 @@ from privbench_core.schema.tables import Schema
 from privbench_core.spec import forms
 from privbench_core.spec.dump import dump_enums, dump_tables
 from privbench_core.spec.engine import check_engine
-from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.fields import Node, Problems
 from privbench_core.spec.location import home, relative, resolve
-from privbench_core.spec.model import DEFAULT_STATE, DEFAULT_SYNTHESIZER, Spec
+from privbench_core.spec.model import (
+    DEFAULT_STATE,
+    DEFAULT_SYNTHESIZER,
+    DecayingRefreshes,
+    EqualRefreshes,
+    FidelityPolicy,
+    RefreshPolicy,
+    Spec,
+)
 from privbench_core.spec.parse import parse_enums, parse_tables
-from privbench_core.spec.refresh import DecayingRefreshes, EqualRefreshes, RefreshPolicy
 from privbench_core.spec.rules import find_problems
 from privbench_core.spec.rules_of_keys import infer_keys
 from privbench_core.spec.yaml_io import read_yaml, write_yaml

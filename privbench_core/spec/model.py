@@ -1,20 +1,100 @@
-"""The spec: all decisions of the owner, and all public information."""
+"""The spec: all decisions of the owner, and all public information.
+
+A refresh policy spreads the lifetime budget over the refreshes of a benchmark; it is declared, so public. The ledger
+numbers refreshes: number k begins when a step is bought for the k-th time at the same ε, so the first release is
+refresh 1. A policy limits the total cost of refreshes 1 to k. What an earlier refresh did not use (one of a single
+table costs less than one of all) stays available to later ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from privbench_core.schema.change import Change
 from privbench_core.schema.tables import Schema
-from privbench_core.spec.fidelity import FidelityPolicy
-from privbench_core.spec.refresh import RefreshPolicy
 
 DEFAULT_SYNTHESIZER = "privbench"
 DEFAULT_ENGINE = "auto"
 DEFAULT_STATE = ".privbench"
+
+
+@dataclass(frozen=True)
+class EqualRefreshes:
+    """A fixed number of refreshes of equal cost.
+
+    Attributes:
+        epsilon: The most that one refresh may cost: all ε partitions together, at the lifetime's δ.
+        times: Number of refreshes, the first release included.
+
+    >>> EqualRefreshes(0.5, times=6).upto(2, 20.0, lambda epsilon: epsilon)
+    1.0
+    """
+
+    epsilon: float
+    times: int
+
+    def upto(self, refresh: int, lifetime: float, worth: Callable[[float], float]) -> float:
+        """Return the most that refreshes 1 to ``refresh`` may cost together.
+
+        Args:
+            refresh: Number of a refresh, from 1.
+            lifetime: ε of the lifetime budget.
+            worth: Converts an ε to the privacy measure of the answer: ε itself, or ρ.
+        """
+        return min(min(refresh, self.times) * worth(self.epsilon), worth(lifetime))
+
+    def in_words(self) -> str:
+        """Describe the policy for messages."""
+        return f"ε={self.epsilon:g} for " + (f"each of {self.times} refreshes" if self.times > 1 else "one refresh")
+
+
+@dataclass(frozen=True)
+class DecayingRefreshes:
+    """Refreshes whose limits decay geometrically, and add up to the lifetime budget.
+
+    Attributes:
+        decay: Ratio of consecutive limits, above 0 and below 1. With 0.5 the first refresh may take half of the budget,
+            the second a quarter.
+
+    >>> DecayingRefreshes(0.5).upto(2, 20.0, lambda epsilon: epsilon)
+    15.0
+    """
+
+    decay: float
+    times: None = None
+
+    def upto(self, refresh: int, lifetime: float, worth: Callable[[float], float]) -> float:
+        """Return the most that refreshes 1 to ``refresh`` may cost together, as `EqualRefreshes.upto`."""
+        return worth(lifetime) * (1 - self.decay**refresh)
+
+    def in_words(self) -> str:
+        """Describe the policy for messages."""
+        first = 1 - self.decay
+        return f"{first:.3g} of the lifetime budget for the first refresh, {self.decay:g} times as much for each next"
+
+
+RefreshPolicy = EqualRefreshes | DecayingRefreshes
+
+
+@dataclass(frozen=True)
+class FidelityPolicy:
+    """When published fidelity figures are bad enough to warn, and whether they stop a bundle: free to change.
+
+    Attributes:
+        block: Whether bad figures keep a bundle from being published; else they warn.
+        accept_noise: Whether steps are bought of which released numbers show that they will be noise.
+        one_way: Largest mean total variation distance of single columns. A quarter of the rows, as in an evaluation's
+            "far" (`evaluation.verdict.DISTANCE`).
+        to_shuffled: Largest distance of pairs and joins, relative to that of shuffled columns.
+    """
+
+    block: bool = False
+    accept_noise: bool = False
+    one_way: float = 0.25
+    to_shuffled: float = 1.0
 
 
 @dataclass(frozen=True)

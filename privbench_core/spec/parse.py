@@ -14,8 +14,7 @@ from typing import Any
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.change import Change, VersionQuery, Watermark
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Generated, Values
-from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, OnUnitRemoved
-from privbench_core.schema.implied_keys import without_implied
+from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, OnUnitRemoved, without_implied
 from privbench_core.schema.tables import Table
 from privbench_core.spec import forms
 from privbench_core.spec.columns import parse_column

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from privbench_core.schema.columns import Column
-from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved, reachable
 from privbench_core.schema.tables import Schema, Table
 
 
@@ -57,15 +57,10 @@ def _with_cascades(schema: Schema) -> Schema:
     return schema
 
 
-def _carried_by(schema: Schema, table: str) -> frozenset[str]:
+def _carried_by(schema: Schema, table: str) -> set[str]:
     """Return ``table`` and the tables whose removed rows can remove rows of it, along keys that cascade."""
-    seen, waiting = set[str](), [table]
-    while waiting:
-        here = waiting.pop()
-        if here not in seen:
-            seen.add(here)
-            waiting += [key.parent for key in schema.table(here).foreign_keys if key.cascades]
-    return frozenset(seen)
+    keys_of = {t.name: [key for key in t.foreign_keys if key.cascades] for t in schema.tables}
+    return reachable(table, lambda name: (key.parent for key in keys_of[name]))
 
 
 def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]:
@@ -73,9 +68,9 @@ def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]
     problems = list(_cycles(schema))
     for table in schema.tables:
         for key in table.foreign_keys:
-            problems += [*_reference(table, key, schema, broken), *_bound(table, key, schema)]
-            problems += [*_same_unit(key, schema), *_on_unit_removed(key, schema), *_row_ids(table, key, schema)]
-            problems += [*_cannot_be_null(key, schema), *_changing_target(key, schema)]
+            problems += _reference(table, key, schema, broken)
+            for rule in (_bound, _same_unit, _on_unit_removed, _row_ids, _cannot_be_null, _changing_target):
+                problems += rule(key, schema)
     return [*problems, *_ownership(schema, broken)]
 
 
@@ -89,8 +84,8 @@ def _is_unique(table: Table, key: ForeignKey) -> bool:
     return any(set(group) <= set(key.columns) for group in (table.primary_key, *table.unique) if group)
 
 
-def _bound(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
-    parent = schema.table(key.parent)
+def _bound(key: ForeignKey, schema: Schema) -> Iterator[str]:
+    table, parent = schema.table(key.child), schema.table(key.parent)
     if table.public and not parent.public:
         todo = "make both public or both private"
         yield f"{key.name}: a public table refers to the private table {parent.name}; {todo}"
@@ -145,11 +140,12 @@ def _forgotten(key: ForeignKey, table: Table, found: str) -> Iterator[str]:
         yield f"{key.name}: {found} on a required key that shares a column with {others[0].name}; {todo}"
 
 
-def _row_ids(table: Table, key: ForeignKey, schema: Schema) -> Iterator[str]:
+def _row_ids(key: ForeignKey, schema: Schema) -> Iterator[str]:
     """Yield keys whose values change with another unit, in tables whose rows are identified by values alone.
 
     Those with ``same_unit`` too: a row that breaks it refers to another unit, and loses its reference with that one.
     """
+    table = schema.table(key.child)
     private = not table.public and not schema.table(key.parent).public
     if table.row_id and private and not key.cascades:
         found = f"becomes NULL when a unit is removed, but rows of {table.name} are identified by their values (row_id)"
@@ -258,12 +254,7 @@ def _candidates(schema: Schema) -> dict[str, list[ForeignKey]]:
             children[key.parent].append(table.name)
 
     def reached(without: str) -> set[str]:
-        seen, waiting = {schema.unit}, [schema.unit]
-        while waiting:
-            more = [name for name in children.get(waiting.pop(), ()) if name != without and name not in seen]
-            seen.update(more)
-            waiting += more
-        return seen
+        return reachable(schema.unit, lambda name: (n for n in children.get(name, ()) if n != without))
 
     private = {table.name for table in schema.private_tables}
     found: dict[str, list[ForeignKey]] = {}

@@ -11,7 +11,7 @@ from privbench_core.schema.checks import columns_of, is_contained, parse_check
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Pattern, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.types.numeric import as_integer
-from privbench_core.schema.types.sql import SqlType, default_sql_type, parse_sql_type
+from privbench_core.schema.types.registry import SqlType, parse_sql_type
 
 _METHOD = re.compile(r"[a-z]+ ?\(")
 _OUTSIDE = "is not one expression; it must not close brackets it did not open, or contain comments"
@@ -54,7 +54,7 @@ def _enum(column: Column, enum: EnumType, *, is_surrogate: bool) -> Iterator[str
 
 
 def _sql_type(column: Column, *, is_key: bool) -> Iterator[str]:
-    stored = parse_sql_type(column.sql_type) if column.sql_type else default_sql_type(column.logical)
+    stored = column.stored_type
     if stored is None:
         yield f"sql_type {column.sql_type!r} is neither a known type nor an enum; correct it"
         return

@@ -23,7 +23,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.schema.tables import Schema
-from privbench_core.spec.fidelity import FidelityPolicy
+from privbench_core.spec.model import FidelityPolicy
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.tuning import TUNING
 

@@ -45,8 +45,8 @@ NEIGHBOURS = [
         _KIND,
         "an optional key has to become NULL, and none of its columns can",
         _RULES,
-        "problems += [*_cannot_be_null(key, schema), *_changing_target(key, schema)]",
-        "problems += _changing_target(key, schema)",
+        "_row_ids, _cannot_be_null, _changing_target)",
+        "_row_ids, _changing_target)",
         (f"{_KEYS}::test_a_key_that_has_to_become_null_has_a_column_that_can",),
     ),
     Mutant(

@@ -16,8 +16,8 @@ from privbench_assets.keys import identifier, op_name, step_key
 from privbench_assets.status import BUDGET
 from privbench_core.errors import InternalError, SpecError
 from privbench_core.privacy.budget import Budget
-from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import FidelityPolicy
 from privbench_core.synthesizers.contract import Plan
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 

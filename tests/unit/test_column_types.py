@@ -10,7 +10,7 @@ from privbench_core.backends.catalogue import found_column
 from privbench_core.columns.registry import codec_for
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.types.base import OrderedType, is_kind
-from privbench_core.schema.types.sql import SqlType, default_sql_type, known_sql_types, parse_sql_type
+from privbench_core.schema.types.registry import SqlType, default_sql_type, known_sql_types, parse_sql_type
 
 EXAMPLES = {
     ColumnType.INTEGER: ["-7", "9223372036854775807"],

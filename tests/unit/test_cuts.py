@@ -12,7 +12,7 @@ import pytest
 from privbench_core.columns.intervals import roundest
 from privbench_core.columns.registry import codec_for
 from privbench_core.schema.columns import Column, ColumnType, Range
-from privbench_core.schema.types.sql import parse_sql_type
+from privbench_core.schema.types.registry import parse_sql_type
 from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 

@@ -23,7 +23,7 @@ from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column, ColumnType, EnumType
 from privbench_core.schema.constraints import Check, ForeignKey, Index
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.schema.types.sql import known_sql_types, parse_sql_type
+from privbench_core.schema.types.registry import known_sql_types, parse_sql_type
 
 T = ColumnType
 LINE = Table(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.spec.refresh import EqualRefreshes
+from privbench_core.spec.model import EqualRefreshes
 from tests.helpers.ledgers import Place, raw
 
 ALIVE: set[str] = set()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from privbench_core.publishing.figures import FidelityFigure, Grade, blocking, judge_table, warnings_of
-from privbench_core.spec.fidelity import FidelityPolicy
+from privbench_core.spec.model import FidelityPolicy
 
 PAIRS, COLUMNS = "two-way TVD", "one-way TVD"
 

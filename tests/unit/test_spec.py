@@ -12,7 +12,7 @@ from privbench_core.errors import SpecError
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.spec.load import dump_spec, load_spec
-from privbench_core.spec.refresh import DecayingRefreshes, EqualRefreshes
+from privbench_core.spec.model import DecayingRefreshes, EqualRefreshes
 from tests.helpers.specs import changed as swapped
 from tests.helpers.specs import explained, load, problems
 

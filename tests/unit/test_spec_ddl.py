@@ -9,8 +9,7 @@ import pytest
 
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.schema.columns import Generated, IdentitySequence
-from privbench_core.schema.constraints import Index
-from privbench_core.schema.key_names import parse_actions, usual_name
+from privbench_core.schema.constraints import Index, parse_actions, usual_name
 from privbench_core.spec.load import dump_spec
 from tests.helpers.specs import changed as swapped
 from tests.helpers.specs import explained, load, problems

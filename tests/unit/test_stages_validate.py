@@ -14,8 +14,8 @@ from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import ReleaseStore, Workspace
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.fidelity import FidelityPolicy
 from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import FidelityPolicy
 from privbench_core.synthesizers.registry import load_synthesizer
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 from tests.helpers.noise import SeededNoise

@@ -28,7 +28,7 @@ from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.schema.types.sql import parse_sql_type
+from privbench_core.schema.types.registry import parse_sql_type
 
 _MEMORY = "512MB"  # for rows that are tried, where that will do; what does not fit goes to a temporary file
 

@@ -17,8 +17,7 @@ from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Generated
 from privbench_core.schema.columns import IdentitySequence as Numbering
-from privbench_core.schema.constraints import Check, Index
-from privbench_core.schema.key_names import usual_name
+from privbench_core.schema.constraints import Check, Index, usual_name
 from privbench_core.spec.location import describe, open_engine
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from privbench_core.privacy.ledger.sqlite import SqliteStore
 from privbench_core.privacy.ledger.store import LedgerStore, create_tables
 from privbench_core.privacy.neighbour_relation import Relation
 from privbench_core.spec.location import is_url
-from privbench_core.spec.refresh import RefreshPolicy
+from privbench_core.spec.model import RefreshPolicy
 
 _ADVICE_ON_REFRESH = "Change privacy.refresh, or publish what was released before."
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from privbench_core.privacy.budget import ROUNDING_SLACK, Budget, Measure, Price, rho_for
 from privbench_core.privacy.ledger.store import LedgerStore
-from privbench_core.spec.refresh import RefreshPolicy
+from privbench_core.spec.model import RefreshPolicy
 
 _MAX_REFRESHES = 10**9  # where the search ends; chosen by hand, more than anyone can run
 Purchase = tuple[str, str]

@@ -73,7 +73,8 @@ class LogicalType(ABC):
     time_of_day: ClassVar[bool] = False  # whether a time of day can be read as this type
 
     # In SQL. A form is an expression of DuckDB where ``{}`` stands for the column.
-    sql: ClassVar[tuple[SqlName, ...]]  # types that are read as this one; the first is the default
+    sql: ClassVar[tuple[SqlName, ...]]  # types that are read as this one
+    default_sql: ClassVar[str | None] = None  # of a column that declares none; None for the first of `sql`
     also_stored_as: ClassVar[tuple[str, ...]] = ()  # types of other entries that hold its values, too
     native: ClassVar[str | None] = None  # how names in other databases begin: a regular expression, disjoint from all
     duckdb_form: ClassVar[str] = "{}"  # the value, from what Parquet holds
@@ -93,11 +94,6 @@ class LogicalType(ABC):
     def opaque(self) -> bool:
         """Whether at most the length of a value is modelled, so that a column needs no domain."""
         return self.codec is not None and not self.fixed_values
-
-    @property
-    def default_sql(self) -> str:
-        """The SQL type of a column that declares none."""
-        return self.sql[0].name
 
     @property
     def sql_arguments(self) -> tuple[int, ...]:

@@ -76,10 +76,7 @@ class TextType(LogicalType):
     time_of_day = True
     sql = tuple(SqlName(name, any_text=False, duckdb="text") for name in ("inet", "cidr", "macaddr"))
     also_stored_as = _TEXT_SQL
-
-    @property
-    def default_sql(self) -> str:
-        return _TEXT_SQL[0]
+    default_sql = _TEXT_SQL[0]
 
 
 @dataclass(frozen=True)
