@@ -73,13 +73,9 @@ class SharedOptions(LinkOptions):
         """Return what models a table of this name, given `ordered_codes` of its columns."""
         return PairwiseSPN(ordered, beta=self.beta)
 
-    def identity(self) -> Mapping[str, Any]:
-        """Return all that `network` depends on beside the rows."""
-        return PairwiseSPN({}, beta=self.beta).identity()
-
     def learn(self, schema: Schema, table: Table, price: Price) -> list[Step]:
         """Return the steps that learn the attributes of a private table."""
-        return learn_steps(schema, table, price, self.profile, partial(self.network, table.name), self.identity())
+        return learn_steps(schema, table, price, self.profile, partial(self.network, table.name))
 
 
 class PrivBench:

@@ -41,8 +41,8 @@ from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.link import (
-    fanout_key,
     released_fanout,
+    released_lookup,
     released_numbers,
     released_profile,
 )
@@ -135,8 +135,7 @@ class TableModels(Links):
         keys = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
         stored = inputs["model", table.name].data
         fanout = None if table.owner_key is None else released_fanout(inputs, table.owner_key)
-        links = {key.name: inputs[fanout_key(key)].data["link"] for key in keys if not key.owner}
-        lookups = {name: Lookup.from_dict(link).at_scale(scale) for name, link in links.items()}
+        lookups = {key.name: released_lookup(inputs, key, scale) for key in keys if not key.owner}
         model: Model = restored(stored["model"])
         private = {table.name, *(key.parent for key in keys if not schema.table(key.parent).public)}
         return cls(

@@ -41,9 +41,7 @@ def profile_step(schema: Schema, table: Table, price: Price) -> Step:
     return measured_step(schema, table, price, run, {})
 
 
-def learn_steps(
-    schema: Schema, table: Table, price: Price, first: float, networks: Networks, parameters: Mapping[str, Any]
-) -> list[Step]:
+def learn_steps(schema: Schema, table: Table, price: Price, first: float, networks: Networks) -> list[Step]:
     """Return the profile step, which measures a private table, and the model step, which fits a network to that.
 
     Args:
@@ -52,7 +50,6 @@ def learn_steps(
         price: Of the profile step; fitting costs nothing.
         first: Share of the price for the first look at one-way marginals.
         networks: What models the attributes.
-        parameters: All that networks depend on beside the rows, JSON-able.
     """
 
     def learn(context: StepContext) -> Artifact:
@@ -70,7 +67,7 @@ def learn_steps(
 
     free = zero(price.measure)
     return [
-        measured_step(schema, table, price, learn, {**parameters, "first": first}),
+        measured_step(schema, table, price, learn, {**networks({}).identity(), "first": first}),
         Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, fit, version="3"),
     ]
 

@@ -123,9 +123,8 @@ class _Ranges(ABC):
         if found is None:
             made = self.made(number).to_artifact()
             found = self.parts.put(number, made), made
-        digest, data = found[0], found[1].data
-        rows, units = data["summary"]["rows"], span_of(data["units"])
-        return Listed(digest, rows, self.owners[number], data["dropped"], units)
+        digest, sample = found[0], Sample.from_artifact(found[1])
+        return Listed(digest, sample.table.num_rows, self.owners[number], sample.dropped, span_of(sample.units))
 
     def drawn(self, workers: int | None, **facts: Any) -> Artifact:
         """Make all ranges in processes and list them; where there is one alone, the artifact holds its rows.
