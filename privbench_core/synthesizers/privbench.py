@@ -22,8 +22,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
-from privbench_core.synthesizers.options import FidelityOptions
-from privbench_core.synthesizers.prices import Shares
+from privbench_core.synthesizers.options import FidelityOptions, Shares
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
 from privbench_core.synthesizers.steps.link import (
