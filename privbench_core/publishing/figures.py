@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
 from privbench_core.guards import TINY
 from privbench_core.spec.fidelity import FidelityPolicy
-from privbench_core.stored import Storable
 
 DEVIATIONS = 2.0
 """Standard deviations of noise in an interval, about 95% of a normal distribution."""
@@ -25,7 +24,7 @@ _LITTLE = 0.25  # of the reference: who is closer by less, even at best, is call
 
 
 @dataclass(frozen=True)
-class FidelityFigure(Storable):
+class FidelityFigure:
     """A noisy distance of the released models from the source, as a share of its maximum.
 
     Attributes:
@@ -74,6 +73,15 @@ class FidelityFigure(Storable):
         left = math.sqrt(max(0.0, self.shuffled**2 - sum(d * d for d in distances)))
         steep = self.shuffled / max(left, self.shuffled_noise, TINY)
         return replace(self, shuffled=left, shuffled_noise=min(1.0, self.shuffled_noise * max(1.0, steep)))
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> FidelityFigure:
+        """Return the inverse of `to_dict`."""
+        return cls(**{field.name: stored[field.name] for field in fields(cls)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it JSON-able, as steps store it."""
+        return asdict(self)
 
     @property
     def receipt(self) -> dict[str, Any]:
