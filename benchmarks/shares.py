@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
@@ -20,7 +21,7 @@ from benchmarks.report import Row, machine, markdown
 from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.contract import Plan, Step, StepContext
+from privbench_core.synthesizers.contract import Plan, Step
 from privbench_core.synthesizers.privbench import SharedOptions, conditional_link, network_plan
 from privbench_core.synthesizers.steps.profile import learn_steps
 
@@ -46,12 +47,8 @@ class Setting:
         """See `Synthesizer.plan`."""
         chosen = SharedOptions.parse(options)
 
-        def network(_: StepContext, ordered: Mapping[str, int]) -> PairwiseSPN:
-            return PairwiseSPN(ordered, beta=chosen.beta)
-
         def learn(table: Table, price: Price) -> list[Step]:
-            identity = PairwiseSPN({}, beta=chosen.beta).identity()
-            return learn_steps(schema, table, price, self.profile, network, identity)
+            return learn_steps(schema, table, price, self.profile, partial(PairwiseSPN, beta=chosen.beta))
 
         return network_plan(self.name, schema, budget, chosen, learn, conditional_link)
 

@@ -31,7 +31,7 @@ class Storable:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the stored form."""
-        parts = {"value": self.value} if isinstance(self, Enum) else {name: _plain(v) for name, v in fields_of(self)}
+        parts = {"value": self.value} if isinstance(self, Enum) else {n: stored_form(v) for n, v in fields_of(self)}
         return {"class": type(self).__name__, **parts}
 
     @classmethod
@@ -71,9 +71,10 @@ def restored(stored: Any) -> Any:
     return kind(**{name: restored(part) for name, part in stored.items() if name != "class"})
 
 
-def _plain(value: Any) -> Any:
+def stored_form(value: Any) -> Any:
+    """Return the stored form of a value that a field may have, see `Storable`: the inverse of `restored`."""
     if isinstance(value, Storable):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {"mapping": [[_plain(key), _plain(part)] for key, part in value.items()]}
-    return [_plain(part) for part in value] if isinstance(value, tuple) else value
+        return {"mapping": [[stored_form(key), stored_form(part)] for key, part in value.items()]}
+    return [stored_form(part) for part in value] if isinstance(value, tuple) else value

@@ -138,6 +138,7 @@ class HistogramSPN:
         gamma1: Share of a node's budget for the correlation trial.
         gamma2: Share of the trial's budget for choosing the trial split.
         iterations: J, DPLloyd's iterations.
+        rng: For the halvings of columns that are tried, and for centres; not privacy noise.
     """
 
     ordered: frozenset[str]
@@ -146,6 +147,7 @@ class HistogramSPN:
     gamma1: float = 0.5
     gamma2: float = 0.5
     iterations: int = 2
+    rng: np.random.Generator = field(kw_only=True, repr=False, compare=False)
 
     def identity(self) -> Identity:
         """Return all that a release depends on beside the coded rows."""
@@ -158,7 +160,17 @@ class HistogramSPN:
             "iterations": self.iterations,
         }
 
-    def build(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Measured:
+    def has_power(self, *_: object) -> bool:
+        """Return True: every leaf measures its own histogram, so there is always something to spend on."""
+        return True
+
+    def find(self, marginals: Marginals, price: Price, _: object) -> Measured:
+        """See `build`; of a column by itself there is nothing but its marginal."""
+        if len(marginals.one_way.counts) == 1:
+            return MeasuredLeaf(marginals.improve(price))
+        return self.build(marginals.curator, marginals.counted, price)
+
+    def build(self, curator: Curator, one_way: OneWay, price: Price) -> Measured:
         """The network over the columns of ``one_way``, for at most ``price`` (Algorithm 2).
 
         Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 to 5, 7 and 8.
@@ -169,19 +181,19 @@ class HistogramSPN:
         scale = self.scale(one_way.total, len(names))
         node = price.share(1 / scale)
         if one_way.total < 2 * self.beta:
-            halves = self._choose_columns(curator, one_way, node, rng)
-            return self._product(curator, one_way, halves, price.share(1 - 1 / scale), rng)
+            halves = self._choose_columns(curator, one_way, node)
+            return self._product(curator, one_way, halves, price.share(1 - 1 / scale))
         trial = node.share(self.gamma1)
-        halves = self._choose_columns(curator, one_way, trial.share(self.gamma2), rng)
+        halves = self._choose_columns(curator, one_way, trial.share(self.gamma2))
         dependence = self._dependence(curator, one_way, halves, trial.share(1 - self.gamma2))
         if dependence <= self.alpha:
-            return self._product(curator, one_way, halves, price.share(1 - self.gamma1 / scale), rng)
+            return self._product(curator, one_way, halves, price.share(1 - self.gamma1 / scale))
         rest = price.share(1 - 1 / scale)
-        rule = lloyd_split(curator, names, self.ordered, self.iterations, node.share(1 - self.gamma1), rng)
+        rule = lloyd_split(curator, names, self.ordered, self.iterations, node.share(1 - self.gamma1), self.rng)
         parts = []
         for part in curator.split(rule):
             inside = measure_one_way(part, names, rest.share(2 * TUNING.score_share))
-            parts.append(self.build(part, inside, rest.share(1 - 2 * TUNING.score_share), rng))
+            parts.append(self.build(part, inside, rest.share(1 - 2 * TUNING.score_share)))
         return MeasuredParts(tuple(parts), rule)
 
     def scale(self, rows: float, columns: int) -> float:
@@ -195,23 +207,16 @@ class HistogramSPN:
         return MeasuredLeaf(replace(one_way, counts={name: merged}, sigmas={name: sigmas}))
 
     def _product(
-        self,
-        curator: Curator,
-        one_way: OneWay,
-        halves: tuple[tuple[str, ...], ...],
-        price: Price,
-        rng: np.random.Generator,
+        self, curator: Curator, one_way: OneWay, halves: tuple[tuple[str, ...], ...], price: Price
     ) -> MeasuredParts:
         """Children share the budget by their scales (Algorithm 2, line 18)."""
         scales = [self.scale(one_way.total, len(half)) if len(half) > 1 else 1.0 for half in halves]
         parts = []
         for half, scale in zip(halves, scales, strict=True):
-            parts.append(self.build(curator, one_way.only(half), price.share(scale / sum(scales)), rng))
+            parts.append(self.build(curator, one_way.only(half), price.share(scale / sum(scales))))
         return MeasuredParts(tuple(parts))
 
-    def _choose_columns(
-        self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator
-    ) -> tuple[tuple[str, ...], ...]:
+    def _choose_columns(self, curator: Curator, one_way: OneWay, price: Price) -> tuple[tuple[str, ...], ...]:
         """ColSplit (Algorithm 4): of |attr| random halvings, (noisily) the one whose halves depend least on each other.
 
         All halvings have equally many pairs inside their halves, so least across is most inside: the exponential
@@ -222,7 +227,7 @@ class HistogramSPN:
             return (str(names[0]),), (str(names[1]),)
         options = []
         for _ in names:
-            mixed = [str(n) for n in rng.permutation(names)]
+            mixed = [str(n) for n in self.rng.permutation(names)]
             options.append((tuple(mixed[: len(mixed) // 2]), tuple(mixed[len(mixed) // 2 :])))
         clean = one_way.clean()
         groups = tuple(_distances(clean, [p for half in halves for p in combinations(half, 2)]) for halves in options)

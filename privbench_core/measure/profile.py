@@ -37,6 +37,7 @@ from privbench_core.privacy.features import Own
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
+from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 
@@ -117,6 +118,10 @@ class Cells:
 
 class Network(Protocol):
     """What models the attributes of a table."""
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on beside the coded rows."""
+        ...
 
     def has_power(self, curator: Curator, columns: int, total: float, price: Price) -> bool:
         """Return whether dependences of so many columns would show for ``price``."""

@@ -31,7 +31,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Parent:
-    """A synthetic parent table, for drawing references to it.
+    """A synthetic parent table, for drawing references to it along one key.
 
     Attributes:
         table: Its rows, decoded.
@@ -40,6 +40,7 @@ class Parent:
         weights: Weight of each of its rows in the measure of its model, None for equal weights.
         units: Number of the privacy unit of each of its rows, None if no key needs it.
         room: The most rows that may refer to each of its rows; None if that is what the key declares.
+        lookup: Released of the key, to draw references by; None for an owner key.
     """
 
     table: pa.Table
@@ -48,6 +49,14 @@ class Parent:
     weights: NDArray[np.float64] | None
     units: Places | None = None
     room: Places | None = None
+    lookup: Lookup | None = None
+
+    @property
+    def link(self) -> Lookup:
+        """Return `lookup`; InternalError without one."""
+        if self.lookup is None:
+            raise InternalError("references were to be drawn to parents without a link")
+        return self.lookup
 
     def slice(self, start: int, stop: int) -> Parent:
         """Return some of its rows."""
@@ -128,7 +137,6 @@ def draw_references(
     keys: Sequence[ForeignKey],
     rows: Rows,
     parents: Mapping[str, Parent],
-    lookups: Mapping[str, Lookup],
     columns: dict[str, pa.Array],
     rules: Sequence[RowRule],
     rng: np.random.Generator,
@@ -142,8 +150,7 @@ def draw_references(
         table: The referring table.
         keys: In the order in which they are filled.
         rows: With the codes of the attributes that references may follow.
-        parents: By foreign key name.
-        lookups: By foreign key name.
+        parents: By foreign key name, with their links.
         columns: Attributes and key columns drawn so far; those of the keys are added.
         rules: Checks; each is judged as soon as all of its columns are there.
         rng: Sampling only.
@@ -152,7 +159,7 @@ def draw_references(
     places: dict[str, Places] = {}
     for key in keys:
         choice = choice_of(table, key, columns, parents[key.name], rows.n, units)
-        found = _drawn(key, lookups[key.name], rows, parents[key.name], choice, columns, rules, rng)
+        found = _drawn(key, rows, parents[key.name], choice, columns, rules, rng)
         places[key.name] = found
         columns |= copied_columns(key, found, parents[key.name].table, columns)
     return places
@@ -160,7 +167,6 @@ def draw_references(
 
 def _drawn(
     key: ForeignKey,
-    lookup: Lookup,
     rows: Rows,
     parent: Parent,
     choice: ParentChoice,
@@ -172,7 +178,7 @@ def _drawn(
     filled = set(key.columns) - columns.keys()
     known = filled | columns.keys()
     judged = [rule for rule in rules if not filled.isdisjoint(rule.columns) and known.issuperset(rule.columns)]
-    codes, count = parent.codes, parent.table.num_rows
+    lookup, codes, count = parent.link, parent.codes, parent.table.num_rows
     found = lookup.draw(rows, codes, count, rng, choice)
     for attempt in range(REDRAWING_ROUNDS):
         if key.parent == key.child:

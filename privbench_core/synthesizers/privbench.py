@@ -22,8 +22,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
-from privbench_core.synthesizers.options import FidelityOptions
-from privbench_core.synthesizers.prices import Shares
+from privbench_core.synthesizers.options import FidelityOptions, Shares
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
 from privbench_core.synthesizers.steps.link import (
@@ -73,13 +72,9 @@ class SharedOptions(LinkOptions):
         """Return what models a table of this name, given `ordered_codes` of its columns."""
         return PairwiseSPN(ordered, beta=self.beta)
 
-    def identity(self) -> Mapping[str, Any]:
-        """Return all that `network` depends on beside the rows."""
-        return PairwiseSPN({}, beta=self.beta).identity()
-
     def learn(self, schema: Schema, table: Table, price: Price) -> list[Step]:
         """Return the steps that learn the attributes of a private table."""
-        return learn_steps(schema, table, price, self.profile, partial(self.network, table.name), self.identity())
+        return learn_steps(schema, table, price, self.profile, partial(self.network, table.name))
 
 
 class PrivBench:

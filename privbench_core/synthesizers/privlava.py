@@ -29,8 +29,7 @@ from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.options import GroupOptions
-from privbench_core.synthesizers.prices import Prices, group_shares
+from privbench_core.synthesizers.options import GroupOptions, Prices, group_shares
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import (
     counted_along,

@@ -53,8 +53,8 @@ def test_every_branch_of_the_papers_network_models_every_column_once(beta, alpha
     codes = planted(1500)
     price = Price(measure, 1e6)
     curator, account = curator_of(codes, SIZES, price)
-    spn = HistogramSPN(frozenset(ORDERED), alpha=alpha, beta=beta)
-    node = spn.build(curator, one_way_of(codes, SIZES), price, np.random.default_rng(1)).fit()
+    spn = HistogramSPN(frozenset(ORDERED), alpha=alpha, beta=beta, rng=np.random.default_rng(1))
+    node = spn.build(curator, one_way_of(codes, SIZES), price).fit()
     assert {tuple(sorted(columns)) for columns in branches(node)} == {tuple(sorted(SIZES))}
     assert account.spent.fits(price)
 
@@ -63,8 +63,8 @@ def test_dependent_columns_split_rows_and_independent_ones_split_columns():
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
     node = (
-        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200)
-        .build(curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1))
+        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200, rng=np.random.default_rng(1))
+        .build(curator, one_way_of(codes, SIZES), PLENTY)
         .fit()
     )
     assert count_nodes(node)["sum"] >= 1
@@ -72,8 +72,8 @@ def test_dependent_columns_split_rows_and_independent_ones_split_columns():
     loose = {name: rng.integers(0, SIZES[name], 4000).astype(np.int32) for name in SIZES}
     curator, _ = curator_of(loose, SIZES)
     node = (
-        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200)
-        .build(curator, one_way_of(loose, SIZES), PLENTY, np.random.default_rng(1))
+        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200, rng=np.random.default_rng(1))
+        .build(curator, one_way_of(loose, SIZES), PLENTY)
         .fit()
     )
     assert count_nodes(node) == {"sum": 0, "product": 4, "leaf": 5, "pairs": 0}
@@ -83,8 +83,8 @@ def test_few_rows_are_never_split():
     codes = planted(300)
     curator, _ = curator_of(codes, SIZES)
     node = (
-        HistogramSPN(frozenset(ORDERED), alpha=0.0, beta=10_000)
-        .build(curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1))
+        HistogramSPN(frozenset(ORDERED), alpha=0.0, beta=10_000, rng=np.random.default_rng(1))
+        .build(curator, one_way_of(codes, SIZES), PLENTY)
         .fit()
     )
     assert count_nodes(node)["sum"] == 0
@@ -94,8 +94,8 @@ def test_the_papers_network_reproduces_marginals_and_much_of_the_dependence():
     codes = planted()
     curator, _ = curator_of(codes, SIZES)
     node = (
-        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200)
-        .build(curator, one_way_of(codes, SIZES), PLENTY, np.random.default_rng(1))
+        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200, rng=np.random.default_rng(1))
+        .build(curator, one_way_of(codes, SIZES), PLENTY)
         .fit()
     )
     rows = drawn(node)
@@ -111,8 +111,8 @@ def test_a_single_column_is_a_leaf():
     curator, _ = curator_of(codes, {"a": 3})
     one_way = one_way_of(codes, {"a": 3})
     for node in (
-        HistogramSPN(frozenset(ORDERED), beta=1)
-        .build(curator, one_way, PLENTY.share(0.5), np.random.default_rng(0))
+        HistogramSPN(frozenset(ORDERED), beta=1, rng=np.random.default_rng(0))
+        .build(curator, one_way, PLENTY.share(0.5))
         .fit(),
         PairwiseSPN(ORDERED, beta=1).build(curator, one_way, PLENTY.share(0.5)).fit(),
     ):
@@ -160,7 +160,7 @@ def test_the_parts_of_a_sum_add_up_to_all_rows():
 
 
 def test_the_budgets_of_a_product_follow_the_scales_of_its_parts():
-    spn = HistogramSPN(frozenset(ORDERED), beta=1000)
+    spn = HistogramSPN(frozenset(ORDERED), beta=1000, rng=np.random.default_rng(0))
     assert spn.scale(100, 4) == 7  # 2·4 - 1: the nodes that splitting columns alone makes
     assert spn.scale(10_000, 4) == pytest.approx(2 * 10_000 * 4 / 1000 - 1)
 
@@ -170,8 +170,8 @@ def test_identical_rows_do_not_split_for_ever():
     price = Price(Measure.ZCDP, 1.0)
     curator, account = curator_of(codes, SIZES, price)
     node = (
-        HistogramSPN(frozenset(ORDERED), alpha=0.1, beta=10)
-        .build(curator, one_way_of(codes, SIZES), price, np.random.default_rng(0))
+        HistogramSPN(frozenset(ORDERED), alpha=0.1, beta=10, rng=np.random.default_rng(0))
+        .build(curator, one_way_of(codes, SIZES), price)
         .fit()
     )
     assert isinstance(node, Product)

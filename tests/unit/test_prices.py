@@ -9,8 +9,7 @@ import pytest
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.options import GroupOptions
-from privbench_core.synthesizers.prices import Prices
+from privbench_core.synthesizers.options import GroupOptions, Prices
 from tests.helpers.planted import category, integer, owner_key
 
 WHOLE = Price(Measure.ZCDP, 1.0)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -139,7 +141,8 @@ def drawn(table: Table, parents: dict[str, Parent], lookups: dict[str, Lookup]):
     schema = Schema("s", (table, Table("p", (integer("id"),), ("id",), public=True)), table.name)
     profile = Profile({}, OneWay({}, {}), RowCount(6.0, 0.0))
     models = TableModels(schema, table, 1.0, lookups, {table.name: profile}, Leaf(6.0, {}), {}, None, {})
-    return models.draw(Rows(6), None, parents, lookups, np.random.default_rng(0), (0, 6))
+    linked = {name: replace(parent, lookup=lookups.get(name)) for name, parent in parents.items()}
+    return models.draw(Rows(6), None, linked, np.random.default_rng(0), (0, 6))
 
 
 class Fixed:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
-from privbench_core.privacy.budget import Budget, Price
-from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.contract import Plan, Step
+from privbench_core.privacy.budget import Budget
+from privbench_core.schema.tables import Schema
+from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.options import parsed
 from privbench_core.synthesizers.privbench import LinkOptions, network_plan
 from privbench_core.synthesizers.relational.tables import load_table_synthesizer, table_synthesizers
@@ -56,12 +56,6 @@ class Relational:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
         method = load_table_synthesizer(chosen.tables)
-        fit = LinkFit(chosen.degrees, chosen.select)
-
-        def learn(table: Table, price: Price) -> list[Step]:
-            return method.steps(schema, table, price)
-
-        def link(schema: Schema, key: ForeignKey, price: Price) -> Step:
-            return learned_link(schema, key, price, fit)
-
+        learn = partial(method.steps, schema)
+        link = partial(learned_link, fit=LinkFit(chosen.degrees, chosen.select))
         return replace(network_plan(self.name, schema, budget, chosen, learn, link), joints=method.joints)

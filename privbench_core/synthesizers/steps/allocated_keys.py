@@ -164,8 +164,8 @@ class AllocatedKey:
             digests.append(files.put(number, Artifact(stored, columns.take(pa.array(order)))))
         return cls(key, lookup, most is not None, Allocation.by_rows(rows), seed, files, tuple(digests))
 
-    def range(self, number: int) -> tuple[Parent, Lookup]:
-        """The parents that a range of rows may refer to, with their room, and the link to draw these references by.
+    def range(self, number: int) -> Parent:
+        """The parents that a range of rows may refer to, with their room, and the link for the places it has of each.
 
         Public ones are all there, as a link knows them by their position; those without room get no row of the range.
         """
@@ -187,7 +187,7 @@ class AllocatedKey:
         places, spare = (np.concatenate([each[which] for each in found]) for which in (2, 3))
         sizes = {name.removeprefix(TARGET): d.size for name, d in self.lookup.targets.items()}
         room = places + spare if self.bounded and not own else None
-        return Parent(rows, codes, sizes, None, None, room), self.lookup.with_places(places)
+        return Parent(rows, codes, sizes, None, None, room, self.lookup.with_places(places))
 
     def forget(self) -> None:
         """Delete the files."""

@@ -41,8 +41,8 @@ from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.link import (
-    fanout_key,
     released_fanout,
+    released_lookup,
     released_numbers,
     released_profile,
 )
@@ -92,9 +92,7 @@ class Links:
             codes[latent], sizes[latent] = drawn, size
         return Parent(sample.table, codes, sizes, sample.weights, sample.units)
 
-    def complete(
-        self, first: Sample, parents: Mapping[str, Parent], lookups: Mapping[str, Lookup], rng: np.random.Generator
-    ) -> Sample:
+    def complete(self, first: Sample, parents: Mapping[str, Parent], rng: np.random.Generator) -> Sample:
         """Fill the deferred keys of rows whose other columns are drawn, and stay.
 
         A reference that breaks a check is redrawn, and left NULL if that does not help.
@@ -104,7 +102,7 @@ class Links:
         rows = Rows(made.num_rows, codes, _sizes(self.discretizers), first.weights)
         waiting = {name for key in self.keys for name in table.emptied_columns(key)}
         columns = {n: made.column(n).combine_chunks() for n in made.column_names if n not in waiting}
-        draw_references(table, self.keys, rows, parents, lookups, columns, row_rules(table), rng, first.units)
+        draw_references(table, self.keys, rows, parents, columns, row_rules(table), rng, first.units)
         for key in self.keys:
             for unique in (table.primary_key, *table.unique):
                 if not set(key.columns).isdisjoint(unique):
@@ -135,8 +133,7 @@ class TableModels(Links):
         keys = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
         stored = inputs["model", table.name].data
         fanout = None if table.owner_key is None else released_fanout(inputs, table.owner_key)
-        links = {key.name: inputs[fanout_key(key)].data["link"] for key in keys if not key.owner}
-        lookups = {name: Lookup.from_dict(link).at_scale(scale) for name, link in links.items()}
+        lookups = {key.name: released_lookup(inputs, key, scale) for key in keys if not key.owner}
         model: Model = restored(stored["model"])
         private = {table.name, *(key.parent for key in keys if not schema.table(key.parent).public)}
         return cls(
@@ -208,7 +205,6 @@ class TableModels(Links):
         rows: Rows,
         owners: Numbers | None,
         parents: Mapping[str, Parent],
-        lookups: Mapping[str, Lookup],
         rng: np.random.Generator,
         numbering: tuple[int, int],
     ) -> Sample:
@@ -218,14 +214,13 @@ class TableModels(Links):
             rows: Without a column, or from `children_of`.
             owners: Row number of the owner of each, -1 for none; None for the unit's table.
             parents: What rows refer to, by foreign key name, without deferred keys.
-            lookups: Links to draw references to them by, by foreign key name; none for the owner key.
             rng: Sampling only.
             numbering: How many rows are in the ranges before, and in all of them.
         """
         table, first, per_unit = self.table, numbering[0], self.profile.size.rows_per_unit
         units = self._units(rows.n, owners, parents, first)
         add_sizes(rows, units, self.profile, self.model)
-        columns, places, codes = self._columns(rows, owners, parents, lookups, rng, numbering, units)
+        columns, places, codes = self._columns(rows, owners, parents, rng, numbering, units)
         kept, dropped = _kept(table, self._rules, columns, places)
         weights = None if owners is None else rows.weights
         if dropped:
@@ -255,7 +250,6 @@ class TableModels(Links):
         rows: Rows,
         owners: Numbers | None,
         parents: Mapping[str, Parent],
-        lookups: Mapping[str, Lookup],
         rng: np.random.Generator,
         numbering: tuple[int, int],
         units: Numbers,
@@ -272,8 +266,8 @@ class TableModels(Links):
         keys = lookup_order(table, self.schema.deferred_keys)
         inside = tuple(key for key in keys if key.same_unit)
         unknown = Rows(rows.n, weights=rows.weights)
-        places |= draw_references(table, inside, unknown, parents, lookups, columns, rules, rng, units)
-        context = _referred(rows, inside, parents, lookups, places)
+        places |= draw_references(table, inside, unknown, parents, columns, rules, rng, units)
+        context = _referred(rows, inside, parents, places)
         fanout = self.fanout
         lags = Lags(fanout.lags if fanout else (), self.profile.lags, frozenset(self.profile.guessed))
         model = AgreeingSiblings(self.model, fanout.agreements) if fanout and fanout.agreements else self.model
@@ -282,10 +276,12 @@ class TableModels(Links):
         draft.settle()
         codes, columns = draft.codes, columns | draft.values
         outside = tuple(key for key in keys if not key.same_unit)
-        linked = {name for key in outside for name in lookups[key.name].context if name in rows.codes} - codes.keys()
+        linked = {
+            name for key in outside for name in parents[key.name].link.context if name in rows.codes
+        } - codes.keys()
         seen = {name: codes[name] for name in codes if name in discretizers} | {n: rows.codes[n] for n in linked}
         own = Rows(rows.n, seen, _sizes(discretizers), rows.weights)
-        places |= draw_references(table, outside, own, parents, lookups, columns, rules, rng, units)
+        places |= draw_references(table, outside, own, parents, columns, rules, rng, units)
         columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in self._later}
         columns |= fresh_keys(table, columns, rows.n, numbering, added_by(self.schema, table))
         of_keys = [rule for rule in table.dependencies if rule not in draft.dependencies]
@@ -308,18 +304,14 @@ def _sizes(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:
 
 
 def _referred(
-    rows: Rows,
-    keys: Sequence[ForeignKey],
-    parents: Mapping[str, Parent],
-    lookups: Mapping[str, Lookup],
-    places: Mapping[str, Numbers],
+    rows: Rows, keys: Sequence[ForeignKey], parents: Mapping[str, Parent], places: Mapping[str, Numbers]
 ) -> Rows:
     """``rows`` with the attributes of what they refer to as more context."""
     context = replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes))
     links = dict(rows.links)
     for key in keys:
-        lookup = lookups[key.name]
-        for name, codes in lookup.referred(parents[key.name].codes, places[key.name]).items():
+        parent, lookup = parents[key.name], parents[key.name].link
+        for name, codes in lookup.referred(parent.codes, places[key.name]).items():
             context.add(f"{key.name}: {name}", len(lookup.marginals[name]), codes)
         links |= {(f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()}
     context.links = links

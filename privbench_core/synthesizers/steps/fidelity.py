@@ -26,7 +26,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +96,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         **constraints_identity(table.checks, table.dependencies),
     }
     key = ("fidelity", table.name)
-    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters, "4")
+    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters, "5")
 
 
 def _metrics(
@@ -160,8 +159,8 @@ def _metrics(
         shuffled = None if name == ONE_WAY else float(answer.values[0][1]) + more[1]
         whole = 2 * len(sets) * total
         metrics.append(FidelityFigure.of((table.name, name), (ours, shuffled), answer.sigma, whole))
-    above_off = _one_way([] if owner is None else context.inputs["fidelity", owner.parent].data["metrics"])
-    own_off = _one_way([figure.to_dict() for figure in metrics])
+    above = [] if owner is None else context.inputs["fidelity", owner.parent].data["metrics"]
+    own_off, above_off = _one_way(metrics), _one_way(list(map(FidelityFigure.from_dict, above)))
     off = {TWO_WAY: (own_off, own_off), JOIN: (own_off, above_off)}
     return [figure.with_columns_off(*off.get(figure.metric, ())) for figure in metrics]
 
@@ -184,9 +183,9 @@ def _counted(session: PrivateSession, table: str, profile: Profile, price: Price
     return most, counted[most]
 
 
-def _one_way(metrics: Sequence[Mapping[str, Any]]) -> float:
+def _one_way(figures: Sequence[FidelityFigure]) -> float:
     """The distance of single columns among figures, as far as it is no noise; 0 without one."""
-    found = (FidelityFigure.from_dict(figure) for figure in metrics if figure["metric"] == ONE_WAY)
+    found = (figure for figure in figures if figure.metric == ONE_WAY)
     return next((math.sqrt(max(0.0, figure.value**2 - figure.noise**2)) for figure in found), 0.0)
 
 

@@ -20,6 +20,7 @@ from privbench_core.measure.lookup import Features, fit_lookup
 from privbench_core.measure.public_parents import PublicParent
 from privbench_core.measure.targets import Referred
 from privbench_core.models.fanout import Fanout, parent_column
+from privbench_core.models.lookup import Lookup
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OfParent
@@ -132,6 +133,11 @@ def released_profile(inputs: Mapping[Key, Artifact], table: str) -> Profile:
 def released_fanout(inputs: Mapping[Key, Artifact], key: ForeignKey) -> Fanout:
     """The link along an owner key."""
     return Fanout.from_dict(inputs[fanout_key(key)].data["link"])
+
+
+def released_lookup(inputs: Mapping[Key, Artifact], key: ForeignKey, scale: float) -> Lookup:
+    """The link along a key off the ownership path, for a synthetic database of that size relative to the source."""
+    return Lookup.from_dict(inputs[fanout_key(key)].data["link"]).at_scale(scale)
 
 
 def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:

@@ -13,6 +13,7 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.measure.lags import own_lag_pairs
 from privbench_core.measure.learned import lists_to_learn
+from privbench_core.measure.privspn import PairwiseSPN
 from privbench_core.measure.profile import Cells, Network, learn_table
 from privbench_core.models.measured import Measured
 from privbench_core.models.profile import Profile
@@ -24,74 +25,30 @@ from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
+from privbench_core.synthesizers.contract import Step, StepContext, StepKind
 
 Array = NDArray[np.float64]
 Networks = Callable[[Mapping[str, int]], Network]
 """`ordered_codes` of the columns -> network."""
 
 
-def profile_step(schema: Schema, table: Table, price: Price) -> Step:
-    """The step that profiles a private table for ``price``, and nothing more."""
-
-    def run(context: StepContext) -> Artifact:
-        cells, profile, _ = learn_table(context.opened(), table, schema.max_rows_per_unit(table.name), price)
-        return Artifact({"profile": profile.to_dict(), "summary": summary_of(table, profile, cells)})
-
-    return measured_step(schema, table, price, run, {})
-
-
-def learn_steps(
-    schema: Schema, table: Table, price: Price, first: float, networks: Networks, parameters: Mapping[str, Any]
-) -> list[Step]:
-    """Return the profile step, which measures a private table, and the model step, which fits a network to that.
-
-    Args:
-        schema: The database.
-        table: The table.
-        price: Of the profile step; fitting costs nothing.
-        first: Share of the price for the first look at one-way marginals.
-        networks: What models the attributes.
-        parameters: All that networks depend on beside the rows, JSON-able.
-    """
-
-    def learn(context: StepContext) -> Artifact:
-        bound = schema.max_rows_per_unit(table.name)
-        cells, profile, measured = learn_table(context.opened(), table, bound, price, first, networks)
-        released = {"profile": profile.to_dict(), "measured": measured.to_dict()}
-        return Artifact({**released, "summary": summary_of(table, profile, cells)})
-
-    profile_of: Key = ("profile", table.name)
-
-    def fit(context: StepContext) -> Artifact:
-        measured: Measured = restored(context.inputs[profile_of].data["measured"])
-        node = measured.fit()
-        return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
-
-    free = zero(price.measure)
-    return [
-        measured_step(schema, table, price, learn, {**parameters, "first": first}),
-        Step(("model", table.name), StepKind.MODEL, table.name, (profile_of,), (), free, fit, version="3"),
-    ]
-
-
-def measured_step(
-    schema: Schema, table: Table, price: Price, run: Callable[[StepContext], Artifact], parameters: Mapping[str, Any]
+def profile_step(
+    schema: Schema, table: Table, price: Price, first: float = 1.0, networks: Networks | None = None
 ) -> Step:
-    """The step that looks at a private table first.
+    """The step that looks at a private table first, for ``price``: its profile, and joints if there are networks.
 
     Args:
         schema: The database.
         table: The table.
         price: Of the step.
-        run: The work: a profile, and what else there is to be measured.
-        parameters: What it depends on beside the table and the rows, JSON-able.
+        first: Share of the price for the first look at one-way marginals: all of it without networks.
+        networks: What models the attributes.
     """
     for column in table.modelled:
         if not isinstance(column.domain, Learn):
             codec_for(column, table=table.name)  # a domain that cannot be coded is refused before anything is spent
     reads = deciding_tables(schema, table.name)
-    own = {
+    parameters = {
         "columns": [column_identity(column) for column in table.attributes],
         "primary key": list(table.primary_key),
         "unique": [list(columns) for columns in table.unique],
@@ -101,13 +58,38 @@ def measured_step(
         **({"lags": "1"} if own_lag_pairs(table) else {}),
         # What bounds say beyond the largest T counted once.
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
+        **({} if networks is None else {**networks({}).identity(), "first": first}),
     }
     key = ("profile", table.name)
     version = "24"
     if not table.owner_key:
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
         version = "17" if intervals else "15" if lists_to_learn(table) else "10"
-    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, {**own, **parameters}, version=version)
+
+    def run(context: StepContext) -> Artifact:
+        bound = schema.max_rows_per_unit(table.name)
+        cells, profile, measured = learn_table(context.opened(), table, bound, price, first, networks or PairwiseSPN)
+        joints = {} if networks is None else {"measured": measured.to_dict()}
+        return Artifact({"profile": profile.to_dict(), **joints, "summary": summary_of(table, profile, cells)})
+
+    return Step(key, StepKind.PROFILE, table.name, (), reads, price, run, parameters, version=version)
+
+
+def learn_steps(schema: Schema, table: Table, price: Price, first: float, networks: Networks) -> list[Step]:
+    """Return the profile step, with joints, and the model step, which fits a network to them at no cost.
+
+    Arguments are those of `profile_step`.
+    """
+    profile = profile_step(schema, table, price, first, networks)
+
+    def fit(context: StepContext) -> Artifact:
+        measured: Measured = restored(context.inputs[profile.key].data["measured"])
+        node = measured.fit()
+        return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
+
+    free = zero(price.measure)
+    model = Step(("model", table.name), StepKind.MODEL, table.name, (profile.key,), (), free, fit, version="3")
+    return [profile, model]
 
 
 def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
 
 def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: int, file: Path) -> None:
     """Write a range as a Parquet file; one that was drawn by itself, and in this order, is stored as such."""
-    if sampled.digests and not added_by(schema, table):
+    if sampled.listed and not added_by(schema, table):
         file.write_bytes(sampled.part_file(number))
     else:
         write_table(file, table, as_added(schema, table, sampled.part_rows(number)))

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.models.lookup import Lookup
 from privbench_core.models.rows import Rows
 from privbench_core.sampling.children import children_of, numbers_of_children
 from privbench_core.sampling.ranges import (
@@ -123,9 +122,8 @@ class _Ranges(ABC):
         if found is None:
             made = self.made(number).to_artifact()
             found = self.parts.put(number, made), made
-        digest, data = found[0], found[1].data
-        rows, units = data["summary"]["rows"], span_of(data["units"])
-        return Listed(digest, rows, self.owners[number], data["dropped"], units)
+        digest, sample = found[0], Sample.from_artifact(found[1])
+        return Listed(digest, sample.table.num_rows, self.owners[number], sample.dropped, span_of(sample.units))
 
     def drawn(self, workers: int | None, **facts: Any) -> Artifact:
         """Make all ranges in processes and list them; where there is one alone, the artifact holds its rows.
@@ -159,25 +157,24 @@ class _Ranges(ABC):
             found.append(AllocatedKey.plan(models.table, key, lookup, referred, sizes, rows, seed, files))
         return replace(self, allocated=tuple(found))
 
-    def _linked(self, number: int, units: Numbers | None) -> tuple[dict[str, Parent], dict[str, Lookup]]:
-        """Return what the rows of a range may refer to off the ownership path, and the links to draw this by.
+    def _linked(self, number: int, units: Numbers | None) -> dict[str, Parent]:
+        """Return what the rows of a range may refer to off the ownership path, by name of the key.
 
         Args:
             number: Of the range.
             units: Those that its rows belong to; None for units of their own.
         """
-        parents, lookups = dict[str, Parent](), dict(self.models.lookups)
-        for allocated in self.allocated:
-            parents[allocated.key.name], lookups[allocated.key.name] = allocated.range(number)
+        parents = {allocated.key.name: allocated.range(number) for allocated in self.allocated}
         for key in self.models.keys:
+            lookup = self.models.lookups[key.name]
             if units is not None and stays_inside(self.models.schema, self.models.table, key):
                 above = self.samples[key.parent]
                 found = self.models.parent(key.parent, above.of_units(units))
                 scale = self.models.scale * found.table.num_rows / max(1, sum(above.rows))
-                parents[key.name], lookups[key.name] = found, lookups[key.name].at_scale(scale)
+                parents[key.name] = replace(found, lookup=lookup.at_scale(scale))
             elif key.name not in parents:
-                parents[key.name] = self._referred(key, None)
-        return parents, lookups
+                parents[key.name] = replace(self._referred(key, None), lookup=lookup)
+        return parents
 
     def _referred(self, key: ForeignKey, number: int | None) -> Parent:
         """Return the rows that a key refers to, with all that the link looks at: those of a range, or all of them."""
@@ -226,13 +223,13 @@ class RangeDrawing(_Ranges):
             here, numbers = above.slice(start, stop), children[start:stop]
             rows, owners = children_of(models.fanout, here, numbers, piece.ownerless, rng, models.table)
             before += int(children[:start].sum())
-        parents, lookups = self._linked(number, None if here is None else here.units)
+        parents = self._linked(number, None if here is None else here.units)
         if owner is not None and here is not None:
             parents[owner.name] = here
         if piece.place == piece.of - 1:
             self._held.clear()
         total = sum(piece.rows for piece in self.pieces if piece.place == 0) + sum(p.ownerless for p in self.pieces)
-        drawn = models.draw(rows, owners, parents, lookups, rng, (before, total))
+        drawn = models.draw(rows, owners, parents, rng, (before, total))
         if owner is None:
             return replace(drawn, parents={})
         places = drawn.parents[owner.name]
@@ -292,9 +289,8 @@ class RangeCompletion(_Ranges):
     def made(self, number: int) -> Sample:
         """See `_Ranges.made`."""
         drawn = self.first.part(number)
-        parents, lookups = self._linked(number, drawn.units)
         rng = sampling_rng(self.seed, "references", self.models.table.name, str(number))
-        return self.models.complete(drawn, parents, lookups, rng)
+        return self.models.complete(drawn, self._linked(number, drawn.units), rng)
 
     def _planned_rows(self, workers: int | None) -> Sequence[int]:
         return self.first.rows

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from privbench_core import guards
-from privbench_core.models.lookup import Lookup
 from privbench_core.privacy.budget import Price
 from privbench_core.sampling.constraints import ignored_checks
 from privbench_core.sampling.keys import added_by
@@ -20,11 +19,11 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.drawing import DRAWING, Links, TableModels
-from privbench_core.synthesizers.steps.link import counted_beside, fanout_key, released_profile
+from privbench_core.synthesizers.steps.link import counted_beside, fanout_key, released_lookup, released_profile
 from privbench_core.synthesizers.steps.range_drawing import RangeCompletion, RangeDrawing, pieces_of
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
-_IN_RANGES = {"in ranges": "3"}
+_IN_RANGES = {"in ranges": "4"}
 """Changed by hand when tables in ranges get other rows or another form, and those in one piece do not: samples are made
 again."""
 
@@ -58,7 +57,8 @@ def public_step(table: Table, free: Price) -> Step:
     def run(context: StepContext) -> Artifact:
         return Sample(context.public[table.name], {}, None).to_artifact()
 
-    return Step(("sample", table.name), StepKind.SAMPLE, table.name, (), (), free, run, {"table": table.name})
+    parameters = {"table": table.name}
+    return Step(("sample", table.name), StepKind.SAMPLE, table.name, (), (), free, run, parameters, version="2")
 
 
 def sample_step(schema: Schema, table: Table, free: Price) -> Step:
@@ -86,8 +86,7 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
     inputs += [*(("profile", name) for name in parents), *(fanout_key(key) for key in keys)]
 
     def run(context: StepContext) -> Artifact:
-        released = {key.name: context.inputs[fanout_key(key)].data["link"] for key in keys}
-        lookups = {name: Lookup.from_dict(link).at_scale(context.scale) for name, link in released.items()}
+        lookups = {key.name: released_lookup(context.inputs, key, context.scale) for key in keys}
         profiles = {name: released_profile(context.inputs, name) for name in coded}
         samples = {name: SampledTable(context.inputs["sample", name]) for name in coded}
         links = Links(schema, table, context.scale, lookups, profiles)

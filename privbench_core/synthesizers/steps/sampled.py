@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import InternalError
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
+from privbench_core.stored import Storable, fields_of, restored, stored_form
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 
 
@@ -55,14 +57,7 @@ class Sample:
         summary = {"rows": self.table.num_rows, **facts}
         if self.dropped:
             summary["rows dropped to keep constraints"] = dict(self.dropped)
-        data = {
-            "parents": [[name, rows] for name, rows in self.parents.items()],
-            "weights": self.weights,
-            "dropped": dict(self.dropped),
-            "units": self.units,
-            "latents": [[name, size, codes] for name, (size, codes) in self.latents.items()],
-            "bases": [[name, numbers] for name, numbers in self.bases.items()],
-        }
+        data = {name: stored_form(part) for name, part in fields_of(self) if name != "table"}
         return Artifact({**data, "summary": summary}, self.table)
 
     @classmethod
@@ -72,17 +67,8 @@ class Sample:
             return SampledTable(stored).whole()
         if stored.table is None:
             raise InternalError("a sample was stored without its rows")
-        data = stored.data
-        latents = {name: (size, codes) for name, size, codes in data["latents"]}
-        return cls(
-            stored.table,
-            dict(data["parents"]),
-            data["weights"],
-            data["dropped"],
-            data["units"],
-            latents,
-            dict(data["bases"]),
-        )
+        names = (field.name for field in fields(cls) if field.name != "table")
+        return cls(stored.table, **{name: restored(stored.data[name]) for name in names})
 
     @classmethod
     def joined(cls, parts: Sequence[Sample]) -> Sample:
@@ -112,7 +98,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listed(Storable):
     """A finished range of rows, as a step's artifact lists it.
 
     Attributes:
@@ -147,32 +133,27 @@ class SampledTable:
         summary = {"rows": sum(part.rows for part in ranges), "ranges": len(ranges), **facts}
         if dropped:
             summary["rows dropped to keep constraints"] = dict(dropped)
-        parts = [[part.digest, part.rows, part.owners, list(part.units)] for part in ranges]
-        return Artifact({"parts": parts, "summary": summary})
+        return Artifact({"parts": [part.to_dict() for part in ranges], "summary": summary})
+
+    @cached_property
+    def listed(self) -> tuple[Listed, ...]:
+        """The ranges that have files of their own; none where the table is in one piece."""
+        return tuple(map(Listed.from_dict, self.artifact.data.get("parts", ())))
 
     @property
     def rows(self) -> tuple[int, ...]:
         """Rows of each range."""
-        if "parts" in self.artifact.data:
-            return tuple(rows for _, rows, *_ in self.artifact.data["parts"])
-        return (self._table.num_rows,)
-
-    @property
-    def digests(self) -> tuple[str, ...]:
-        """Digest of each range that has a file of its own: of none, where the table is in one piece."""
-        return tuple(digest for digest, *_ in self.artifact.data.get("parts", ()))
+        return tuple(part.rows for part in self.listed) or (self._table.num_rows,)
 
     @property
     def owners(self) -> tuple[int, ...]:
         """For each range the number of the range that holds all of its rows' owners."""
-        return tuple(owners for _, _, owners, _ in self.artifact.data.get("parts", ())) or (0,)
+        return tuple(part.owners for part in self.listed) or (0,)
 
     @property
     def units(self) -> tuple[tuple[int, int], ...]:
         """The least and the greatest number of units in each range."""
-        if self.digests:
-            return tuple((least, most) for *_, (least, most) in self.artifact.data["parts"])
-        return (span_of(self.artifact.data["units"]),)
+        return tuple(part.units for part in self.listed) or (span_of(self.artifact.data["units"]),)
 
     def part(self, number: int | None) -> Sample:
         """Read one range, or all if None; raises as `PartFiles.get`. ``parents`` are rows of the owners' range."""
@@ -180,13 +161,13 @@ class SampledTable:
 
     def part_rows(self, number: int, columns: list[str] | None = None) -> pa.Table:
         """Read the rows of one range: some columns, or all if None."""
-        if self.digests:
+        if self.listed:
             return pq.read_table(pa.BufferReader(self.part_file(number)), columns=columns)
         return self._table if columns is None else self._table.select(columns)
 
     def part_file(self, number: int) -> memoryview:
         """Read the rows of one range that has a file of its own, as a Parquet file; raises as `PartFiles.get`."""
-        return self._parts.rows_file(number, self.digests[number])
+        return self._parts.rows_file(number, self.listed[number].digest)
 
     def whole(self) -> Sample:
         """Read all ranges; those of tables that are drawn together."""
@@ -226,8 +207,8 @@ class SampledTable:
         ends = np.append(0, np.cumsum(owners))
         found = []
         for part, above in enumerate(self.owners):
-            if number is None or above == number or not self.digests:
-                places = dict(self._stored(part).data["parents"])[key.name]
+            if number is None or above == number or not self.listed:
+                places = restored(self._stored(part).data["parents"])[key.name]
                 found.append(np.where(places < 0, -1, places + ends[above]))
         whole: NDArray[np.int64] = np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
         if number is None:
@@ -236,9 +217,7 @@ class SampledTable:
         return whole[(whole >= start) & (whole < stop)] - start
 
     def _stored(self, number: int) -> Artifact:
-        if not self.digests:
-            return self.artifact
-        return self._parts.get(number, self.digests[number])
+        return self._parts.get(number, self.listed[number].digest) if self.listed else self.artifact
 
     @property
     def _table(self) -> pa.Table:
