@@ -105,8 +105,7 @@ def measure_links(
 ) -> dict[tuple[str, str], Array]:
     """Measure joints of context columns and children's columns, for at most ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
 
     Args:
         view: Of the children, with all these columns.

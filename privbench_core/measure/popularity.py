@@ -37,8 +37,7 @@ Numbers = NDArray[np.int64]
 def rank_popularity(session: PrivateSession, key: ForeignKey, size: RowCount, present: float, price: Price) -> ByRank:
     """References to the most popular row of a private parent, the next, and so on, for at most ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
 
     Args:
         session: Open for the step.
@@ -78,8 +77,7 @@ class ParentReferences:
     def remeasured(self, price: Price) -> ParentReferences:
         """Return the same at less noise, for ``price``: references are counted once more, and averaged.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
         """
         if price.amount <= 0:
             return self
@@ -93,8 +91,7 @@ class ParentReferences:
         Each row is counted at the noise of one count; a code that many rows share is counted at that noise once. It is
         believed as far as noise does not explain how it differs from the sum of its rows.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
 
         Args:
             codes: Of each row in each attribute, dense from 0, shape (parents,) each. Where there are none, rows are
@@ -133,8 +130,7 @@ def row_popularity(
 ) -> ParentReferences:
     """References to each row of a public parent, and to none, for at most ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
 
     Args:
         session: Open for the step.

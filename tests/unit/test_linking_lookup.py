@@ -11,19 +11,16 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.columns.systematic import diffused_counts
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.guards import MAX_PUBLIC_CODES
-from privbench_core.measure.bounded import BoundedCounts
-from privbench_core.measure.bounded_lookup import unbounded_targets
+from privbench_core.measure.bounded import BoundedCounts, unbounded_targets
 from privbench_core.measure.lookup import fit_lookup
 from privbench_core.measure.popularity import row_popularity
-from privbench_core.measure.public_parents import PublicParent
-from privbench_core.measure.targets import Referred
-from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup
+from privbench_core.measure.targets import PublicParent, Referred
+from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup, marginals_of, with_code_of_none
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows, draw_grouped
-from privbench_core.models.targets import marginals_of, with_code_of_none
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession

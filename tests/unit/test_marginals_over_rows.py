@@ -11,7 +11,8 @@ import pytest
 
 from privbench_core.estimate.fitting import fit_margins
 from privbench_core.estimate.joints import NoisyTable
-from privbench_core.measure.by_size import measure_by_size
+from privbench_core.measure.by_size import RowLooks, measure_by_size
+from privbench_core.measure.pairwise import PairwiseFit
 from privbench_core.measure.profile import MarginalsOverRows
 from privbench_core.models.measured import Counted, MeasuredLeaf
 from privbench_core.models.one_way import OneWay
@@ -134,6 +135,32 @@ def test_marginals_are_of_all_rows_and_joints_are_compared_with_those_that_were_
         counted = marginals.counted.clean()[name][:CODES]  # the last one is of values that are not in the list
         assert tvd(counted / counted.sum(), of_units / of_units.sum()) < 0.02
         assert tvd(shares(rows, name), of_units / of_units.sum()) > 0.1
+
+
+def test_joints_of_clipped_units_have_less_noise_and_are_those_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a plane are spread over the cells of a pair, so that many of them are as long a vector as few."""
+    schema, tables, size = flights()
+    columns = {name: (Own(name), coder) for name, coder in coders_of(schema.table("flight")).items() if name < "c2"}
+    codes = [codes_of(tables["flight"].column(name)) for name in ("c0", "c1")]
+    joint = np.bincount(codes[0] * CODES + codes[1], minlength=CODES**2) / len(codes[0])
+    noise, off = {}, {}
+    for clipped in (True, False):
+        if not clipped:
+            monkeypatch.setattr(RowLooks, "collisions", lambda _looks, _name: 1.0)
+        session = door_of(schema, tables)
+        looks = measure_by_size(session, "flight", columns, size, Price(Measure.ZCDP, 0.01))
+        view = session.view(ViewSpec("flight", columns, (32,)), "flights")
+        marginals = MarginalsOverRows(view, session, "flight", columns, looks, OneWay({}, {}), 32)
+        marginals.improve(Price(Measure.ZCDP, 0.1))
+        assert (marginals.clipping_gain(("c0", "c1")) > 1.3) == clipped
+        leaf = PairwiseFit().find(marginals, Price(Measure.ZCDP, 1.0), {})
+        assert isinstance(leaf, MeasuredLeaf)
+        table = leaf.tables["c0", "c1"]
+        noise[clipped] = table.sigma / table.counts.sum()
+        found = leaf.fit().pairs["c0", "c1"][:CODES, :CODES]
+        off[clipped] = tvd(found.ravel() / found.sum(), joint)
+    assert off[True] < 0.03 < off[False]  # by rows of large units that are left out, and have other odds ratios
+    assert noise[True] < noise[False] / 1.2
 
 
 def test_published_figures_are_of_rows(tmp_path: Path) -> None:

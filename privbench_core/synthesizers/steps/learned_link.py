@@ -17,23 +17,20 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.guards import REFERENCE_ROWS
 from privbench_core.measure.bounded import BoundedCounts
-from privbench_core.measure.bounded_lookup import fit_bounded
+from privbench_core.measure.by_size import Features
 from privbench_core.measure.fanout import fit_sizes_and_siblings
-from privbench_core.measure.linked_rows import LettingGo, Reference
-from privbench_core.measure.linking import measure_cross_marginals
+from privbench_core.measure.linking import Reference, measure_cross_marginals
 from privbench_core.measure.links import PAIRS
-from privbench_core.measure.lookup import Features, fit_lookup
-from privbench_core.measure.public_parents import PublicParent, public_references
-from privbench_core.measure.targets import Referred
+from privbench_core.measure.lookup import fit_bounded, fit_lookup
+from privbench_core.measure.targets import PublicParent, Referred, public_references
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.linked_lookup import LinkedLookup
 from privbench_core.models.linking import Linked
-from privbench_core.models.lookup import TARGET
+from privbench_core.models.lookup import TARGET, marginals_of
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.models.rows import Model, Rows
-from privbench_core.models.targets import marginals_of
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
 from privbench_core.privacy.relations import lets_go, referring_rows
@@ -162,14 +159,15 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
                 left |= _context(table.owner_key, references.profile(table.owner_key.parent), fanout, profile)
         rows = references.linked(table, fanout)
         others = references.places(key, lookup, rows.n)
-        along = None if counts is None else LettingGo(key, counts, lookup.linked(others, rows.n))
-        order = Reference(rows, others, references.of_unit(table, rows), profile.total, profile.size)
+        linked = None if counts is None else lookup.linked(others, rows.n)
+        of_unit = references.of_unit(table, rows)
+        order = Reference(rows, others, of_unit, profile.total, profile.size, counts, linked)
         right: Features = {
             name: (ParentRow(key) if target.public else OfParent(key, name.removeprefix(TARGET)), discretizer)
             for name, discretizer in lookup.targets.items()
             if name in others
         }
-        return _learned(lookup, session, key, (left, right), order, price, fit, along)
+        return _learned(lookup, session, key, (left, right), order, price, fit)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
     return link_step(schema, key, price, run, fit.identity(), tuple(inputs), above)
@@ -183,11 +181,10 @@ def _learned(
     order: Reference,
     price: Price,
     fit: LinkFit,
-    along: LettingGo | None = None,
 ) -> Artifact:
     """Return a link with the cross-table marginals that are measured for what its degrees have left of ``price``."""
     rest = price.share(1 - fit.degrees)
-    found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.select, along)
+    found = measure_cross_marginals(session, key, *sides, order, rest, fit.select)
     return _artifact(replace(link, cross_marginals=found))
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.guards import MAX_COUNTED
+from privbench_core.measure.by_size import Features
 from privbench_core.measure.links import PAIRS
-from privbench_core.measure.lookup import Features, fit_lookup
-from privbench_core.measure.public_parents import PublicParent
-from privbench_core.measure.targets import Referred
+from privbench_core.measure.lookup import fit_lookup
+from privbench_core.measure.targets import PublicParent, Referred
 from privbench_core.models.fanout import Fanout, parent_column
 from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
