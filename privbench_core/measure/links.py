@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
-from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.errors import InternalError
 from privbench_core.guards import NEGLIGIBLE, TINY
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.lags import MeasuredLag
@@ -53,12 +51,10 @@ def expected_context(
         siblings: As in `fit_sizes`.
         inside: Which codes of numbers of children, shape (codes,); None for all.
     """
-    codec, (code_of, weights) = fanout.sizes.codec, fanout.sizes.shares
-    if not isinstance(codec, FanoutCodec):
-        raise InternalError("numbers of children have a codec of their own")
+    code_of, weights = fanout.sizes.shares
     most = children.rows_per_unit if parent.size.units is None else np.inf
     inside = np.ones(fanout.sizes.size, dtype=bool) if inside is None else inside
-    rows = np.bincount(code_of, weights * codec.means(most), fanout.sizes.size) * inside
+    rows = np.bincount(code_of, weights * fanout.codec.means(most), fanout.sizes.size) * inside
     single = fanout.sizes.encode_numbers(np.array([1]))
     parents = {name: np.outer(counts, fanout.counts) for name, counts in parent.one_way.clean().items()}
     parents |= {children_column(other.name): np.outer(link.counts, fanout.counts) for other, link in siblings.items()}

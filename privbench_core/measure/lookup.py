@@ -55,10 +55,11 @@ def fit_lookup(
     owner: Features | None = None,
     referring: int | None = None,
     owners: Mapping[str, Array] | None = None,
-) -> Lookup:
+) -> tuple[Lookup, BoundedCounts | None]:
     """Measure the link along a key, for at most ``price``: half for joints, where there may be any, the rest equally.
 
-    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 9.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 4, "Bounded references", and section 5,
+    mechanisms 1, 2, 4, 7 and 9.
 
     Args:
         session: Open for the step.
@@ -69,16 +70,20 @@ def fit_lookup(
         owner: Attributes of the row's owner, which the reference may follow as well as the row's own.
         referring: Where the key lets go: the most rows that refer to rows of one unit, as declared.
         owners: Where it does: how frequent the codes of ``owner`` are among owners.
+
+    Returns:
+        The link; where the key lets go, how many rows refer to others, too.
     """
     own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
     own = {**own, **(owner or {})}
     if isinstance(parent, PublicParent):
-        return _to_public(session, key, child, own, parent, price)
+        return _to_public(session, key, child, own, parent, price), None
     if referring is not None and parent is not None:
-        return fit_bounded(session, key, child, parent, own, price, referring, owners)[0]
+        return _bounded(session, key, child, parent, own, price, referring, owners or {})
     features = _targets_or_any(key, parent)
     if ANY in features and not key.may_be_empty:
-        return Lookup({}, {}, {}, None if parent is None else rank_popularity(session, key, child.size, 1.0, price))
+        alike = None if parent is None else rank_popularity(session, key, child.size, 1.0, price)
+        return Lookup({}, {}, {}, alike), None
     for_joints = price.share(1 / 2 if own else 0.0)
     for_targets = price.share((1 / 4 if own else 1 / 2) if parent else 1 / 2 if own else 1.0)
     view = session.view(ViewSpec(key.child, {**features, **own}, (child.size.rows_per_unit,)), "lookup")
@@ -94,10 +99,10 @@ def fit_lookup(
         none = float(np.mean([counts[-1] / total for counts in clean.values()])) if key.may_be_empty else 0.0
         popularity = rank_popularity(session, key, child.size, 1 - none, for_targets + left)
     marginals = {name: counts / total for name, counts in clean.items()}
-    return _lookup(key, parent, features, marginals, pair_tables, popularity)
+    return _lookup(key, parent, features, marginals, pair_tables, popularity), None
 
 
-def fit_bounded(
+def _bounded(
     session: PrivateSession,
     key: ForeignKey,
     child: Profile,
@@ -105,21 +110,15 @@ def fit_bounded(
     own: Features,
     price: Price,
     referring: int,
-    owners: Mapping[str, Array] | None = None,
+    owners: Mapping[str, Array],
 ) -> tuple[Lookup, BoundedCounts]:
-    """Measure the link along a key that lets go, for at most ``price``: arguments as of `fit_lookup`.
-
-    Returns how many rows refer to others, too.
-
-    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 4, "Bounded references", and section 5,
-    mechanisms 1, 2, 4, 7 and 9.
-    """
+    """`fit_lookup` along a key that lets go, where ``own`` are all columns that references may follow."""
     counts, left = measure_bounded(
         session, key, child.size, parent.profile.size, referring, price.share(TUNING.size_share)
     )
     child = replace(child, size=counts.size)
     popularity, unspent = counts.popularity(price.share(TUNING.size_share))
-    looks = _Looks(session, key, child, parent, counts, own, owners or {})
+    looks = _Looks(session, key, child, parent, counts, own, owners)
     targets, context, measured = looks.measure(price.share(1 - 2 * TUNING.size_share) + left + unspent)
     shares = unbounded_targets(looks.shares(targets), parent, counts, targets.most, 1 - looks.noise(targets))
     present = min(counts.rows / max(child.size.rows, 1.0), 1.0) if key.optional else 1.0
@@ -238,7 +237,7 @@ class _NoisyTargets:
 
 @dataclass(frozen=True)
 class _Looks:
-    """What is looked at of the rows that refer to others along a key that lets go: attributes as of `fit_bounded`."""
+    """What is looked at of the rows that refer to others along a key that lets go: attributes as of `_bounded`."""
 
     session: PrivateSession
     key: ForeignKey
@@ -265,13 +264,14 @@ class _Looks:
         joints = has_power(view, max(len(columns), 1) * len(self.own), self.counts.in_view(most), rest)
         if not joints:
             asked = [name for name in self.own if name in self.child.discretizers]
-            for_context = price.share(TUNING.size_share if asked else 0.0)
-            for_targets = price.share(1 - TUNING.size_share) if asked else price
+            if not asked:
+                return self._targets(price), {}, {}
+            for_context, for_targets = price.share(TUNING.size_share), price.share(1 - TUNING.size_share)
             most = self._bound(for_context, asked)
         noisy, counted = self._targets(for_targets), self.counts.in_view(most)
         usual = {name: found * (counted / found.sum()) for name, found in self.child.one_way.clean().items()}
         usual |= {name: shares * counted for name, shares in self.shares(noisy).items()}
-        known = self._context(usual, asked, most, for_context) if asked else {}
+        known = self._context(usual, asked, most, for_context)
         differing = {
             name: known[name] / counted
             for name in self.child.discretizers

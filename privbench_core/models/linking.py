@@ -97,7 +97,9 @@ def link_rows(
     order = _rounded(tables, rows.n, rng)
     if rows.n < FEW_ROWS:
         return order
-    codes = {_ITEM: order} | {f"{side} {k}": c for k, t in enumerate(tables) for side, c in t.ends(order)}
+    codes = {_ITEM: order}
+    for k, table in enumerate(tables):
+        codes |= {f"left {k}": table.left, f"right {k}": table.right[order]}
     targets = [TargetTable((f"left {k}", f"right {k}"), table.links) for k, table in enumerate(tables)]
     swap(codes, targets, [(_ITEM, *(f"right {k}" for k in range(len(tables))))], rng, sweeps=FITTING_ROUNDS)
     return codes[_ITEM]
@@ -126,9 +128,6 @@ class _Table:
     @property
     def information(self) -> float:
         return mutual_information(self.links)
-
-    def ends(self, order: Numbers) -> tuple[tuple[str, Numbers], tuple[str, Numbers]]:
-        return ("left", self.left), ("right", self.right[order])
 
 
 def _rounded(tables: Sequence[_Table], n: int, rng: np.random.Generator) -> Numbers:

@@ -171,8 +171,10 @@ class _Draft:
     def give(self, rows: Numbers, chosen: Numbers, rng: np.random.Generator) -> None:
         """Enter parents of some rows (-1 for none), as far as no rule is broken and there is room."""
         rows, chosen = rows[chosen >= 0], chosen[chosen >= 0]
-        fits = _with_room(chosen, self.room, rng)
-        rows, chosen = rows[fits], chosen[fits]
+        if self.room is not None:  # of the rows with the same parent, random ones as far as there is room
+            fits, order = np.empty(len(chosen), dtype=bool), np.lexsort((rng.random(len(chosen)), chosen))
+            fits[order] = _ranks(chosen[order]) < self.room[chosen[order]]
+            rows, chosen = rows[fits], chosen[fits]
         good = self._accept(rows, chosen)
         self.result[rows[good]] = chosen[good]
         self.pending = self.pending[self.result[self.pending] < 0]
@@ -214,15 +216,6 @@ class _Draft:
         for number, pair in enumerate(pairs):
             self._taken[number] = np.concatenate([self._taken[number], pair[accepted & (pair >= 0)]])
         return accepted
-
-
-def _with_room(chosen: Numbers, room: Numbers | None, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return which of the rows with these parents there is room for: of those with the same parent, random ones."""
-    fits = np.ones(len(chosen), dtype=bool)
-    if room is not None:
-        order = np.lexsort((rng.random(len(chosen)), chosen))
-        fits[order] = _ranks(chosen[order]) < room[chosen[order]]
-    return fits
 
 
 class _CandidateIndex:

@@ -29,12 +29,6 @@ class ByRow(Storable):
         """Return the same: there are as many of them at every scale."""
         return self
 
-    def weights(
-        self, _parents: Numbers, _wanted: Numbers, _rng: np.random.Generator, _margins: Sequence[Margin] = ()
-    ) -> Array:
-        """Return the relative frequency with which each parent is to be referred to."""
-        return self.counts
-
 
 @dataclass(frozen=True)
 class ByRank(Storable):
@@ -258,7 +252,7 @@ class _Exchange:
         return self._distinct[kind]
 
 
-def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Array:
+def raked(room: Array, margins: Sequence[Margin]) -> Array:
     """Return how often kinds of parents are to be referred to, from how many parents there are of each.
 
     Args:

@@ -16,18 +16,17 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.guards import REFERENCE_ROWS
-from privbench_core.measure.bounded import BoundedCounts
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.fanout import fit_sizes_and_siblings
 from privbench_core.measure.linking import Reference, measure_cross_marginals
 from privbench_core.measure.links import PAIRS
-from privbench_core.measure.lookup import fit_bounded, fit_lookup
-from privbench_core.measure.targets import PublicParent, Referred, public_references
+from privbench_core.measure.lookup import fit_lookup
+from privbench_core.measure.targets import PublicParent, Referred
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.linked_lookup import LinkedLookup
 from privbench_core.models.linking import Linked
-from privbench_core.models.lookup import TARGET, marginals_of
+from privbench_core.models.lookup import TARGET
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.models.rows import Model, Rows
@@ -144,13 +143,14 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
             return no_rows.run(context)
         references = References(schema, context.inputs, structure_rng(key.name))
         profile, session = references.profile(key.child), context.opened()
-        for_degrees = price.share(fit.degrees)
-        counts = None
+        parent: PublicParent | Referred
         if target.public:
-            lookup = _to_public(session, key, profile, target, context.public[key.parent], for_degrees)
+            parent = PublicParent(target, context.public[key.parent])
         else:
-            parent = references.referred(key)
-            lookup, counts = _to_private(session, key, profile, parent, for_degrees, referring)
+            parent = Referred(references.profile(key.parent), released_numbers(schema, key, context.inputs))
+        alone, for_degrees = replace(profile, discretizers={}), price.share(fit.degrees)
+        found, counts = fit_lookup(session, key, alone, parent, for_degrees, referring=referring)
+        lookup = LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional, found.telling)
         fanout = None
         left = _own(profile)
         if table.owner_key is not None:
@@ -192,37 +192,6 @@ def _artifact(link: Fanout | LinkedLookup) -> Artifact:
     return Artifact({"link": link.to_dict(), "summary": {"cross_marginals": len(link.cross_marginals or ())}})
 
 
-def _to_private(
-    session: PrivateSession,
-    key: ForeignKey,
-    child: Profile,
-    parent: Referred,
-    price: Price,
-    referring: int | None,
-) -> tuple[LinkedLookup, BoundedCounts | None]:
-    """Return how often private parents are referred to, by rank, by attributes and by numbers of children.
-
-    Where the key lets go, how many rows refer to others, too.
-    """
-    alone, counts = replace(child, discretizers={}), None
-    if referring is None:
-        found = fit_lookup(session, key, alone, parent, price)
-    else:
-        found, counts = fit_bounded(session, key, alone, parent, {}, price, referring)
-    lookup = LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional, found.telling)
-    return lookup, counts
-
-
-def _to_public(
-    session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price
-) -> LinkedLookup:
-    """Return how often public parents are referred to, by row and by their attributes, which are known better."""
-    parent = PublicParent(table, rows)
-    references, targets = public_references(session, key, child.size, parent, price)
-    popularity, none = references.popularity
-    return LinkedLookup(targets, marginals_of(targets, popularity.counts, none), {}, popularity, key.optional)
-
-
 def _own(profile: Profile) -> dict[str, tuple[Feature, Discretizer]]:
     """Columns of the row itself."""
     return {name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()}
@@ -257,10 +226,6 @@ class References:
     def profile(self, table: str) -> Profile:
         """Return the released profile of a table."""
         return released_profile(self.inputs, table)
-
-    def referred(self, key: ForeignKey) -> Referred:
-        """Return what is released of the rows of a private parent."""
-        return Referred(self.profile(key.parent), released_numbers(self.schema, key, self.inputs))
 
     def model(self, table: str) -> Model:
         """Return the released model of a table."""

@@ -106,7 +106,7 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
             features = found.discretizers.items()
             columns = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
             owners = {parent_column(name): counts for name, counts in found.one_way.clean().items()}
-        lookup = fit_lookup(context.opened(), key, profile, parent, price, columns, referring, owners)
+        lookup, _ = fit_lookup(context.opened(), key, profile, parent, price, columns, referring, owners)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     looked_at = () if owner is None else (owner.parent,)
