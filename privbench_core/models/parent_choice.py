@@ -175,7 +175,13 @@ class _Draft:
             fits, order = np.empty(len(chosen), dtype=bool), np.lexsort((rng.random(len(chosen)), chosen))
             fits[order] = _ranks(chosen[order]) < self.room[chosen[order]]
             rows, chosen = rows[fits], chosen[fits]
-        good = self._accept(rows, chosen)
+        pairs, good = [rule.pairs(rows, chosen) for rule in self.choice.distinct], np.ones(len(rows), dtype=bool)
+        for pair, before in zip(pairs, self._taken, strict=True):
+            good &= (pair < 0) | ~np.isin(pair, before)
+        for pair in pairs:
+            good[good] &= ~repeated(pair[good])
+        for number, pair in enumerate(pairs):
+            self._taken[number] = np.concatenate([self._taken[number], pair[good & (pair >= 0)]])
         self.result[rows[good]] = chosen[good]
         self.pending = self.pending[self.result[self.pending] < 0]
         if self.room is not None:
@@ -204,18 +210,6 @@ class _Draft:
             order = np.lexsort((race, rows))
             first = order[_ranks(rows) == 0]
             self.give(rows[first], parents[first], rng)
-
-    def _accept(self, rows: Numbers, parents: Numbers) -> NDArray[np.bool_]:
-        """Return which of some choices break no rule, and note these as taken."""
-        accepted = np.ones(len(rows), dtype=bool)
-        pairs = [rule.pairs(rows, parents) for rule in self.choice.distinct]
-        for pair, before in zip(pairs, self._taken, strict=True):
-            accepted &= (pair < 0) | ~np.isin(pair, before)
-        for pair in pairs:
-            accepted[accepted] &= ~repeated(pair[accepted])
-        for number, pair in enumerate(pairs):
-            self._taken[number] = np.concatenate([self._taken[number], pair[accepted & (pair >= 0)]])
-        return accepted
 
 
 class _CandidateIndex:
