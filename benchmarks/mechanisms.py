@@ -120,6 +120,10 @@ def _clipping() -> None:
     _replace("measure.by_size.RowLooks._is_clipped", lambda *_: False)
 
 
+def _clipped_joints() -> None:
+    _replace("measure.by_size.RowLooks.collisions", lambda *_: 1.0)
+
+
 def _size_drift() -> None:
     def none(classes: int) -> tuple[Any, Any]:
         return np.zeros(1), np.ones((1, 1, classes, classes))
@@ -208,6 +212,11 @@ MECHANISMS: dict[str, Mechanism] = {
         "columns over rows counted with units clipped in L2 norm",
         _clipping,
         (Case("columns", "chain"), Case("columns", "seasons"), Case("columns", "stats_every_key")),
+    ),
+    "clipped_joints": Mechanism(
+        "pairs of a table's columns counted with units clipped in L2 norm",
+        _clipped_joints,
+        (Case("pairs", "households"), Case("pairs", "san_diego")),
     ),
     "size_drift": Mechanism(
         "distributions of columns by class of the number of rows of a unit, which differ from class to class",

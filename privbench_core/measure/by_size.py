@@ -360,11 +360,12 @@ def best_counted(curator: Curator, looks: RowLooks, price: Price, *, clipped: bo
     every = max(float(size.rows_of.sum()), 1.0)
     collisions = np.array([looks.collisions(name) for name in shapes]) if clipped else np.ones(1)
     likely = float(np.minimum.outer(collisions, collisions).mean())
+    asked = [codes * codes.mean()] if clipped else [codes, codes * codes.mean()]
 
     def error(most: int) -> float:
         rows = max(1.0, float(size.counted(most, likely).sum()))
-        noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in (codes, codes * codes.mean())]
-        return len(codes) * TUNING.truncation_bias * (1 - rows / every) + float(np.mean(noise[clipped:]))
+        noise = [distance_by_noise(cells, most * sigma, rows).sum() for cells in asked]
+        return len(codes) * TUNING.truncation_bias * (1 - rows / every) + float(np.mean(noise))
 
     return replace(size, rows_per_unit=min(counts_up_to(size.classes[-1]), key=error))
 
