@@ -175,11 +175,9 @@ class _View:
     @property
     def counted(self) -> float:
         """Share of the rows that count, above 0."""
-        size = self.size
-        share = float(size.counted(self.most, 1.0 if self.collisions is None else self.collisions).sum()) / max(
-            float(size.rows_of.sum()), TINY
-        )
-        return min(max(share, 1 / max(size.rows, 1.0)), 1.0)
+        counted = self.size.counted(self.most, 1.0 if self.collisions is None else self.collisions)
+        share = float(counted.sum()) / max(float(self.size.rows_of.sum()), TINY)
+        return min(max(share, 1 / max(self.size.rows, 1.0)), 1.0)
 
     @property
     def scale(self) -> float:
@@ -188,9 +186,8 @@ class _View:
 
     def count(self, parents: int, name: str, price: Price) -> tuple[Array, float]:
         """Return noisy references to each parent, and to none, and the standard deviation of their noise."""
-        noisy = self.curator.measure(
-            name, [ParentCounts(np.arange(parents), clipped=self.collisions is not None)], price
-        )
+        asked = ParentCounts(np.arange(parents), clipped=self.collisions is not None)
+        noisy = self.curator.measure(name, [asked], price)
         return noisy.values[0] * self.scale, noisy.sigma * self.scale
 
     def error(self, likely: Array, price: Price) -> float:
