@@ -156,7 +156,10 @@ def measure_cross_marginals(
     chosen = list(range(len(candidates)))
     if number < len(candidates):
         expected = [np.outer(*each) / each[0].sum() for each in sides]
-        chosen = _chosen(view, candidates, expected, number, price.share(select / number))
+        left_over, chosen = chosen, []
+        for _ in range(number):  # those with counts furthest from those of rows linked at random
+            distances = Distances(tuple(((candidates[each].names, expected[each]),) for each in left_over))
+            chosen.append(left_over.pop(view.select("cross-table marginal", distances, price.share(select / number))))
         price = price.share(1 - select)
     found: list[CrossMarginal] = []
     for each, counts in ((candidates[number], sides[number]) for number in chosen):
@@ -252,20 +255,6 @@ def _expected(candidate: _Candidate, reference: Reference, counting: Counting) -
     sides = (np.maximum(counts, counts.sum() * NEGLIGIBLE), np.maximum(others, 1.0))  # no group is ruled out
     first, second = (side * (counting.counted / side.sum()) for side in sides)
     return first, second
-
-
-def _chosen(
-    view: Curator, candidates: Sequence[_Candidate], expected: Sequence[Array], number: int, price: Price
-) -> list[int]:
-    """Return which candidates have counts furthest from those of rows linked at random.
-
-    Formal guarantee: satisfies ``number`` times the price; ``docs/privacy.md``, section 5, mechanisms 5 and 7.
-    """
-    left, chosen = list(range(len(candidates))), list[int]()
-    for _ in range(number):
-        distances = Distances(tuple(((candidates[each].names, expected[each]),) for each in left))
-        chosen.append(left.pop(view.select("cross-table marginal", distances, price)))
-    return chosen
 
 
 def _cross_marginal(

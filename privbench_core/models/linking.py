@@ -93,7 +93,7 @@ def link_rows(
     if not known or not rows.n:
         return order
     tables = [_Table.of(cross, rows.codes, others) for cross in known]
-    tables.sort(key=lambda table: -table.information)
+    tables.sort(key=lambda table: -mutual_information(table.links))
     order = _rounded(tables, rows.n, rng)
     if rows.n < FEW_ROWS:
         return order
@@ -124,10 +124,6 @@ class _Table:
             for axis, (of, size) in enumerate(zip(cells, cross.counts.shape, strict=True))
         ]
         return cls(*cells, fit_margins(cross.counts, margins))
-
-    @property
-    def information(self) -> float:
-        return mutual_information(self.links)
 
 
 def _rounded(tables: Sequence[_Table], n: int, rng: np.random.Generator) -> Numbers:

@@ -241,7 +241,8 @@ class _CandidateIndex:
         order = rng.permutation(possible)
         starts = self._starts[rows]
         if scope is not None:
-            shuffled = _in_random_order(scope, rng)
+            dense = np.unique(np.where(scope >= 0, scope, -1 - np.arange(len(scope))), return_inverse=True)[1]
+            shuffled = rng.permutation(int(dense.max(initial=0)) + 1)[dense]  # no rule (-1) is a scope of its own
             order = order[np.lexsort((shuffled[order], starts[order]))]
             order = order[np.lexsort((shuffled[order], _ranks(starts[order], shuffled[order]), starts[order]))]
         else:
@@ -275,12 +276,6 @@ def _ranks(*sorted_by: Numbers) -> Numbers:
         new[1:] |= values[1:] != values[:-1]
     new[:1] = True
     return np.arange(n) - np.maximum.accumulate(np.where(new, np.arange(n), 0))
-
-
-def _in_random_order(scope: Numbers, rng: np.random.Generator) -> Numbers:
-    """Return numbers of scopes in random order; each row of scope -1 (no rule) is a scope of its own."""
-    dense = np.unique(np.where(scope >= 0, scope, -1 - np.arange(len(scope))), return_inverse=True)[1]
-    return np.asarray(rng.permutation(int(dense.max(initial=0)) + 1)[dense], dtype=np.int64)
 
 
 def repeated(numbers: Numbers) -> NDArray[np.bool_]:
