@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.estimate.degrees import extrapolated, ranked
+from privbench_core.estimate.degrees import extrapolated, ranked, unbounded_means
 from privbench_core.estimate.popularity import rank_ends, zipf
 from privbench_core.estimate.segmentation import ABSOLUTE
 from privbench_core.guards import BOUND_STEP, MAX_CELLS, TINY
+from privbench_core.measure.targets import Referred
 from privbench_core.models.popularity import ByRank
 from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Price
@@ -103,8 +104,7 @@ class BoundedCounts:
         Where noise and the bound would leave more error than what follows from the totals has, that is taken, and
         nothing is measured.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
         """
         ends = rank_ends(min(math.ceil(self.rows), MAX_CELLS))
         usual = zipf(ends)
@@ -135,8 +135,7 @@ def measure_bounded(
     Bounds with which noise would hide everything are not asked for: what totals are there follows from smaller ones.
     Up to how many rows of a unit count in full is chosen anew: what its own rows weigh is noise of references to all.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
 
     Args:
         session: Open for the step.
@@ -165,6 +164,39 @@ def measure_bounded(
     totals = extrapolated(np.array(noisy), np.array(sigmas), _in_rows(size, bounds, most), (once, size.rows))
     alike = max(1.0, parents.rows / units)
     return BoundedCounts(views, size, alike, most, totals), price.share(1 - len(noisy) / len(bounds))
+
+
+def unbounded_targets(
+    targets: Mapping[str, Array], parent: Referred, counts: BoundedCounts, most: int, known: float
+) -> dict[str, Array]:
+    """Distributions of targets over all references, of those over references that a bound counts.
+
+    How many count per parent of each code shows how many do not: popular parents lose more of theirs. Degrees of
+    parents of a code are assumed to be exponential, so that m · (1 - exp(-bound / m)) of a mean m count. All references
+    that do not count are shared among the codes in proportion to what each so lacks. Where a unit may have several of
+    the parents, the bound is not theirs, and nothing changes.
+
+    Args:
+        targets: Distributions over the references that count, by target.
+        parent: What is released of those referred to.
+        counts: Numbers of references with each bound.
+        most: The bound.
+        known: Weight of the estimate against ``targets``, from 0 to 1: less where noise hides how many count.
+    """
+    rows, parents = counts.rows, parent.profile.size
+    counted = min(counts.counted(most), rows)
+    if parents.units is not None or counted >= rows:
+        return dict(targets)
+    usual, result = parent.usual_shares(), dict(targets)
+    for name, shares in targets.items():
+        if name in usual:
+            there = usual[name] * max(parents.rows, 1.0)
+            rates = shares * counted / np.maximum(there, TINY)
+            lost = (unbounded_means(rates, counts.in_rows(most)) - rates) * there
+            if lost.sum() > 0:
+                whole = (shares * counted + lost * ((rows - counted) / lost.sum())) / rows
+                result[name] = (1 - known) * shares + known * whole
+    return result
 
 
 def _counted_best(session: PrivateSession, key: ForeignKey, size: RowCount, price: Price) -> RowCount:

@@ -57,12 +57,7 @@ _OWNER = "#owner"
 
 
 def fit_fanout(
-    session: PrivateSession,
-    key: ForeignKey,
-    parent: Profile,
-    child: Profile,
-    price: Price,
-    siblings: Siblings,
+    session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, price: Price, siblings: Siblings
 ) -> Fanout:
     """Measure the link along an ownership key, for at most ``price``.
 
@@ -93,12 +88,7 @@ def fit_fanout(
 
 
 def fit_sizes(
-    session: PrivateSession,
-    key: ForeignKey,
-    parent: Profile,
-    children: RowCount,
-    price: Price,
-    siblings: Siblings,
+    session: PrivateSession, key: ForeignKey, parent: Profile, children: RowCount, price: Price, siblings: Siblings
 ) -> Fanout:
     """Measure how many children parents have, and nothing else of the link, for at most ``price``.
 

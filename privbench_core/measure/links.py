@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer, ordered_codes
-from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.errors import InternalError
 from privbench_core.guards import NEGLIGIBLE, TINY
 from privbench_core.measure.by_size import Features
 from privbench_core.measure.lags import MeasuredLag
@@ -53,12 +51,10 @@ def expected_context(
         siblings: As in `fit_sizes`.
         inside: Which codes of numbers of children, shape (codes,); None for all.
     """
-    codec, (code_of, weights) = fanout.sizes.codec, fanout.sizes.shares
-    if not isinstance(codec, FanoutCodec):
-        raise InternalError("numbers of children have a codec of their own")
+    code_of, weights = fanout.sizes.shares
     most = children.rows_per_unit if parent.size.units is None else np.inf
     inside = np.ones(fanout.sizes.size, dtype=bool) if inside is None else inside
-    rows = np.bincount(code_of, weights * codec.means(most), fanout.sizes.size) * inside
+    rows = np.bincount(code_of, weights * fanout.codec.means(most), fanout.sizes.size) * inside
     single = fanout.sizes.encode_numbers(np.array([1]))
     parents = {name: np.outer(counts, fanout.counts) for name, counts in parent.one_way.clean().items()}
     parents |= {children_column(other.name): np.outer(link.counts, fanout.counts) for other, link in siblings.items()}
@@ -105,8 +101,7 @@ def measure_links(
 ) -> dict[tuple[str, str], Array]:
     """Measure joints of context columns and children's columns, for at most ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
 
     Args:
         view: Of the children, with all these columns.

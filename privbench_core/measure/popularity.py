@@ -37,8 +37,7 @@ Numbers = NDArray[np.int64]
 def rank_popularity(session: PrivateSession, key: ForeignKey, size: RowCount, present: float, price: Price) -> ByRank:
     """References to the most popular row of a private parent, the next, and so on, for at most ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
 
     Args:
         session: Open for the step.
@@ -78,8 +77,7 @@ class ParentReferences:
     def remeasured(self, price: Price) -> ParentReferences:
         """Return the same at less noise, for ``price``: references are counted once more, and averaged.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
         """
         if price.amount <= 0:
             return self
@@ -93,8 +91,7 @@ class ParentReferences:
         Each row is counted at the noise of one count; a code that many rows share is counted at that noise once. It is
         believed as far as noise does not explain how it differs from the sum of its rows.
 
-        Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or
-        removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
 
         Args:
             codes: Of each row in each attribute, dense from 0, shape (parents,) each. Where there are none, rows are
@@ -133,8 +130,7 @@ def row_popularity(
 ) -> ParentReferences:
     """References to each row of a public parent, and to none, for at most ``price``.
 
-    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
-    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
 
     Args:
         session: Open for the step.
@@ -179,11 +175,9 @@ class _View:
     @property
     def counted(self) -> float:
         """Share of the rows that count, above 0."""
-        size = self.size
-        share = float(size.counted(self.most, 1.0 if self.collisions is None else self.collisions).sum()) / max(
-            float(size.rows_of.sum()), TINY
-        )
-        return min(max(share, 1 / max(size.rows, 1.0)), 1.0)
+        counted = self.size.counted(self.most, 1.0 if self.collisions is None else self.collisions)
+        share = float(counted.sum()) / max(float(self.size.rows_of.sum()), TINY)
+        return min(max(share, 1 / max(self.size.rows, 1.0)), 1.0)
 
     @property
     def scale(self) -> float:
@@ -192,9 +186,8 @@ class _View:
 
     def count(self, parents: int, name: str, price: Price) -> tuple[Array, float]:
         """Return noisy references to each parent, and to none, and the standard deviation of their noise."""
-        noisy = self.curator.measure(
-            name, [ParentCounts(np.arange(parents), clipped=self.collisions is not None)], price
-        )
+        asked = ParentCounts(np.arange(parents), clipped=self.collisions is not None)
+        noisy = self.curator.measure(name, [asked], price)
         return noisy.values[0] * self.scale, noisy.sigma * self.scale
 
     def error(self, likely: Array, price: Price) -> float:

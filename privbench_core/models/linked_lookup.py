@@ -106,18 +106,11 @@ class LinkedLookup(Lookup):
         return kinds, tuple(columns)
 
     def _degrees(
-        self,
-        parents: Mapping[str, Codes],
-        kinds: Numbers,
-        references: int,
-        rng: Rng,
-        drawn: Numbers | None,
+        self, parents: Mapping[str, Codes], kinds: Numbers, references: int, rng: Rng, drawn: Numbers | None
     ) -> Array:
         """Return how often each parent is to be referred to, relative to the others, shape (parents,)."""
-        if drawn is not None:
-            return np.bincount(drawn[drawn >= 0], minlength=len(kinds)).astype(np.float64)
-        if not isinstance(self.popularity, ByRank):
-            return np.ones(len(kinds)) if self.popularity is None else self.popularity.counts
+        if drawn is not None or not isinstance(self.popularity, ByRank):
+            return self._given_weights(len(kinds), drawn)
         room = np.bincount(kinds).astype(np.float64)
         first = np.unique(kinds, return_index=True)[1]
         margins = []

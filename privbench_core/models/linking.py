@@ -93,11 +93,13 @@ def link_rows(
     if not known or not rows.n:
         return order
     tables = [_Table.of(cross, rows.codes, others) for cross in known]
-    tables.sort(key=lambda table: -table.information)
+    tables.sort(key=lambda table: -mutual_information(table.links))
     order = _rounded(tables, rows.n, rng)
     if rows.n < FEW_ROWS:
         return order
-    codes = {_ITEM: order} | {f"{side} {k}": c for k, t in enumerate(tables) for side, c in t.ends(order)}
+    codes = {_ITEM: order}
+    for k, table in enumerate(tables):
+        codes |= {f"left {k}": table.left, f"right {k}": table.right[order]}
     targets = [TargetTable((f"left {k}", f"right {k}"), table.links) for k, table in enumerate(tables)]
     swap(codes, targets, [(_ITEM, *(f"right {k}" for k in range(len(tables))))], rng, sweeps=FITTING_ROUNDS)
     return codes[_ITEM]
@@ -122,13 +124,6 @@ class _Table:
             for axis, (of, size) in enumerate(zip(cells, cross.counts.shape, strict=True))
         ]
         return cls(*cells, fit_margins(cross.counts, margins))
-
-    @property
-    def information(self) -> float:
-        return mutual_information(self.links)
-
-    def ends(self, order: Numbers) -> tuple[tuple[str, Numbers], tuple[str, Numbers]]:
-        return ("left", self.left), ("right", self.right[order])
 
 
 def _rounded(tables: Sequence[_Table], n: int, rng: np.random.Generator) -> Numbers:

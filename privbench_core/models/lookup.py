@@ -24,10 +24,11 @@ from privbench_core.models.fanout import OWN_FANOUT
 from privbench_core.models.parent_choice import Level, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRank, ByRow, Margin, Popularity
 from privbench_core.models.rows import PairMarginal, Rows, draw_column
-from privbench_core.models.targets import coded_by_position, marginals_of, with_code_of_none
 from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+Rng = np.random.Generator
 TARGET = "target."
 ROW = f"{TARGET}#row"
 COUNTED = f"{TARGET}{OWN_FANOUT}"  # numbers of children: informative of who is popular, and not asked for by rows
@@ -125,10 +126,10 @@ class Lookup(Storable):
         rows: Rows,
         parents: Mapping[str, Codes],
         count: int,
-        rng: np.random.Generator,
+        rng: Rng,
         choice: ParentChoice | None = None,
-        drawn: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
+        drawn: Numbers | None = None,
+    ) -> Numbers:
         """The row number of each row's parent, -1 for none; shape (n,).
 
         Args:
@@ -146,13 +147,8 @@ class Lookup(Storable):
         return self._drawn(rows, parents, choice or ParentChoice.free(rows.n, count), drawn, rng)
 
     def _drawn(
-        self,
-        rows: Rows,
-        parents: Mapping[str, Codes],
-        choice: ParentChoice,
-        drawn: NDArray[np.int64] | None,
-        rng: np.random.Generator,
-    ) -> NDArray[np.int64]:
+        self, rows: Rows, parents: Mapping[str, Codes], choice: ParentChoice, drawn: Numbers | None, rng: Rng
+    ) -> Numbers:
         """`draw`, where there are rows and parents."""
         parents = self._coded(parents, len(choice.of_parent))
         if ROW in self.targets:
@@ -162,13 +158,8 @@ class Lookup(Storable):
         return self._picked(rows, parents, choice, drawn, rng)
 
     def _picked(
-        self,
-        rows: Rows,
-        parents: Mapping[str, Codes],
-        choice: ParentChoice,
-        drawn: NDArray[np.int64] | None,
-        rng: np.random.Generator,
-    ) -> NDArray[np.int64]:
+        self, rows: Rows, parents: Mapping[str, Codes], choice: ParentChoice, drawn: Numbers | None, rng: Rng
+    ) -> Numbers:
         """`draw`, with codes of the parents."""
         wanting, preferences = np.ones(rows.n, dtype=bool), list[Level]()
         if self.targets:
@@ -176,9 +167,7 @@ class Lookup(Storable):
         choice = replace(choice, weights=self._weights(preferences, wanting, parents, choice, drawn, rng))
         return pick_parents(preferences, wanting, choice, rng)
 
-    def _refitted(
-        self, rows: Rows, parents: Mapping[str, Codes], choice: ParentChoice, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
+    def _refitted(self, rows: Rows, parents: Mapping[str, Codes], choice: ParentChoice, rng: Rng) -> Numbers:
         """`draw`, of a public parent where rows must differ: those that want a popular one often get another.
 
         So more rows are made to want what fewer rows got than should have, and all are drawn again.
@@ -221,25 +210,26 @@ class Lookup(Storable):
         wanting: NDArray[np.bool_],
         parents: Mapping[str, Codes],
         choice: ParentChoice,
-        drawn: NDArray[np.int64] | None,
-        rng: np.random.Generator,
+        drawn: Numbers | None,
+        rng: Rng,
     ) -> Array:
         """How often each parent is to be referred to, relative to the others, shape (parents,)."""
         count = len(choice.of_parent)
-        if drawn is not None:
-            return np.bincount(drawn[drawn >= 0], minlength=count).astype(np.float64)
-        if self.popularity is None:
-            return np.ones(count)
-        if isinstance(self.popularity, ByRank) and not preferences and choice.of_row.any():
+        if drawn is not None or not isinstance(self.popularity, ByRank):
+            return self._given_weights(count, drawn)
+        if not preferences and choice.of_row.any():
             return self.popularity.weights_inside(choice.of_parent, choice.of_row[wanting], rng)
-        have, want = (
-            preferences[-1]
-            if preferences
-            else (np.zeros(count, dtype=np.int64), np.zeros(len(wanting), dtype=np.int64))
-        )
+        alike = np.zeros(count, dtype=np.int64), np.zeros(len(wanting), dtype=np.int64)
+        have, want = preferences[-1] if preferences else alike
         asked = self._asked(choice)
         further = [name for name in self._informative if name not in asked]
         return self.popularity.weights(have, want[wanting], rng, self._margins(parents, *further))
+
+    def _given_weights(self, count: int, drawn: Numbers | None) -> Array:
+        """How often each parent is to be referred to where no degrees are allocated: as drawn before, or as known."""
+        if drawn is not None:
+            return np.bincount(drawn[drawn >= 0], minlength=count).astype(np.float64)
+        return self.popularity.counts if isinstance(self.popularity, ByRow) else np.ones(count)
 
     def _margins(self, parents: Mapping[str, Codes], *further: str) -> list[Margin]:
         """How often parents are to be referred to, by targets that rows do not ask for, where these are known."""
@@ -260,7 +250,7 @@ class Lookup(Storable):
         return [name for name in self._informative if name in followed]
 
     def _preferences(
-        self, rows: Rows, parents: Mapping[str, Codes], wanted: Sequence[str], rng: np.random.Generator
+        self, rows: Rows, parents: Mapping[str, Codes], wanted: Sequence[str], rng: Rng
     ) -> tuple[NDArray[np.bool_], list[Level]]:
         """Whether each row refers to a parent at all, and which attributes it asks for, as drawn for each row.
 
@@ -294,7 +284,7 @@ class Lookup(Storable):
             preferences.append((have.astype(np.int64), want.astype(np.int64)))
         return np.ones(rows.n, dtype=bool), preferences
 
-    def _refers(self, rows: Rows, rng: np.random.Generator) -> NDArray[np.bool_]:
+    def _refers(self, rows: Rows, rng: Rng) -> NDArray[np.bool_]:
         """Whether each row refers to a parent at all, shape (n,)."""
         tables: dict[str, Array] = {}
         for (target, column), joint in self.pair_tables.items():
@@ -334,3 +324,40 @@ def _shares(counts: Array) -> Array:
     """Return counts as shares, equal ones where there are none."""
     total = float(counts.sum())
     return np.asarray(counts / total if total > 0 else np.full(len(counts), 1 / len(counts)))
+
+
+def with_code_of_none(joint: Array, every: Array) -> Array:
+    """Return a joint in which rows that refer to none have what the others leave of a column.
+
+    Args:
+        joint: Of a target, whose last code is to refer to none, and the column; adds up to the share of rows that do.
+        every: Distribution of the column over all rows.
+    """
+    found = joint.copy()
+    found[-1] = 0.0
+    of_present = found.sum(axis=0)
+    left = np.maximum(every - of_present, 0.0)
+    found[-1] = left * (max(1 - float(of_present.sum()), 0.0) / max(float(left.sum()), TINY))
+    return found
+
+
+def coded_by_position(targets: Mapping[str, Discretizer], count: int) -> dict[str, Codes]:
+    """Return the codes of the rows of a public table, by target; shape (count,) each."""
+    return {name: discretizer.encode_numbers(np.arange(count)) for name, discretizer in targets.items()}
+
+
+def marginals_of(targets: Mapping[str, Discretizer], counts: Array, none: float) -> dict[str, Array]:
+    """Return the probabilities of the codes of a public parent's targets, if its rows are referred to so often.
+
+    Args:
+        targets: Codings of the positions of its rows.
+        counts: How often each row is referred to, relative to the others, shape (parents,).
+        none: Share of rows that refer to none, which is the last code then; 0 where they must refer to one.
+    """
+    often = counts if counts.any() else np.ones(len(counts))
+    found = {}
+    for name, codes in coded_by_position(targets, len(counts)).items():
+        marginal = np.bincount(codes, often, targets[name].size) * ((1 - none) / often.sum())
+        marginal[-1] += none
+        found[name] = marginal
+    return found

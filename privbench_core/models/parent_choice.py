@@ -171,9 +171,17 @@ class _Draft:
     def give(self, rows: Numbers, chosen: Numbers, rng: np.random.Generator) -> None:
         """Enter parents of some rows (-1 for none), as far as no rule is broken and there is room."""
         rows, chosen = rows[chosen >= 0], chosen[chosen >= 0]
-        fits = _with_room(chosen, self.room, rng)
-        rows, chosen = rows[fits], chosen[fits]
-        good = self._accept(rows, chosen)
+        if self.room is not None:  # of the rows with the same parent, random ones as far as there is room
+            fits, order = np.empty(len(chosen), dtype=bool), np.lexsort((rng.random(len(chosen)), chosen))
+            fits[order] = _ranks(chosen[order]) < self.room[chosen[order]]
+            rows, chosen = rows[fits], chosen[fits]
+        pairs, good = [rule.pairs(rows, chosen) for rule in self.choice.distinct], np.ones(len(rows), dtype=bool)
+        for pair, before in zip(pairs, self._taken, strict=True):
+            good &= (pair < 0) | ~np.isin(pair, before)
+        for pair in pairs:
+            good[good] &= ~repeated(pair[good])
+        for number, pair in enumerate(pairs):
+            self._taken[number] = np.concatenate([self._taken[number], pair[good & (pair >= 0)]])
         self.result[rows[good]] = chosen[good]
         self.pending = self.pending[self.result[self.pending] < 0]
         if self.room is not None:
@@ -202,27 +210,6 @@ class _Draft:
             order = np.lexsort((race, rows))
             first = order[_ranks(rows) == 0]
             self.give(rows[first], parents[first], rng)
-
-    def _accept(self, rows: Numbers, parents: Numbers) -> NDArray[np.bool_]:
-        """Return which of some choices break no rule, and note these as taken."""
-        accepted = np.ones(len(rows), dtype=bool)
-        pairs = [rule.pairs(rows, parents) for rule in self.choice.distinct]
-        for pair, before in zip(pairs, self._taken, strict=True):
-            accepted &= (pair < 0) | ~np.isin(pair, before)
-        for pair in pairs:
-            accepted[accepted] &= ~repeated(pair[accepted])
-        for number, pair in enumerate(pairs):
-            self._taken[number] = np.concatenate([self._taken[number], pair[accepted & (pair >= 0)]])
-        return accepted
-
-
-def _with_room(chosen: Numbers, room: Numbers | None, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return which of the rows with these parents there is room for: of those with the same parent, random ones."""
-    fits = np.ones(len(chosen), dtype=bool)
-    if room is not None:
-        order = np.lexsort((rng.random(len(chosen)), chosen))
-        fits[order] = _ranks(chosen[order]) < room[chosen[order]]
-    return fits
 
 
 class _CandidateIndex:
@@ -254,7 +241,8 @@ class _CandidateIndex:
         order = rng.permutation(possible)
         starts = self._starts[rows]
         if scope is not None:
-            shuffled = _in_random_order(scope, rng)
+            dense = np.unique(np.where(scope >= 0, scope, -1 - np.arange(len(scope))), return_inverse=True)[1]
+            shuffled = rng.permutation(int(dense.max(initial=0)) + 1)[dense]  # no rule (-1) is a scope of its own
             order = order[np.lexsort((shuffled[order], starts[order]))]
             order = order[np.lexsort((shuffled[order], _ranks(starts[order], shuffled[order]), starts[order]))]
         else:
@@ -288,12 +276,6 @@ def _ranks(*sorted_by: Numbers) -> Numbers:
         new[1:] |= values[1:] != values[:-1]
     new[:1] = True
     return np.arange(n) - np.maximum.accumulate(np.where(new, np.arange(n), 0))
-
-
-def _in_random_order(scope: Numbers, rng: np.random.Generator) -> Numbers:
-    """Return numbers of scopes in random order; each row of scope -1 (no rule) is a scope of its own."""
-    dense = np.unique(np.where(scope >= 0, scope, -1 - np.arange(len(scope))), return_inverse=True)[1]
-    return np.asarray(rng.permutation(int(dense.max(initial=0)) + 1)[dense], dtype=np.int64)
 
 
 def repeated(numbers: Numbers) -> NDArray[np.bool_]:

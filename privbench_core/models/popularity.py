@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Margin = tuple[Numbers, Array]
 """Code of each parent in a column, shape (parents,), and how often codes are to be referred to, of any total."""
+_SPREADS: tuple[float, ...] = tuple(np.linspace(0.0, 4.0, 17).tolist())
+"""Standard deviations of the logarithm of popularity that are tried: even, to a factor of e⁴."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,6 @@ class ByRow(Storable):
     def at_scale(self, _scale: float) -> ByRow:
         """Return the same: there are as many of them at every scale."""
         return self
-
-    def weights(
-        self, _parents: Numbers, _wanted: Numbers, _rng: np.random.Generator, _margins: Sequence[Margin] = ()
-    ) -> Array:
-        """Return the relative frequency with which each parent is to be referred to."""
-        return self.counts
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,7 @@ class ByRank(Storable):
         def misfit(expected: Array) -> float:
             return float(np.abs(np.sort(np.floor(expected + rounding))[::-1] - wanted).sum())
 
-        best = found = min((rows[group] * shares(spread) for spread in _spreads()), key=misfit)
+        best = found = min((rows[group] * shares(spread) for spread in _SPREADS), key=misfit)
         for _ in range(FITTING_ROUNDS):
             ranked = np.empty(len(possible))
             ranked[np.argsort(-(found + TOLERANCE * rounding))] = wanted
@@ -190,7 +186,7 @@ def _allocated(degrees: Array, margins: Sequence[Margin], rng: np.random.Generat
         result[np.argsort(-usual - max(spread, NEGLIGIBLE) * luck)] = descending
         return result
 
-    return min(map(allocated, _spreads().tolist()), key=lambda found: _misfit(found, margins))
+    return min(map(allocated, _SPREADS), key=lambda found: _misfit(found, margins))
 
 
 def _exchange_best(degrees: Array, margins: Sequence[Margin], rng: np.random.Generator) -> None:
@@ -231,78 +227,50 @@ def _misfit(degrees: Array, margins: Sequence[Margin]) -> float:
     )
 
 
-def _spreads() -> Array:
-    """Return the standard deviations of the logarithm of popularity that are tried: even, to a factor of e⁴."""
-    return np.linspace(0.0, 4.0, 17)
-
-
 def _balance(degrees: Array, kinds: Numbers, wanted: Array) -> None:
     """Exchange degrees between kinds, in place, until each has about the references that it is to get."""
     lacking = wanted - np.bincount(kinds, degrees, minlength=len(wanted))
     order = np.argsort(kinds, kind="stable")
     members = np.split(order, np.searchsorted(kinds[order], np.arange(1, len(lacking))))
-    exchange = _Exchange(degrees, members, lacking)
-    stuck = np.zeros(len(lacking), dtype=bool)
-    for _ in range(FITTING_ROUNDS * len(lacking)):
-        poor = int(np.argmax(np.where(stuck, 0.0, lacking)))
-        if stuck[poor] or lacking[poor] < 1:
-            return
-        others = np.argsort(lacking, kind="stable")[:MAX_PARTNERS].tolist()
-        stuck[poor] = not any(exchange.helps(poor, rich, beyond=beyond) for beyond in (False, True) for rich in others)
+    different: dict[int, Array] = {}  # degrees of each kind, in order
 
-
-@dataclass(frozen=True)
-class _Exchange:
-    """Exchanges of degrees between the parents of two kinds.
-
-    Attributes:
-        degrees: Of all parents; changed.
-        members: Parents of each kind.
-        lacking: References that each kind lacks; changed as degrees are.
-    """
-
-    degrees: Array
-    members: Sequence[Numbers]
-    lacking: Array
-    _distinct: dict[int, Array] = field(default_factory=dict)
-
-    def helps(self, poor: int, rich: int, *, beyond: bool) -> bool:
+    def exchange(poor: int, rich: int, *, beyond: bool) -> bool:
         """Exchange degrees of a kind that lacks references and one that has too many; False if no exchange helps.
 
-        Most parents have one of few small degrees, so all exchanges of the two that help most are made at once.
-
-        Args:
-            poor: Lacks references.
-            rich: Has too many.
-            beyond: Whether one of both may be off by the rest then, as a single degree may be too large.
+        Most parents have one of few small degrees, so all exchanges of the two that help most are made at once. One of
+        both kinds may be off by the rest then if it may go ``beyond``, as a single degree may be too large.
         """
-        of_poor, of_rich = self.members[poor], self.members[rich]
-        both = self.lacking[poor], -self.lacking[rich]
-        if min(both) < 1 or not len(of_poor) or not len(of_rich):
+        both = lacking[poor], -lacking[rich]
+        if min(both) < 1 or not len(members[poor]) or not len(members[rich]):
             return False
-        small, large = self._of(poor), self._of(rich)
+        for kind in (poor, rich):
+            if kind not in different:
+                different[kind] = np.unique(degrees[members[kind]])
+        small, large = different[poor], different[rich]
         partner = np.searchsorted(large, small + (max(both) if beyond else min(both)), side="right") - 1
         gained = np.where(partner >= 0, large[partner] - small, 0)
         best = int(np.argmax(gained))
         if gained[best] <= 0:
             return False
         less, more = small[best], large[partner[best]]
-        one, other = of_poor[self.degrees[of_poor] == less], of_rich[self.degrees[of_rich] == more]
+        one, other = (members[k][degrees[members[k]] == degree] for k, degree in ((poor, less), (rich, more)))
         number = min(len(one), len(other), max(1, int(min(both) // gained[best])))
-        self.degrees[one[:number]], self.degrees[other[:number]] = more, less
-        self.lacking[poor] -= number * gained[best]
-        self.lacking[rich] += number * gained[best]
-        del self._distinct[poor], self._distinct[rich]
+        degrees[one[:number]], degrees[other[:number]] = more, less
+        lacking[poor] -= number * gained[best]
+        lacking[rich] += number * gained[best]
+        del different[poor], different[rich]
         return True
 
-    def _of(self, kind: int) -> Array:
-        """Return the different degrees of a kind, in order."""
-        if kind not in self._distinct:
-            self._distinct[kind] = np.unique(self.degrees[self.members[kind]])
-        return self._distinct[kind]
+    stuck = np.zeros(len(lacking), dtype=bool)
+    for _ in range(FITTING_ROUNDS * len(lacking)):
+        poor = int(np.argmax(np.where(stuck, 0.0, lacking)))
+        if stuck[poor] or lacking[poor] < 1:
+            return
+        others = np.argsort(lacking, kind="stable")[:MAX_PARTNERS].tolist()
+        stuck[poor] = not any(exchange(poor, rich, beyond=beyond) for beyond in (False, True) for rich in others)
 
 
-def raked(room: Array, margins: Sequence[tuple[NDArray[np.int64], Array]]) -> Array:
+def raked(room: Array, margins: Sequence[Margin]) -> Array:
     """Return how often kinds of parents are to be referred to, from how many parents there are of each.
 
     Args:

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
-from privbench_core.measure.linked_rows import Reference, countings
-from privbench_core.measure.linking import _Candidate, _cross_marginal, _planned
-from privbench_core.measure.public_parents import PublicParent
+from privbench_core.measure.linking import Reference, _Candidate, _cross_marginal, _planned, countings
+from privbench_core.measure.targets import PublicParent
 from privbench_core.models.linked_lookup import LinkedLookup, _differing
 from privbench_core.models.linking import CrossMarginal, Linked, link_rows
 from privbench_core.models.parent_choice import Distinct, ParentChoice
@@ -24,6 +23,7 @@ from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Measurement
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
@@ -46,7 +46,8 @@ def answered(noisy: np.ndarray, sigma: float, left: np.ndarray, right: np.ndarra
     """What is made of the answer for a pair, shape (left codes, right codes)."""
     codes = np.arange(len(left)), np.arange(len(right))
     found = Measurement((noisy,), sigma)
-    return _cross_marginal(_Candidate("a", "b", codes), found, (left, right), followed=False).counts
+    alone = Reference(Rows(1), {}, None, 1.0, RowCount(1.0, 0.0))
+    return _cross_marginal(_Candidate("a", "b", codes), found, (left, right), alone).counts
 
 
 def counted(left: np.ndarray, right: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -176,9 +177,9 @@ def test_fewer_rows_of_a_unit_count_where_noise_is_large():
         def sigma(self, queries: object, price: Price) -> float:
             return price.amount**-0.5
 
-    ways = countings(OfUnits(), "row", reference, None)  # type: ignore[arg-type]
+    ways = countings(OfUnits(), ForeignKey("row", ("of",), "user", ("id",)), reference)  # type: ignore[arg-type]
     plans = [_planned(ways, 10, Price(Measure.ZCDP, rho)) for rho in (1e-3, 1e4)]
-    assert [plan and plan.counting.rows_per_unit for plan in plans] == [1, 128]
+    assert [plan and plan[2].rows_per_unit for plan in plans] == [1, 128]
     weights = reference.weights(1)
     assert weights is not None
     assert weights[1:] * 100 == pytest.approx(weights[0], rel=1e-3)

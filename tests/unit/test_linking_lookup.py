@@ -11,19 +11,16 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.columns.systematic import diffused_counts
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.guards import MAX_PUBLIC_CODES
-from privbench_core.measure.bounded import BoundedCounts
-from privbench_core.measure.bounded_lookup import unbounded_targets
+from privbench_core.measure.bounded import BoundedCounts, unbounded_targets
 from privbench_core.measure.lookup import fit_lookup
 from privbench_core.measure.popularity import row_popularity
-from privbench_core.measure.public_parents import PublicParent
-from privbench_core.measure.targets import Referred
-from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup
+from privbench_core.measure.targets import PublicParent, Referred
+from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup, marginals_of, with_code_of_none
 from privbench_core.models.one_way import OneWay
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.models.row_count import RowCount
 from privbench_core.models.rows import Rows, draw_grouped
-from privbench_core.models.targets import marginals_of, with_code_of_none
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
@@ -217,7 +214,7 @@ def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bo
     parent = schema.table(key.parent)
     rows = tables[key.parent]
     of_parent = PublicParent(parent, rows) if public else Referred(profile_of(parent, rows))
-    found = fit_lookup(session, key, child, of_parent, price)
+    found, _ = fit_lookup(session, key, child, of_parent, price)
     assert not found.pair_tables
     assert sum(cost for _, cost in spent) == pytest.approx(price.amount)
     for_popularity = sum(cost for label, cost in spent if "rows/" in label)
@@ -240,7 +237,7 @@ def test_a_required_reference_is_never_null_whatever_the_noise():
     for shift in range(20):
         own = profile_of(unit, tables["unit"])
         parent = PublicParent(place, tables["place"])
-        lookup = fit_lookup(door_of(schema, tables), unit.foreign_keys[0], own, parent, PLENTY)
+        lookup, _ = fit_lookup(door_of(schema, tables), unit.foreign_keys[0], own, parent, PLENTY)
         rows = Rows(50)
         rows.add("a", coders_of(unit)["a"].size, np.zeros(50, dtype=np.int32))
         drawn = lookup.draw(rows, {}, 30, np.random.default_rng(shift))
@@ -321,7 +318,7 @@ def test_a_lookup_comes_back_from_a_stored_artifact():
     own = profile_of(visit, tables["visit"], rows_per_unit=4)
     of_doctors = profile_of(doctor, tables["doctor"])
     for parent in (of_doctors, replace(of_doctors, discretizers={})):
-        lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, Referred(parent), PLENTY)
+        lookup, _ = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, Referred(parent), PLENTY)
         stored = Artifact({"link": lookup.to_dict()}).to_bytes()
         back = Lookup.from_dict(Artifact.from_bytes(stored).data["link"])
         assert Artifact({"link": back.to_dict()}).to_bytes() == stored
@@ -334,7 +331,7 @@ def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
     visit = schema.tables[2]
     own = profile_of(visit, tables["visit"], rows_per_unit=4)
     parent = Referred(profile_of(schema.tables[1], tables["doctor"]))
-    lookup = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY)
+    lookup, _ = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY)
     (discretizer,) = lookup.targets.values()
     assert discretizer.size == 2
     assert discretizer.encode_numbers(np.array([-1, 0, 1, 2**40])).tolist() == [1, 0, 0, 0]

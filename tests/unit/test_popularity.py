@@ -8,7 +8,7 @@ import pytest
 
 from privbench_core.errors import InternalError
 from privbench_core.estimate.popularity import rank_ends, rank_sums, row_counts, truncated_mean
-from privbench_core.measure.public_parents import order_of_alike
+from privbench_core.measure.targets import order_of_alike
 from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees
 from privbench_core.privacy.budget import Budget

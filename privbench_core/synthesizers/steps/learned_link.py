@@ -16,15 +16,12 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.guards import REFERENCE_ROWS
-from privbench_core.measure.bounded import BoundedCounts
-from privbench_core.measure.bounded_lookup import fit_bounded
+from privbench_core.measure.by_size import Features
 from privbench_core.measure.fanout import fit_sizes_and_siblings
-from privbench_core.measure.linked_rows import LettingGo, Reference
-from privbench_core.measure.linking import measure_cross_marginals
+from privbench_core.measure.linking import Reference, measure_cross_marginals
 from privbench_core.measure.links import PAIRS
-from privbench_core.measure.lookup import Features, fit_lookup
-from privbench_core.measure.public_parents import PublicParent, public_references
-from privbench_core.measure.targets import Referred
+from privbench_core.measure.lookup import fit_lookup
+from privbench_core.measure.targets import PublicParent, Referred
 from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
 from privbench_core.models.group_model import OWNER
 from privbench_core.models.linked_lookup import LinkedLookup
@@ -33,7 +30,6 @@ from privbench_core.models.lookup import TARGET
 from privbench_core.models.popularity import ByRow
 from privbench_core.models.profile import Profile
 from privbench_core.models.rows import Model, Rows
-from privbench_core.models.targets import marginals_of
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
 from privbench_core.privacy.relations import lets_go, referring_rows
@@ -147,13 +143,14 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
             return no_rows.run(context)
         references = References(schema, context.inputs, structure_rng(key.name))
         profile, session = references.profile(key.child), context.opened()
-        for_degrees = price.share(fit.degrees)
-        counts = None
+        parent: PublicParent | Referred
         if target.public:
-            lookup = _to_public(session, key, profile, target, context.public[key.parent], for_degrees)
+            parent = PublicParent(target, context.public[key.parent])
         else:
-            parent = references.referred(key)
-            lookup, counts = _to_private(session, key, profile, parent, for_degrees, referring)
+            parent = Referred(references.profile(key.parent), released_numbers(schema, key, context.inputs))
+        alone, for_degrees = replace(profile, discretizers={}), price.share(fit.degrees)
+        found, counts = fit_lookup(session, key, alone, parent, for_degrees, referring=referring)
+        lookup = LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional, found.telling)
         fanout = None
         left = _own(profile)
         if table.owner_key is not None:
@@ -162,14 +159,15 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
                 left |= _context(table.owner_key, references.profile(table.owner_key.parent), fanout, profile)
         rows = references.linked(table, fanout)
         others = references.places(key, lookup, rows.n)
-        along = None if counts is None else LettingGo(key, counts, lookup.linked(others, rows.n))
-        order = Reference(rows, others, references.of_unit(table, rows), profile.total, profile.size)
+        linked = None if counts is None else lookup.linked(others, rows.n)
+        of_unit = references.of_unit(table, rows)
+        order = Reference(rows, others, of_unit, profile.total, profile.size, counts, linked)
         right: Features = {
             name: (ParentRow(key) if target.public else OfParent(key, name.removeprefix(TARGET)), discretizer)
             for name, discretizer in lookup.targets.items()
             if name in others
         }
-        return _learned(lookup, session, key, (left, right), order, price, fit, along)
+        return _learned(lookup, session, key, (left, right), order, price, fit)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
     return link_step(schema, key, price, run, fit.identity(), tuple(inputs), above)
@@ -183,47 +181,15 @@ def _learned(
     order: Reference,
     price: Price,
     fit: LinkFit,
-    along: LettingGo | None = None,
 ) -> Artifact:
     """Return a link with the cross-table marginals that are measured for what its degrees have left of ``price``."""
     rest = price.share(1 - fit.degrees)
-    found = measure_cross_marginals(session, key.child, *sides, order, rest, fit.select, along)
+    found = measure_cross_marginals(session, key, *sides, order, rest, fit.select)
     return _artifact(replace(link, cross_marginals=found))
 
 
 def _artifact(link: Fanout | LinkedLookup) -> Artifact:
     return Artifact({"link": link.to_dict(), "summary": {"cross_marginals": len(link.cross_marginals or ())}})
-
-
-def _to_private(
-    session: PrivateSession,
-    key: ForeignKey,
-    child: Profile,
-    parent: Referred,
-    price: Price,
-    referring: int | None,
-) -> tuple[LinkedLookup, BoundedCounts | None]:
-    """Return how often private parents are referred to, by rank, by attributes and by numbers of children.
-
-    Where the key lets go, how many rows refer to others, too.
-    """
-    alone, counts = replace(child, discretizers={}), None
-    if referring is None:
-        found = fit_lookup(session, key, alone, parent, price)
-    else:
-        found, counts = fit_bounded(session, key, alone, parent, {}, price, referring)
-    lookup = LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional, found.telling)
-    return lookup, counts
-
-
-def _to_public(
-    session: PrivateSession, key: ForeignKey, child: Profile, table: Table, rows: pa.Table, price: Price
-) -> LinkedLookup:
-    """Return how often public parents are referred to, by row and by their attributes, which are known better."""
-    parent = PublicParent(table, rows)
-    references, targets = public_references(session, key, child.size, parent, price)
-    popularity, none = references.popularity
-    return LinkedLookup(targets, marginals_of(targets, popularity.counts, none), {}, popularity, key.optional)
 
 
 def _own(profile: Profile) -> dict[str, tuple[Feature, Discretizer]]:
@@ -260,10 +226,6 @@ class References:
     def profile(self, table: str) -> Profile:
         """Return the released profile of a table."""
         return released_profile(self.inputs, table)
-
-    def referred(self, key: ForeignKey) -> Referred:
-        """Return what is released of the rows of a private parent."""
-        return Referred(self.profile(key.parent), released_numbers(self.schema, key, self.inputs))
 
     def model(self, table: str) -> Model:
         """Return the released model of a table."""

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.guards import MAX_COUNTED
+from privbench_core.measure.by_size import Features
 from privbench_core.measure.links import PAIRS
-from privbench_core.measure.lookup import Features, fit_lookup
-from privbench_core.measure.public_parents import PublicParent
-from privbench_core.measure.targets import Referred
+from privbench_core.measure.lookup import fit_lookup
+from privbench_core.measure.targets import PublicParent, Referred
 from privbench_core.models.fanout import Fanout, parent_column
 from privbench_core.models.lookup import Lookup
 from privbench_core.models.profile import Profile
@@ -107,7 +107,7 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
             features = found.discretizers.items()
             columns = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
             owners = {parent_column(name): counts for name, counts in found.one_way.clean().items()}
-        lookup = fit_lookup(context.opened(), key, profile, parent, price, columns, referring, owners)
+        lookup, _ = fit_lookup(context.opened(), key, profile, parent, price, columns, referring, owners)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     looked_at = () if owner is None else (owner.parent,)
