@@ -22,7 +22,7 @@ from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepKind
-from privbench_core.validate.words import expectation_in_words
+from privbench_core.validate.expectations import expectation_in_words
 
 INTEGRITY, FIDELITY = "integrity", "fidelity"
 SUITES = {

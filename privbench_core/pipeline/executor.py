@@ -29,8 +29,7 @@ from privbench_core.privacy.budget import zero
 from privbench_core.spec.location import expand, is_spark_url
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
-from privbench_core.validate.expectations import prepare_ahead
-from privbench_core.validate.words import expectation_in_words
+from privbench_core.validate.expectations import expectation_in_words, prepare_ahead
 
 Progress = Callable[[int, int, Step], None]
 _SHOWN = 100  # expectations listed in a message; chosen by hand
