@@ -22,14 +22,6 @@ def report(
 ) -> None:
     """Compare ``bundle`` with the source of the spec and write metrics.json and report.html to ``out``.
 
-    Args:
-        path: The spec file.
-        bundle: Folder of the bundle.
-        out: Folder of the report.
-        workload: File of queries; None has some generated.
-        run_time: Whether to measure run times, or the URL of a PostgreSQL to measure them on.
-        as_json: Print the content of metrics.json.
-
     Raises:
         PublishError: ``out`` is inside a bundle: internal figures must not be given away with it.
     """

@@ -26,12 +26,6 @@ from privbench_core.spec.location import PASSWORD, is_spark_url
 def write_spec(source: str, out: Path, sample_dir: Path | None = None, decisions: Decisions | None = None) -> None:
     """Reflect ``source`` and write the spec; an existing file is never overwritten.
 
-    Args:
-        source: A URL, a DuckDB file or a folder.
-        out: The spec file.
-        sample_dir: Folder of public example data to propose domains from.
-        decisions: What is decided already.
-
     Raises:
         SpecError: ``out`` exists, or a decision names no table.
         SourceError: The source cannot be read.
@@ -83,12 +77,6 @@ def _summary(source: str, text: str) -> Iterator[str]:
 
 def interview(source: str, out: Path | None, sample_dir: Path | None, decisions: Decisions) -> None:
     """Ask what is not decided yet, write the spec, show the plan, and offer to run it.
-
-    Args:
-        source: A URL, a DuckDB file or a folder.
-        out: The spec file; None names it after the database.
-        sample_dir: Folder of public example data.
-        decisions: What the command line says already, which is not asked.
 
     Raises:
         SpecError: The file exists.

@@ -222,12 +222,7 @@ def _released_rows(spec: Spec) -> dict[str, RowCount]:
 
 
 def _time_and_memory(schema: Schema, released: Mapping[str, RowCount]) -> str:
-    """Return about how long a run takes and how much memory it needs, on two cores.
-
-    Args:
-        schema: The database.
-        released: Sizes of private tables as far as they were released; without them, a rule for the reader.
-    """
+    """Return about how long a run takes and how much memory it needs, on two cores."""
     columns = {table.name: len(table.columns) for table in schema.private_tables}
     if not columns.keys() <= released.keys():
         each = f"{_SECONDS_EACH:.0f} s and {_GIGABYTES_EACH * 1000:.0f} MB for each million values (rows times columns)"

@@ -67,17 +67,7 @@ def run_and_tell(
     as_json: bool = False,
     **options: Any,
 ) -> None:
-    """Run the plan of a spec and print where the bundle is and what it cost.
-
-    Args:
-        path: The spec file.
-        epsilon: Budget of the run.
-        out: Folder of the bundle.
-        engine: Overrides the spec's engine.
-        accept_noise: Whether to buy the rest of a run even if released numbers show that it will be noise.
-        as_json: Print JSON instead of text, and ask nothing.
-        options: Others of `privbench_core.run`.
-    """
+    """Run the plan of a spec and print where the bundle is and what it cost."""
     spec = with_engine(load_spec(path), engine)
     if not options.get("undeclared_epsilon"):
         refuse_undeclared(spec, epsilon)  # as `run_spec` does, but before anything is opened

@@ -65,7 +65,7 @@ def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool, accept_no
 
 
 def _look(spec: Spec, plans: Mapping[str, Plan]) -> tuple[Status, dict[str, SourceError]]:
-    """The status by the source as it is now, and which tables could not be read.
+    """Return the status by the source as it is now, and which tables could not be read.
 
     Nothing is looked at, and no state folder made, if there was never a run.
     """
@@ -94,7 +94,7 @@ def _refresh(workspace: Workspace, plans: Mapping[str, Plan], chosen: str | None
 
 
 def _choose(spec: Spec, status: Status, chosen: str | None) -> list[ReleaseState]:
-    """The states to refresh; prints what will be made at each."""
+    """Return the states to refresh; prints what will be made at each."""
     states = status.states.values()
     if chosen is None and not any(state.released for state in states):
         bought = ", ".join(status.bought)
@@ -131,7 +131,7 @@ def _state_in_words(state: ReleaseState) -> str:
 
 
 def _price_in_words(plan: Plan, steps: Iterable[Step], unpaid: Collection[Step]) -> str:
-    """What is still to be bought of some steps, at most; "free" if they look at no private row."""
+    """Return what is still to be bought of some steps, at most; "free" if they look at no private row."""
     steps = tuple(steps)
     total = sum((step.price for step in steps if step in unpaid), start=zero(plan.budget.measure))
     if total.amount:

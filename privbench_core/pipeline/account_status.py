@@ -1,4 +1,4 @@
-"""Where the account of a spec stands: what is spent, how many refreshes there were, how many more it can pay for."""
+"""The account of a spec: what is spent, how many refreshes there were, how many more it can pay for."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AccountStatus:
         return tuple((before, after) for before, after in pairwise(self.declared) if after.raises(before))
 
     def raises_in_words(self) -> list[str]:
-        """That the lifetime budget was raised, when, and from what; nothing if it never was."""
+        """Say that the lifetime budget was raised, when, and from what; nothing if it never was."""
         return [
             f"{WARNING} privacy.lifetime was raised on {_day(after)}, from {_in_words(before)} (declared on"
             f" {_day(before)}) to {_in_words(after)}: what people were promised before no longer holds."
@@ -67,7 +67,7 @@ class AccountStatus:
         ]
 
     def held_in_words(self) -> list[str]:
-        """What runs at work hold; nothing if there are none."""
+        """Return what runs at work hold; nothing if there are none."""
         return [
             f"A run at work since {hold.at} holds {share_of(self.balance.lifetime, hold.left)} of the lifetime budget"
             f" ({hold.left}) for what it has still to buy; other runs can use only the rest."
@@ -75,7 +75,7 @@ class AccountStatus:
         ]
 
     def in_words(self) -> list[str]:
-        """What a refresh costs, and how many more there can be: a warning where that is the last one, or none."""
+        """Say what a refresh costs, and how many more there can be: a warning where that is the last one, or none."""
         several = f"all {self.epsilons} ε" if self.epsilons > 1 else "the one ε"
         share = lifetime_share(self.balance.lifetime, [self.price])
         zcdp = self.price.measure is Measure.ZCDP
@@ -90,14 +90,14 @@ class AccountStatus:
         return [f"{cost}. {self.left:,} more such refreshes can be paid for.{so_far}"]
 
     def others_in_words(self) -> list[str]:
-        """What other cohorts have spent, and what it means; nothing if there are none."""
+        """Return what other cohorts have spent, and what it means; nothing if there are none."""
         if not self.others:
             return []
         each = ", ".join(f"{name or 'no name'} ε={balance.spent:.4g}" for name, balance in self.others.items())
         return [f"Other cohorts, declared to be other people: {each}. For a person who is in several, the ε add up."]
 
     def neighbours_in_words(self, database: str) -> list[str]:
-        """Which other databases the ledger holds, so that a change of name is noticed; nothing if there are none."""
+        """Name the other databases of the ledger, so that a change of name is noticed; nothing if there are none."""
         if not self.neighbours:
             return []
         each = ", ".join(
@@ -111,13 +111,7 @@ class AccountStatus:
 
 
 def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus:
-    """Where the account of ``spec`` stands in ``ledger``.
-
-    Args:
-        spec: The spec; its cohort is the account.
-        ledger: Of the database.
-        plans: The plan of every ε of a refresh.
-    """
+    """Return where the account of ``spec`` stands in ``ledger``, given the plan of every ε."""
     plans = tuple(plans)
     everything = ledger.entries()
     bought = purchases_of((plan, plan.steps) for plan in plans)
@@ -141,7 +135,7 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus
 
 
 def purchases_of(steps: Iterable[tuple[Plan, Iterable[Step]]]) -> dict[Purchase, Price]:
-    """The price of each step that looks at private rows, as the ledger calls it: by run and step."""
+    """Return the price of each step that reads private rows, as the ledger calls it: by run and step."""
     return {
         (run_name(plan.budget.epsilon), step_name(step.key)): step.price
         for plan, chosen in steps
@@ -151,7 +145,7 @@ def purchases_of(steps: Iterable[tuple[Plan, Iterable[Step]]]) -> dict[Purchase,
 
 
 def affordable(spec: Spec, ledger: Ledger, what: str, bought: Mapping[Purchase, Price]) -> tuple[int, str | None]:
-    """How often some steps could be paid for, one time after the other.
+    """Return how often some steps could be paid for, one time after the other.
 
     Args:
         spec: The spec; its cohort is the account.
@@ -175,7 +169,7 @@ def affordable(spec: Spec, ledger: Ledger, what: str, bought: Mapping[Purchase, 
 
 
 def lifetime_share(lifetime: Budget, prices: Iterable[Price]) -> float:
-    """The part of the lifetime budget that some prices take: of ε if the lifetime is pure, of ρ otherwise."""
+    """Return the part of the lifetime budget that some prices take: of ε if the lifetime is pure, of ρ otherwise."""
     if lifetime.measure is Measure.PURE:
         return sum(price.amount for price in prices) / lifetime.epsilon
     return sum(price.rho for price in prices) / lifetime.total().amount
@@ -190,7 +184,7 @@ def _in_words(declared: DeclaredLifetime) -> str:
 
 
 def _epsilon(lifetime: Budget, price: Price) -> float:
-    """What ``price`` alone amounts to, as ε at the lifetime's δ."""
+    """Return what ``price`` alone amounts to, as ε at the lifetime's δ."""
     if price.measure is Measure.PURE or lifetime.delta == 0:
         return price.amount
     return epsilon_for(price.rho, lifetime.delta - lifetime.threshold_delta)

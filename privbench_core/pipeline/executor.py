@@ -1,4 +1,4 @@
-"""The one executor of plans: in order from beginning to end, or step by step as an orchestrator asks for them.
+"""Execute plans: in order from beginning to end, or step by step as an orchestrator asks for them.
 
 Before the first step that pays, the price of all that the run has still to buy is held in the ledger, once. The hold is
 advisory (`privacy.ledger.holds`): it lasts as long as the lock that the run's process has in the state folder, so
@@ -185,7 +185,7 @@ class Executor:
                 self._profiles[key[1]] = Profile.from_dict(data["profile"])
 
     def _sources(self, step: Step, inputs: Mapping[Key, Made]) -> dict[str, str]:
-        """Fingerprints of all source tables that ``step`` and the steps before it look at."""
+        """Return fingerprints of all source tables that ``step`` and the steps before it look at."""
         public = (table.name for table in self.runner.workspace.spec.schema.tables if table.public)
         looks = {table: self.runner.snapshot.fingerprint(table) for table in sorted({*step.reads, *public})}
         seen: dict[str, str] = {}
@@ -206,12 +206,6 @@ def held(
     runner: Runner, what: str, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None
 ) -> Iterator[None]:
     """Hold the price of all that is unpaid until the block ends, and give back what was not reserved by then.
-
-    Args:
-        runner: Of the plan; its steps are then taken out of the hold.
-        what: What is about to run, as the refusal calls it.
-        steps: As in `Runner.unpaid`.
-        made: As in `Runner.unpaid`.
 
     Raises:
         BudgetExhaustedError: The lifetime budget or the refresh policy has too little left, or another run holds it;

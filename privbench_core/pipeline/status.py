@@ -51,7 +51,7 @@ class Stale:
         return bool(self.changed or self.inputs) and not self.missing
 
     def in_words(self) -> str:
-        """Why it is stale: "person changed"."""
+        """Return why it is stale: "person changed"."""
         if self.missing:
             return "never made"
         if self.changed:
@@ -105,7 +105,7 @@ class ReleaseState:
         return self.released and not self.stale
 
     def why(self) -> str:
-        """Why it is out of date, or not to be made without being asked for, in a few words; "" if it is up to date."""
+        """Say why it is out of date, or not to be made without being asked for; "" if it is up to date."""
         if not self.released:
             other = any(step.kind is StepKind.PUBLISH and step.key in self.made for step in self.plan.steps)
             by = f" with {self.plan.synthesizer}" if other else ""
@@ -139,7 +139,7 @@ class Cost:
     refusal: str | None
 
     def in_words(self) -> str:
-        """The share and how many times: "costs 4.6% of the lifetime, about 17 more possible"."""
+        """Return the share and how many times: "costs 4.6% of the lifetime, about 17 more possible"."""
         if not self.prices:
             return "costs nothing"
         if self.refusal is not None:
@@ -175,7 +175,7 @@ class Status:
         return tuple(e for e, state in self.states.items() if not (state.released or self.unpaid[e]))
 
     def headline(self) -> str:
-        """What to know first, in one line."""
+        """Return what to know first, in one line."""
         released = {epsilon: state for epsilon, state in self.states.items() if state.released}
         if not released:
             bought = ", ".join(self.bought)
@@ -195,15 +195,7 @@ class Status:
 def status_of(
     spec: Spec, ledger: Ledger, plans: Mapping[str, Plan], observed: Mapping[str, str], workspace: Workspace | None
 ) -> Status:
-    """The status of a spec's benchmark.
-
-    Args:
-        spec: The spec.
-        ledger: Of the database.
-        plans: The plan of each ε, by name.
-        observed: Fingerprint of each table of the source when it was last looked at.
-        workspace: Holds what was bought; None if there was never a run.
-    """
+    """Return the status of a spec's benchmark; without a workspace, that of one that was never run."""
 
     def cost(steps: Mapping[str, Iterable[Step]]) -> Cost:
         prices = purchases_of((plans[epsilon], chosen) for epsilon, chosen in steps.items())
@@ -225,7 +217,7 @@ def status_of(
 
 
 def _unpaid(workspace: Workspace | None, state: ReleaseState, observed: Mapping[str, str]) -> tuple[Step, ...]:
-    """The outdated steps of one ε that a refresh has still to buy: not those that any run has bought from these inputs.
+    """Return the outdated steps of one ε that a refresh has still to buy: those that no run has bought.
 
     `staleness` says what is to be made again, as far as *this front end's* manifests go; whether it is paid for again
     is decided by the store of releases alone, as when it runs. So a bundle that ``privbench run`` wrote elsewhere is
@@ -240,13 +232,7 @@ def _unpaid(workspace: Workspace | None, state: ReleaseState, observed: Mapping[
 
 
 def staleness(spec: Spec, plans: Mapping[str, Plan], observed: Mapping[str, str]) -> dict[str, ReleaseState]:
-    """The state of every ε.
-
-    Args:
-        spec: The spec; manifests are read from its state folder.
-        plans: The plan of each ε, by the name that files and partitions have.
-        observed: Fingerprint of each table of the source when it was last looked at; what was never looked at counts
-            as unchanged.
+    """Return the state of every ε by the manifests; tables that were never observed count as unchanged.
 
     Raises:
         ReleaseError: A manifest is damaged.
@@ -272,7 +258,7 @@ def _stale(plan: Plan, made: Mapping[Key, Manifest], observed: Mapping[str, str]
 def _compare(
     plan: Plan, step: Step, made: Mapping[Key, Manifest], observed: Mapping[str, str], before: Mapping[Key, Stale]
 ) -> Stale:
-    """A step against the source and its inputs, given which steps before it are stale."""
+    """Compare a step with the source and its inputs, given which steps before it are stale."""
     blocked = _blocked(step, made, before)
     manifest = made.get(step.key)
     if manifest is None:
@@ -291,7 +277,7 @@ def _compare(
 
 
 def _blocked(step: Step, made: Mapping[Key, Manifest], before: Mapping[Key, Stale]) -> str:
-    """Why a step cannot be made from its inputs as they are or will be."""
+    """Return why a step cannot be made from its inputs as they are or will be."""
     missing = [key for key in step.inputs if key not in made]
     if missing:
         return f"{_some([step_name(key) for key in missing])} {'was' if len(missing) == 1 else 'were'} never made"

@@ -31,9 +31,8 @@ import pyarrow.parquet as pq
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import file_name, recover_folder, replace_folder
-from privbench_core.publishing.readme import consumer_readme
 from privbench_core.publishing.rows_file import write_rows
-from privbench_core.publishing.scripts import DUCKDB, PSQL, duckdb_script, psql_script, write_csv
+from privbench_core.publishing.texts import DUCKDB, PSQL, consumer_readme, duckdb_script, psql_script, write_csv
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.dump import dump_enums, dump_tables

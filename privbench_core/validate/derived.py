@@ -62,12 +62,6 @@ def witness_frame(
 
     Each column has its own witnesses, so the rows are not the table's; the last witness is repeated to make columns
     equally long. NULL is a witness where it occurs. Columns of a wrong type are left out.
-
-    Args:
-        schema: The database.
-        table: The table.
-        tables: As for `integrity_frame`.
-        asked: Names of the expectations on each column of `integrity_frame`.
     """
     rows = tables[table.name]
     sound = [column.name for column in table.columns if column.name in asked and _has_its_type(column, rows)]

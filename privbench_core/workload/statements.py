@@ -136,10 +136,6 @@ Query = tuple[Condition, ...]
 def load_sam_workload(path: Path, columns: Sequence[str]) -> tuple[tuple[Query, ...], NDArray[np.int64]]:
     """Read a SAM workload.
 
-    Args:
-        path: The JSON file.
-        columns: Column names, in the order of the file's positions.
-
     Returns:
         The queries, and the cardinalities that the file states.
 

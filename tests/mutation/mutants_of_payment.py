@@ -51,7 +51,7 @@ PAYMENT = [
         "scheduled-first-release",
         "payment",
         "the schedule makes first releases",
-        "privbench_assets/jobs.py",
+        "privbench_assets/automation.py",
         "due = [epsilon for epsilon, state in states.items() if state.released]",
         "due = list(states)",
         (f"{_T_FIRST}::test_the_schedule_refreshes_what_was_released_and_says_what_it_skips",),

@@ -9,9 +9,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from privbench_assets.automation import longest_pause
 from privbench_assets.build import build_defs
 from privbench_assets.checks import UP_TO_DATE
-from privbench_assets.jobs import longest_pause
 from privbench_assets.keys import identifier, op_name, step_key
 from privbench_assets.status import BUDGET
 from privbench_core.errors import InternalError, SpecError

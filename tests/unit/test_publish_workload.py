@@ -172,9 +172,9 @@ def test_queries_are_part_of_the_identity_of_a_bundle_and_of_nothing_else(tmp_pa
     result = place.run(EPSILON)
     workspace = Workspace(place.spec)
     runs = [Run("r"), *(Run("r", workload={"w": Workload.of([f"select {n}"])}) for n in (1, 2))]
+    digests = {key: release.digest for key, release in result.releases.items()}
     keys = [
-        [Runner(workspace, result.plan, run).release_key(step, result.releases) for step in result.plan.steps]
-        for run in runs
+        [Runner(workspace, result.plan, run).release_key(step, digests) for step in result.plan.steps] for run in runs
     ]
     workspace.close()
     *before, publish = zip(*keys, strict=True)
