@@ -151,12 +151,12 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
 
 def _paid(step: Step, release: Release) -> str:
     if not step.reads:
-        return "free: looks at no private row"
+        return "free: reads no private row"
     return "bought before: reused, nothing paid" if release.reused else f"paid {release.paid}"
 
 
 def _version(step: Step, release: Release) -> str:
-    """Return what tells two results apart: the bytes, or for a bundle, which is a folder, all that it was made from."""
+    """Return what distinguishes results: the bytes, or for a bundle, which is a folder, all that it was made from."""
     return release.key if step.kind is StepKind.PUBLISH else release.digest
 
 
@@ -167,10 +167,10 @@ def _description(plans: Mapping[str, Plan], step: Step, database: str) -> str:
     work = _WORK[step.kind].format(what=what)
     if not step.reads:
         redraw = f" Depends on the {' and the '.join(step.depends)} of the run." if step.depends else ""
-        return f"{work}. Free: looks at no private row, only at what was released.{redraw}"
+        return f"{work}. Free: reads no private row, only what was released.{redraw}"
     tables = ", ".join(step.reads)
     price = price_in_words(plans, step)
-    return f"{work}. Looks at the private rows of {tables}. Costs {price}; what was bought once is reused."
+    return f"{work}. Reads the private rows of {tables}. Costs {price}; what was bought once is reused."
 
 
 def _tags(step: Step) -> dict[str, str]:

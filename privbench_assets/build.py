@@ -18,7 +18,7 @@ from privbench_assets.automation import (
 )
 from privbench_assets.keys import step_key
 from privbench_assets.resources import session_key, session_resource
-from privbench_assets.sources import first_looks, source_assets
+from privbench_assets.sources import first_reads, source_assets
 from privbench_assets.status import benchmark_status
 from privbench_core.errors import InternalError
 from privbench_core.pipeline.plans import plans_for
@@ -41,7 +41,7 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
     spec = spec if isinstance(spec, Spec) else load_spec(spec)
     plans = plans_for(spec)
     plan = _common_steps(plans)
-    partitions, looks = dg.StaticPartitionsDefinition([*plans]), first_looks(spec, plan)  # ε is the only dimension
+    partitions, looks = dg.StaticPartitionsDefinition([*plans]), first_reads(spec, plan)  # ε is the only dimension
     sources = source_assets(spec)
     keys = {step_key(spec.schema.name, step.key): step.key for step in plan.steps}
     steps = [step_asset(spec, plans, step, partitions, looks[step.key], keys) for step in plan.steps]

@@ -19,7 +19,7 @@ _PLAIN = {StepKind.PUBLISH}  # stages whose last word says enough
 
 
 def step_key(database: str, key: Key) -> dg.AssetKey:
-    """Return the asset of a step: ``[database, stage, name]``. Graphs show the name alone, so it tells the stage.
+    """Return the asset of a step: ``[database, stage, name]``. Graphs show the name alone, so it has the stage.
 
     >>> step_key("town", ("profile", "person")).to_user_string()
     'town/profile/person_profile'

@@ -63,7 +63,7 @@ def _share(plan: Plan, step: Step) -> str:
 
 def _payment(plan: Plan, step: Step, release: Release) -> dict[str, Any]:
     if not step.reads:
-        return {"price": "free: looks at no private row"}
+        return {"price": "free: reads no private row"}
     symbol = SYMBOL[step.price.measure]
     paid = 0.0 if release.paid is None else float(f"{release.paid.amount:.6g}")
     said = "nothing: bought before, reused" if release.reused else f"{release.paid}"

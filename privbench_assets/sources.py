@@ -88,7 +88,7 @@ def refuse_broken(spec: Spec, broken: Mapping[str, SourceError]) -> None:
         raise SourceError(f"{', '.join(broken)}: could not be observed, the other tables were; {'; '.join(lines)}")
 
 
-def first_looks(spec: Spec, plan: Plan) -> dict[Key, tuple[str, ...]]:
+def first_reads(spec: Spec, plan: Plan) -> dict[Key, tuple[str, ...]]:
     """Return the source tables that each step is the first on its line to look at: the source assets it depends on.
 
     Public tables are handed to every step, so the first steps depend on all of them.

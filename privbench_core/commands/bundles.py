@@ -30,7 +30,7 @@ def report(
     if as_json:
         print_json(evaluation.to_dict())
         return
-    _tell(evaluation)
+    _report_evaluation(evaluation)
     say(f"Report: {out / 'report.html'} (figures: {out / 'metrics.json'})")
     say(INTERNAL, style="bold red")
 
@@ -52,7 +52,7 @@ def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:
 
 
 def show_fidelity(comparison: Comparison) -> None:
-    """Print the distances, beside what shuffling would give."""
+    """Print the distances, and those of shuffled columns."""
     orders = [order for order in comparison.orders if any(t.tvd(order) for t in comparison.tables.values())]
     rows = [
         [name, *(_figure(table.tvd(order)) for order in orders), _figure(table.shuffled)]
@@ -71,15 +71,15 @@ def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _tell(evaluation: Evaluation) -> None:
+def _report_evaluation(evaluation: Evaluation) -> None:
     for alarm in evaluation.privacy.alarms:
         say(f"ALARM: {alarm}", style="bold red")
     say(evaluation.verdict.summary, style="bold")
     show_fidelity(evaluation.comparison)
     if evaluation.workload is not None:
-        _tell_workload(evaluation.workload)
+        _report_workload(evaluation.workload)
     if evaluation.run_time is not None:
-        _tell_run_time(evaluation.run_time)
+        _report_run_time(evaluation.run_time)
     for attack in evaluation.privacy.attacks:
         say(
             f"Membership attack by {attack.name}: {attack.right} of {attack.guesses} surest guesses right"
@@ -87,7 +87,7 @@ def _tell(evaluation: Evaluation) -> None:
         )
 
 
-def _tell_workload(answers: WorkloadResult) -> None:
+def _report_workload(answers: WorkloadResult) -> None:
     summary = str(answers.errors) if answers.errors else "none"
     made = " generated" if answers.made_from_private_rows else ""
     say(f"Q-error of {len(answers.answers)}{made} queries: {summary}")
@@ -97,7 +97,7 @@ def _tell_workload(answers: WorkloadResult) -> None:
         say(f"Left out, because they could not be answered: {numbers}{more} (the report says why)")
 
 
-def _tell_run_time(found: RunTimeResult) -> None:
+def _report_run_time(found: RunTimeResult) -> None:
     if found.discrepancy is None or found.noise is None:
         say("Run time: no query could be measured (the report says why)")
         return

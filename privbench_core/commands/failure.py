@@ -48,7 +48,7 @@ def one_clear_line(stopped: str = "") -> Iterator[None]:
 
 
 def is_stop(error: BaseException) -> bool:
-    """Return whether the owner has stopped the command: Ctrl-C, also at a question, and as DuckDB tells of it."""
+    """Return whether the owner has stopped the command: Ctrl-C, also at a question, or as DuckDB reports it."""
     in_duckdb = type(error) is RuntimeError and str(error) == "Query interrupted"
     return isinstance(error, KeyboardInterrupt | typer.Abort) or in_duckdb
 

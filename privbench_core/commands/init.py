@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from privbench_core.commands.plan import show_plans
-from privbench_core.commands.run import run_and_tell
+from privbench_core.commands.run import run_and_report
 from privbench_core.commands.terminal import say
 from privbench_core.draft.draft import ROWS_PER_PERSON, Decisions, Survey, reflect, survey
 from privbench_core.draft.units import KeyPlace, Role
@@ -108,7 +108,7 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     show_plans(path, epsilons[0])
     run = f"privbench run {path} --epsilon {epsilons[0]:g} --out {bundle}"
     if typer.confirm(f"Run it now at ε={epsilons[0]:g}? This reads rows and spends budget", default=False):
-        run_and_tell(path, epsilons[0], bundle)
+        run_and_report(path, epsilons[0], bundle)
     else:
         say(f"Later: {run}")
 

@@ -47,9 +47,9 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
     if len(account.declared) > 1:
         say(f"Declared: {declared}")
     if account.entries:
-        _tell_spent(account)
-    tell_refreshes(spec, account)
-    tell_neighbours(spec, account)
+        _report_spent(account)
+    report_refreshes(spec, account)
+    report_neighbours(spec, account)
 
 
 def take_new_state(path: Path) -> None:
@@ -104,7 +104,7 @@ def balance_after(spec: Spec, entries: Iterable[Entry], plan: Plan) -> Balance |
         trial.close()
 
 
-def tell_refreshes(spec: Spec, account: AccountStatus) -> None:
+def report_refreshes(spec: Spec, account: AccountStatus) -> None:
     """Print the refresh policy, what a refresh costs, how many more there can be, and what bears on the account."""
     if spec.refresh is not None:
         say(f"Refresh policy: {spec.refresh.in_words()}")
@@ -114,7 +114,7 @@ def tell_refreshes(spec: Spec, account: AccountStatus) -> None:
         say(line, style="bold")
 
 
-def tell_neighbours(spec: Spec, account: AccountStatus) -> None:
+def report_neighbours(spec: Spec, account: AccountStatus) -> None:
     """Print which other databases have accounts in the same ledger."""
     for line in account.neighbours_in_words(spec.schema.name):
         say(line)
@@ -182,7 +182,7 @@ def _declared_as_data(declared: DeclaredLifetime) -> dict[str, Any]:
     return {"epsilon": declared.budget.epsilon, "delta": declared.budget.delta, "at": declared.at}
 
 
-def _tell_spent(account: AccountStatus) -> None:
+def _report_spent(account: AccountStatus) -> None:
     """Print what is spent, reserved and left."""
     balance, life = account.balance, account.balance.lifetime
     say(f"Spent:    ε={balance.spent:.4g} at δ={balance.delta:.2g} ({_sums(account.entries)})")

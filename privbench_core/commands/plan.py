@@ -17,9 +17,9 @@ from privbench_core.commands.ledger import (
     price_as_data,
     reading_ledger,
     refreshes_as_data,
+    report_neighbours,
+    report_refreshes,
     standing_of,
-    tell_neighbours,
-    tell_refreshes,
 )
 from privbench_core.commands.terminal import finite, print_json, say, show, subject
 from privbench_core.engines.choice import engine_of
@@ -97,7 +97,7 @@ def show_plans(
     free = sum(not step.reads for step in plans[0].steps)
     say(f"{free} more steps, models, rows, checks and the bundle, cost nothing.")
     released = _released_rows(spec)
-    tell_noise(spec, plans, released)
+    report_noise(spec, plans, released)
     for line in engine_in_words(spec):
         say(line)
     say(f"Time and memory: {_time_and_memory(spec.schema, released)}.")
@@ -112,9 +112,9 @@ def show_plans(
     spent = f"ε={account.balance.spent:.4g} at δ={account.balance.delta:.2g}"
     of_cohort = f" of cohort {spec.cohort}" if spec.cohort else ""
     say(f"Lifetime budget{of_cohort}: {budget_in_words(life)}, of which {spent} is spent. No row was read.")
-    tell_refreshes(spec, account)
+    report_refreshes(spec, account)
     if not account.entries:  # before the first release a new name is put back at no cost
-        tell_neighbours(spec, account)
+        report_neighbours(spec, account)
     say("Steps that were released before, from the same rows, are not paid for again.")
     if inside:
         say(f"Keys that stay inside of one unit; rows that break this are not looked at: {', '.join(inside)}")
@@ -132,7 +132,7 @@ def show_plans(
         say(f"ε={undeclared[0]} is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it.")
 
 
-def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
+def report_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
     """Print what the noise means in rows, from declared numbers and those released before, and what cannot work."""
     noises = {
         (table.name, plan.budget.epsilon): expected_noise(spec.schema, table.name, step.price)
@@ -157,11 +157,8 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
     show("What the noise means, in rows (19 of 20 times)", ["table", ">rows per unit, at most", *heads], rows)
     say("± a cell: of one count of a column's values. A value with fewer rows than that is lost in the noise.")
     if any(spec.schema.max_rows_per_unit(t.name) > 1 and t.name not in released for t in spec.schema.private_tables):
-        say(
-            "T: as how many rows a unit with more of them counts. It follows from released numbers, so that what noise"
-            " adds and what T leaves out weigh least: few where units are alike, more where some have most of the rows."
-        )
-    _tell_links(spec, plans, released)
+        say("T caps the rows counted per unit. Released numbers choose it, to minimise noise plus truncation.")
+    _report_links(spec, plans, released)
     for plan in plans:
         for name, size in released.items():
             noise = noises[name, plan.budget.epsilon]
@@ -174,7 +171,7 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
                 say(f"Columns of {name} will be mostly noise at ε={plan.budget.epsilon:g}: {found}.", "bold")
 
 
-def _tell_links(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
+def _report_links(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
     """Print what the noise means along keys off the ownership path, and which of them will be nothing else."""
     keys = [key for table in spec.schema.private_tables for key in table.foreign_keys if not key.owner]
     paid = {(plan.budget.epsilon, step.key): step for plan in plans for step in plan.steps if step.reads}

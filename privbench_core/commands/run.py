@@ -57,7 +57,7 @@ class Outcome:
         return sum(step.price.amount for step in self.result.plan.steps if releases[step.key].reused)
 
 
-def run_and_tell(
+def run_and_report(
     path: Path,
     epsilon: float,
     out: Path,
@@ -81,7 +81,7 @@ def run_and_tell(
     if as_json:
         print_json(_as_data(spec, outcome))
     else:
-        tell(spec, outcome)
+        report_outcome(spec, outcome)
 
 
 def _accepted(error: NoiseOnlyError) -> bool:
@@ -96,7 +96,7 @@ def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def tell_warnings(warnings: Sequence[str]) -> None:
+def report_warnings(warnings: Sequence[str]) -> None:
     """Print what speaks against using a bundle, so that nobody misses it."""
     if warnings:
         number = f"{len(warnings)} reason{'s' * (len(warnings) > 1)}"
@@ -175,7 +175,7 @@ def _check_room(out: Path, database: str) -> None:
     refuse_foreign_bundle(out, database)
 
 
-def tell(spec: Spec, outcome: Outcome) -> None:
+def report_outcome(spec: Spec, outcome: Outcome) -> None:
     """Print where the bundle is, what is in it, and what it cost."""
     result, balance = outcome.result, outcome.account.balance
     show(f"Bundle: {result.out}", ["table", ">rows"], [[name, f"{rows:,}"] for name, rows in outcome.rows.items()])
@@ -187,7 +187,7 @@ def tell(spec: Spec, outcome: Outcome) -> None:
     life = balance.lifetime
     at = f" (at δ={balance.delta:.2g})" if balance.delta else ""
     say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
-    tell_warnings(result.warnings)
+    report_warnings(result.warnings)
     for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):
         say(line, style="bold" if line.startswith(WARNING) else None)
 

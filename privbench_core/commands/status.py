@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from privbench_core.commands.ledger import lifetime_as_data, reading_ledger, refreshes_as_data, tell_refreshes
-from privbench_core.commands.run import tell_warnings, watched
+from privbench_core.commands.ledger import lifetime_as_data, reading_ledger, refreshes_as_data, report_refreshes
+from privbench_core.commands.run import report_warnings, watched
 from privbench_core.commands.terminal import print_json, say, show, subject
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.account_status import lifetime_share
@@ -36,7 +36,7 @@ def show_status(path: Path, *, as_json: bool) -> None:
     show("Releases", [">ε", "state", "why", ">steps to make", ">price at most", "bundle"], rows)
     for table, error in broken.items():
         say(f"{table} could not be looked at: {error}")
-    tell_refreshes(spec, status.account)
+    report_refreshes(spec, status.account)
 
 
 def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool, accept_noise: bool = False) -> None:
@@ -88,7 +88,7 @@ def _refresh(workspace: Workspace, plans: Mapping[str, Plan], chosen: str | None
         total = sum(paid, start=zero(state.plan.budget.measure))
         cost = f"paid {share} ({total})" if paid else "nothing was paid: all of it was bought before"
         say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
-        tell_warnings(warnings_of(made))
+        report_warnings(warnings_of(made))
     status = status_of(spec, workspace.ledger, plans, observed, workspace)
     say(f"{spec.schema.name}: {status.headline()}", style="bold")
 

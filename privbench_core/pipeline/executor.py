@@ -179,18 +179,18 @@ class Executor:
         self._prepares = False
 
     def _remember(self, profiles: Mapping[Key, Release]) -> None:
-        """Keep released profiles, which tell what later steps can be expected to measure."""
+        """Keep released profiles, which say what later steps can be expected to measure."""
         for key, release in profiles.items():
             if key[1] not in self._profiles and "profile" in (data := release.artifact.data):
                 self._profiles[key[1]] = Profile.from_dict(data["profile"])
 
     def _sources(self, step: Step, inputs: Mapping[Key, Made]) -> dict[str, str]:
-        """Return fingerprints of all source tables that ``step`` and the steps before it look at."""
+        """Return fingerprints of all source tables that ``step`` and the steps before it read."""
         public = (table.name for table in self.runner.workspace.spec.schema.tables if table.public)
-        looks = {table: self.runner.snapshot.fingerprint(table) for table in sorted({*step.reads, *public})}
+        read = {table: self.runner.snapshot.fingerprint(table) for table in sorted({*step.reads, *public})}
         seen: dict[str, str] = {}
         changed: set[str] = set()
-        for found in (*(before.manifest.sources for before in inputs.values()), looks):
+        for found in (*(before.manifest.sources for before in inputs.values()), read):
             changed |= {table for table, now in found.items() if seen.setdefault(table, now) != now}
         if changed:
             names = ", ".join(sorted(changed))
@@ -211,31 +211,24 @@ def held(
         BudgetExhaustedError: The lifetime budget or the refresh policy has too little left, or another run holds it;
             nothing was spent.
     """
-    mark = secrets.token_hex(16)
+    ledger, account = runner.workspace.ledger, runner.workspace.spec.cohort
+    mark, number = secrets.token_hex(16), None
     with runner.workspace.at_work(mark, what):
-        number = _hold(runner, what, steps, made, mark)
+        # Nothing is held if nothing is unpaid: what was bought stays usable under a lowered budget.
+        while number is None and (unpaid := runner.unpaid(steps, made)):
+            cost = sum((step.price for step in unpaid), start=zero(runner.plan.budget.measure))
+            purchases = [(runner.run.name, step_name(step.key)) for step in unpaid]
+            try:
+                number = ledger.hold(what, cost, runner.purpose, mark, account, purchases)
+            except BudgetExhaustedError:
+                if runner.unpaid(steps, made) == unpaid:
+                    raise  # else another process has bought something in between
         try:
             yield
         finally:
             if number is not None:
                 with suppress(LedgerError):  # a hold ends with its lock, too
-                    runner.workspace.ledger.end_hold(number)
-
-
-def _hold(
-    runner: Runner, what: str, steps: Collection[Key] | None, made: Mapping[Key, str] | None, mark: str
-) -> int | None:
-    """Hold the price of what is unpaid; None if nothing is: what was bought stays usable under a lowered budget."""
-    ledger, account = runner.workspace.ledger, runner.workspace.spec.cohort
-    while unpaid := runner.unpaid(steps, made):
-        cost = sum((step.price for step in unpaid), start=zero(runner.plan.budget.measure))
-        purchases = [(runner.run.name, step_name(step.key)) for step in unpaid]
-        try:
-            return ledger.hold(what, cost, runner.purpose, mark, account, purchases)
-        except BudgetExhaustedError:
-            if runner.unpaid(steps, made) == unpaid:
-                raise  # else another process has bought something in between
-    return None
+                    ledger.end_hold(number)
 
 
 def _refuse_failures(inputs: Mapping[Key, Made]) -> None:

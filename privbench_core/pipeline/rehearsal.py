@@ -1,4 +1,4 @@
-"""What the plan of a bundle would do again, for the owner: nothing is released and nothing is entered.
+"""Rehearse the plan of a bundle, for the owner: nothing is released and nothing is entered.
 
 `privbench evaluate` rehearses the plan of a bundle on half of the units, to attack it. The noise is the real one, so
 what is attacked is what was published but for the number of units; the ledger is of the moment, because what never
@@ -73,7 +73,7 @@ def rehearse(
 
 
 def source_state(spec: Spec, bundle: Path) -> str:
-    """Return in words whether the source has changed since a bundle was made: whether its plan would buy it again.
+    """Return in words whether the source has changed since a bundle was made: whether its plan would buy anything.
 
     For the owner only: fingerprints are of private rows.
     """

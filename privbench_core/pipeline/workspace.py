@@ -69,9 +69,9 @@ class Workspace:
 
     @property
     def _notes(self) -> tuple[Path, Path]:
-        """Beside the secret, and beside the releases: a deletion of one of the two leaves the other note."""
-        beside = self.spec.state / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
-        return beside, self.folder / _SEEN
+        """One with the secret and one with the releases: a deletion of one of the two leaves the other note."""
+        with_secret = self.spec.state / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
+        return with_secret, self.folder / _SEEN
 
     def _require_all_known(self, *, anew: bool) -> None:
         """Refuse a ledger with fewer reservations than this folder has seen: what was spent would be forgotten."""

@@ -228,7 +228,7 @@ def _aggregates(item: exp.Expr) -> bool:
 
 
 def literal(value: Any) -> str | None:
-    """Return a value as SQL that PostgreSQL and DuckDB read alike; None for NULL and for values without a literal.
+    """Return a value as SQL for PostgreSQL and DuckDB; None for NULL and for values without a literal.
 
     >>> literal(dt.date(2020, 2, 29)), literal("it's")
     ("DATE '2020-02-29'", "'it''s'")

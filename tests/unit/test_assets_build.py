@@ -61,7 +61,7 @@ def test_assets_say_what_they_are(town_spec: Path, fake: FakeSynthesizer) -> Non
     assert specs["publish/bundle"].group_name == "town"
     price = fake.plan(load_spec(town_spec).schema, Budget(0.8, 1e-9), {}).step(("model", "person")).price
     assert f"25.0% of a release ({price} at ε=0.8" in (model.description or "")
-    assert "looks at no private row" in (sample.description or "")
+    assert "reads no private row" in (sample.description or "")
 
 
 @pytest.mark.usefixtures("fake")

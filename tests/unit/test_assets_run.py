@@ -61,7 +61,7 @@ def test_metadata_shows_released_facts(operated: Orchestrated) -> None:
     assert columns["id"].constraints.unique
     assert columns["works"].constraints.nullable
     assert columns["household_id"].description == "references household(id)"
-    assert sample["price"] == "free: looks at no private row"
+    assert sample["price"] == "free: reads no private row"
 
 
 def test_the_bundle_is_whole_and_its_place_is_shown(operated: Orchestrated) -> None:

@@ -762,5 +762,5 @@ def test_at_a_terminal_noise_is_bought_after_a_yes(answer: bool, monkeypatch: py
     monkeypatch.setattr(run, "_at_a_terminal", lambda: True)
     monkeypatch.setattr(run.typer, "confirm", lambda *_, **__: answer)
     with pytest.raises(NoiseOnlyError):
-        run.run_and_tell(shop, 0.8, shop.parent / "out", undeclared_epsilon=True)
+        run.run_and_report(shop, 0.8, shop.parent / "out", undeclared_epsilon=True)
     assert asked == ([False, True] if answer else [False])

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.commands.plan import tell_noise
+from privbench_core.commands.plan import report_noise
 from privbench_core.measure.expected_noise import expected_noise, link_noise
 from privbench_core.measure.profile import learn_table
 from privbench_core.models.profile import Profile
@@ -62,7 +62,7 @@ def test_a_cell_has_the_noise_of_the_rows_that_count(capsys: pytest.CaptureFixtu
     noise = expected_noise(schema, "t", plan.step(("profile", "t")).price)
     for counted in (1, 4):
         size = replace(RowCount(1e6, 1.0), rows_per_unit=counted)
-        tell_noise(cast(Spec, SimpleNamespace(schema=schema)), [plan], {"t": size})
+        report_noise(cast(Spec, SimpleNamespace(schema=schema)), [plan], {"t": size})
         assert f"{noise.cell * counted:,.0f}" in capsys.readouterr().out
 
 
@@ -82,7 +82,7 @@ def test_a_key_that_noise_hides_is_said_to_be_all_noise_before_and_after(
             for table in schema.tables
         }
         capsys.readouterr()
-        tell_noise(place.spec, [result.plan], sizes)
+        report_noise(place.spec, [result.plan], sizes)
         said = capsys.readouterr().out
         assert "Along other keys" in said
         assert (hidden in said) == (epsilon == 1.0)
