@@ -162,10 +162,11 @@ def write_bundle(
         (folder / "data").mkdir()
         writing = partial(_write_ranges, folder, schema, csv=csv, workers=workers)
         written = {table.name: writing(table, tables[table.name]) for table in ordered}
-        in_one = {name: folder / parts[0].file for name, parts in written.items() if len(parts) == 1}
+        in_one = {name: folder / parts[0]["file"] for name, parts in written.items() if len(parts) == 1}
         RowTrial.of(schema, in_one)(in_one)
         described = {table.name: _describe_table(table, written[table.name]) for table in ordered}
-        copies = {part.csv: {"sha256": part.csv_sha256} for parts in written.values() for part in parts if part.csv}
+        every = [part for parts in written.values() for part in parts]
+        copies = {part["csv"]: {"sha256": part["csv_sha256"]} for part in every if part["csv"]}
         texts = {SCHEMA_SQL: create_schema_sql(schema), README: consumer_readme(schema, described, receipt, workload)}
         texts |= {PSQL: psql_script(schema, described)} if csv else {}
         texts |= {DUCKDB: duckdb_script(schema, described)}
@@ -257,20 +258,9 @@ def _describe(schema: Schema) -> dict[str, Any]:
     return {"unit": schema.unit, "enums": dump_enums(schema), "tables": dump_tables(replace(schema, tables=bare))}
 
 
-@dataclass(frozen=True)
-class _Written:
-    """The files of one range of rows: names relative to the bundle, checksums, and the number of rows."""
-
-    file: str
-    rows: int
-    sha256: str
-    csv: str | None
-    csv_sha256: str | None
-
-
 def _write_ranges(
     folder: Path, schema: Schema, table: Table, rows: pa.Table | RowRanges, *, csv: bool, workers: int | None
-) -> list[_Written]:
+) -> list[dict[str, Any]]:
     from privbench_core.backends.duckdb.load import RowTrial
 
     ranges = rows if isinstance(rows, RowRanges) else RowRanges(1, lambda _, file: write_table(file, table, rows))
@@ -281,8 +271,8 @@ def _write_ranges(
 
 def _write_range(
     folder: Path, table: Table, ranges: RowRanges, trial: RowTrial | None, csv: bool, number: int
-) -> _Written:
-    """Write a range; where there are several, it is tried at once against the DDL."""
+) -> dict[str, Any]:
+    """Write a range and return its files, their checksums and its rows; one of several is tried against the DDL."""
     stem = f"data/{file_name(table.name)}" + (f"/part-{number:05d}" if ranges.count > 1 else "")
     (folder / stem).parent.mkdir(exist_ok=True)
     file, copy = f"{stem}.parquet", f"{stem}.csv.gz" if csv else None
@@ -296,8 +286,9 @@ def _write_range(
         trial({table.name: folder / file})
     if copy is not None:
         write_csv(folder / file, folder / copy)
-    digest = None if copy is None else _sha256(folder / copy)
-    return _Written(file, written.num_rows, _sha256(folder / file), copy, digest)
+    csv_digest = _sha256(folder / copy) if copy else None
+    described = {"file": file, "rows": written.num_rows, "sha256": _sha256(folder / file)}
+    return {**described, "csv": copy, "csv_sha256": csv_digest}
 
 
 def write_table(file: Path, table: Table, rows: pa.Table) -> None:
@@ -316,20 +307,20 @@ def _refuse_other_columns(table: Table, found: Sequence[str]) -> None:
         raise InternalError(f"{table.name}: columns {list(found)} were given for the bundle; expected {names}")
 
 
-def _describe_table(table: Table, written: Sequence[_Written]) -> dict[str, Any]:
+def _describe_table(table: Table, written: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the manifest's entry; where there are several files, their names are also given as a pattern."""
     only, several = written[0], len(written) > 1
     pattern = f"data/{file_name(table.name)}/part-*"
-    parts = [{"file": part.file, "rows": part.rows, "sha256": part.sha256} for part in written]
+    parts = [{fact: part[fact] for fact in ("file", "rows", "sha256")} for part in written]
     entry = {
-        "file": f"{pattern}.parquet" if several else only.file,
-        "csv": only.csv and (f"{pattern}.csv.gz" if several else only.csv),
+        "file": f"{pattern}.parquet" if several else only["file"],
+        "csv": only["csv"] and (f"{pattern}.csv.gz" if several else only["csv"]),
         "parts": parts if several else None,
-        "rows": sum(part.rows for part in written),
+        "rows": sum(part["rows"] for part in written),
         "description": table.comment or None,
         "columns": [_describe_column(column) for column in table.columns],
         "primary_key": list(table.primary_key),
-        "sha256": None if several else only.sha256,
+        "sha256": None if several else only["sha256"],
     }
     return {name: value for name, value in entry.items() if value is not None}
 

@@ -103,39 +103,34 @@ def _summary(schema: Schema, receipt: Mapping[str, Any]) -> str:
 
 
 def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
-    lines = ["## Privacy guarantee", ""]
     public = [table.name for table in schema.tables if table.public]
-    stated = receipt.get("guarantee")
-    guarantee = stated if isinstance(stated, Mapping) else {}
+    guarantee = receipt.get("guarantee", {})
     unit = guarantee.get("unit", f"one row of {schema.unit} and all rows that depend on it")
-    lines.append(
+    meaning = (
         f"The privacy unit is {unit}. With or without one unit in the original, the probability of every result that "
         "anyone can compute from this folder, with any other knowledge, differs by a factor of at most exp(ε), except "
         "with probability at most δ."
     )
-    figures = [
-        ("a unit is added or removed", guarantee.get("add_or_remove_one_unit")),
-        ("a unit is replaced by another", guarantee.get("replace_one_unit")),
-    ]
-    known = [(when, figure) for when, figure in figures if isinstance(figure, Mapping)]
-    if known:
-        lines += ["", "| when | ε | δ |", "|---|---|---|"]
-        lines += [f"| {when} | {figure.get('epsilon')} | {figure.get('delta')} |" for when, figure in known]
+    lines = ["## Privacy guarantee", "", meaning]
+    figures = {
+        "a unit is added or removed": guarantee.get("add_or_remove_one_unit"),
+        "a unit is replaced by another": guarantee.get("replace_one_unit"),
+    }
+    rows = [f"| {when} | {figure['epsilon']} | {figure['delta']} |" for when, figure in figures.items() if figure]
+    lines += ["", "| when | ε | δ |", "|---|---|---|", *rows] if rows else []
     lines += [
         "",
         "Further releases about the same units add to this. `MANIFEST.json` has the full receipt under `privacy`.",
     ]
-    cohort = guarantee.get("cohort")
-    if isinstance(cohort, Mapping):
-        lines += ["", f"The units are cohort {cohort.get('name')} of the database. Declared: {cohort.get('declared')}."]
+    if cohort := guarantee.get("cohort"):
+        lines += ["", f"The units are cohort {cohort['name']} of the database. Declared: {cohort['declared']}."]
     if public:
         lines += ["", f"Not protected, because the owner declared them public: {', '.join(public)}."]
     return "\n".join(lines)
 
 
 def _fidelity(receipt: Mapping[str, Any]) -> str:
-    stated, warned = receipt.get("fidelity_paid_for"), receipt.get("fidelity_warnings") or ()
-    lines = fidelity_table(stated) if isinstance(stated, Mapping) else []
+    lines, warned = fidelity_table(receipt.get("fidelity_paid_for", {})), receipt.get("fidelity_warnings")
     if not lines:
         return ""
     careful = ["**Be careful with these tables:**", "", *(f"- {line}" for line in warned), ""] if warned else []
@@ -143,7 +138,7 @@ def _fidelity(receipt: Mapping[str, Any]) -> str:
         "Mean total variation distances between the original and the models of these rows: 0 is equal, 1 has nothing "
         "in common. They were measured under the guarantee above, so each has noise (± is two standard deviations). "
         "*Columns shuffled* is the distance of the original with its columns shuffled independently of each other. "
-        "Pairs of columns count made-up values as values that the original does not have."
+        "In two-way figures, invented values count as absent from the original."
     )
     return "\n".join(["## How close it is", "", *careful, explained, "", *lines])
 
