@@ -106,27 +106,27 @@ def test_plan_prices_sum_to_the_budget_and_reads_no_row(shop: Path) -> None:
     assert "No row was read" in text
 
 
-def test_plan_names_the_checks_that_sampling_does_not_enforce(shop: Path) -> None:
-    said = "not enforced while sampling"
-    assert data_of("plan", shop)["unenforced_checks"] == []
-    assert said not in call("plan", shop).stdout
-    checks = "checks: [{name: adult, expression: age >= 18}, {name: strange, expression: age IS NOT OF TYPE LIKE plan}]"
-    shop.write_text(SPEC.replace("    primary_key: id\n", f"    primary_key: id\n    {checks}\n", 1), encoding="utf-8")
-    assert data_of("plan", shop)["unenforced_checks"] == ["customer.strange"]
-    (line,) = [line for line in call("plan", shop).stdout.splitlines() if said in line]
-    assert line.endswith(": customer.strange")
+STRANGE = "checks: [{name: adult, expression: age >= 18}, {name: strange, expression: age IS NOT OF TYPE LIKE plan}]"
 
 
-def test_plan_names_the_tables_that_are_drawn_in_one_piece(shop: Path) -> None:
-    said = "Drawn in one piece, even where they have more than"
-    assert data_of("plan", shop)["drawn_in_one_piece"] == []
+@pytest.mark.parametrize(
+    ("key", "said", "declared", "named"),
+    [
+        ("unenforced_checks", "not enforced while sampling", STRANGE, ["customer.strange"]),
+        ("drawn_in_one_piece", "Drawn in one piece, even where they have", "unique: [[age]]", ["customer", "purchase"]),
+    ],
+)
+def test_plan_names_unenforced_checks_and_tables_that_are_drawn_in_one_piece(
+    shop: Path, key: str, said: str, declared: str, named: list[str]
+) -> None:
+    assert data_of("plan", shop)[key] == []
     assert said not in call("plan", shop).stdout
     shop.write_text(
-        SPEC.replace("    primary_key: id\n", "    primary_key: id\n    unique: [[age]]\n", 1), encoding="utf-8"
+        SPEC.replace("    primary_key: id\n", f"    primary_key: id\n    {declared}\n", 1), encoding="utf-8"
     )
-    assert data_of("plan", shop)["drawn_in_one_piece"] == ["customer", "purchase"]
+    assert data_of("plan", shop)[key] == named
     (line,) = [line for line in call("plan", shop).stdout.splitlines() if said in line]
-    assert line.endswith("rows: customer, purchase")
+    assert line.endswith(f": {', '.join(named)}")
 
 
 def test_plan_says_which_keys_stay_inside_of_a_unit_and_what_the_others_cost(shop: Path) -> None:
@@ -371,14 +371,26 @@ def test_evaluate_writes_an_internal_report_outside_the_bundle(shop: Path) -> No
     assert found == data_of("evaluate", shop, bundle, "--workload", workload, "--out", out)
 
 
-@pytest.mark.parametrize("inside", [".", "report", "data/deep/report"])
-def test_evaluate_refuses_to_write_into_a_bundle(shop: Path, inside: str) -> None:
-    bundle = bundle_of(shop)
+def test_evaluate_writes_into_no_bundle_and_reads_neither_one_of_another_spec_nor_what_is_no_workload(
+    shop: Path,
+) -> None:
+    bundle, workload, out = bundle_of(shop), shop.parent / "queries.sql", shop.parent / "report"
     before = sorted(bundle.rglob("*"))
-    result = call("evaluate", shop, bundle, "--out", bundle / inside)
-    assert result.exit_code == 1
-    assert "internal" in result.stderr
+
+    def refused(*arguments: object) -> str:
+        result = call("evaluate", shop, *arguments)
+        assert result.exit_code == 1
+        return result.stderr
+
+    for inside in (".", "report", "data/deep/report"):
+        assert "internal" in refused(bundle, "--out", bundle / inside)
     assert sorted(bundle.rglob("*")) == before
+    assert "cannot be read" in refused(shop.parent, "--workload", workload, "--out", out)
+    for text, expected in (("", "holds no query"), ("select 'open", "not SQL")):
+        workload.write_text(text, encoding="utf-8")
+        assert expected in refused(shop.parent, "--workload", workload, "--out", out)
+    shop.write_text(SPEC.replace("age:", "years:"), encoding="utf-8")
+    assert "customer.years is missing" in refused(bundle, "--out", out)
 
 
 def test_evaluate_divides_counts_by_the_scale(shop: Path) -> None:
@@ -389,26 +401,6 @@ def test_evaluate_divides_counts_by_the_scale(shop: Path) -> None:
     source, synthetic = found["tables"]["customer"]["rows"]
     share = synthetic / (3 * source)
     assert found["workload"]["q_error"]["max"] == pytest.approx(max(share, 1 / share), rel=0.02)
-
-
-def test_evaluate_refuses_a_bundle_of_another_spec(shop: Path) -> None:
-    bundle = bundle_of(shop)
-    shop.write_text(SPEC.replace("age:", "years:"), encoding="utf-8")
-    result = call("evaluate", shop, bundle, "--out", shop.parent / "report")
-    assert result.exit_code == 1
-    assert "customer.years is missing" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("", "holds no query"), ("select 'open", "not SQL"), (None, "cannot be read")]
-)
-def test_evaluate_refuses_a_file_that_is_no_workload(shop: Path, text: str | None, expected: str) -> None:
-    workload = shop.parent / "queries.sql"
-    if text is not None:
-        workload.write_text(text, encoding="utf-8")
-    result = call("evaluate", shop, shop.parent, "--workload", workload, "--out", shop.parent / "report")
-    assert result.exit_code == 1
-    assert expected in result.stderr
 
 
 def test_publish_loads_a_bundle_and_replaces_only_if_told(shop: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_sound_database_passes_every_expectation(
         ("person", "sex", [1, 3, 1], ("column_values_to_be_in_set", "sex", 1)),
         ("person", "age", [-1, None, 111], ("column_values_to_be_between", "age", 2)),
         ("home", "built", [dt.date(1899, 12, 31), None, None], ("column_values_to_be_between", "built", 1)),
-        ("home", "sold", [dt.datetime(2020, 1, 1, 0, 0, 1), None, None], ("column_values_to_be_between", "sold", 1)),
+        ("home", "sold", [dt.datetime(2020, 1, 1, 0, 0, 0, 1), None, None], ("column_values_to_be_between", "sold", 1)),
         ("home", "price", [Decimal("99.91"), None, Decimal("0.09")], ("column_values_to_be_between", "price", 2)),
         ("home", "area", [0.5, float("inf"), 2.0], ("column_values_to_be_between", "area", 2)),
         ("home", "area", [float("nan"), 1.0, 2.0], ("column_values_to_not_be_null", "area", 1)),
