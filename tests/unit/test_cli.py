@@ -368,7 +368,9 @@ def test_evaluate_writes_an_internal_report_outside_the_bundle(shop: Path) -> No
     page = (out / "report.html").read_text(encoding="utf-8")
     assert page.index("Do not publish") < page.index("<h1>") < page.index('class="verdict') < page.index("<svg")
     assert not re.search(r"""(src|href)=["']?https?:""", page)
-    assert found == data_of("evaluate", shop, bundle, "--workload", workload, "--out", out)
+    told = data_of("evaluate", shop, bundle, "--workload", workload, "--out", out)
+    assert told == json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert told["tables"] == found["tables"]
 
 
 def test_evaluate_writes_into_no_bundle_and_reads_neither_one_of_another_spec_nor_what_is_no_workload(
