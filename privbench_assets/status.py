@@ -142,12 +142,12 @@ def _report_check(context: dg.AssetExecutionContext, found: dg.AssetCheckResult,
 def budget_check(database: str, account: AccountStatus) -> dg.AssetCheckResult:
     """Passes while at least two more refreshes can be paid for; a warning before that ends."""
     return dg.AssetCheckResult(
-        passed=account.left > 1,
+        passed=account.whole.times > 1,
         asset_key=status_key(database),
         check_name=BUDGET,
         severity=dg.AssetCheckSeverity.WARN,
         description=" ".join(account.in_words()),
-        metadata={"refreshes left": account.left, "refreshes begun": account.refresh},
+        metadata={"refreshes left": account.whole.times, "refreshes begun": account.refresh},
     )
 
 
@@ -230,7 +230,7 @@ def _metadata(session: Session, status: Status) -> dict[str, Any]:
         "lifetime δ": float(spec.lifetime_delta),
         **session.balance(),
         "refreshes begun": account.refresh,
-        "refreshes left": account.left,
+        "refreshes left": account.whole.times,
         **({"cohort": spec.cohort} if spec.cohort else {}),
     }
 

@@ -143,9 +143,9 @@ def refreshes_as_data(spec: Spec, account: AccountStatus) -> dict[str, Any]:
     return {
         "policy": spec.refresh.in_words() if spec.refresh else None,
         "begun": account.refresh,
-        "left": account.left,
+        "left": account.whole.times,
         "price": {**price_as_data(account.price), "epsilon": account.epsilon},
-        "refusal": account.refusal,
+        "refusal": account.whole.refusal,
     }
 
 

@@ -22,6 +22,52 @@ WARNING = "Warning:"
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What some steps that are still to be bought cost.
+
+    Attributes:
+        prices: By run and step, as the ledger calls them.
+        share: Of the lifetime budget, in [0, 1] or above.
+        times: How often they could be paid for, one time after the other.
+        refusal: Why they cannot be paid for even once, with the exact shortfall; None if they can.
+    """
+
+    prices: Mapping[Purchase, Price]
+    share: float
+    times: int
+    refusal: str | None
+
+    @classmethod
+    def of(cls, spec: Spec, ledger: Ledger, what: str, steps: Iterable[tuple[Plan, Iterable[Step]]]) -> Cost:
+        """Return what some steps of each plan cost the spec's cohort; ``what`` is what a refusal calls them."""
+        prices = {
+            (run_name(plan.budget.epsilon), step_name(step.key)): step.price
+            for plan, chosen in steps
+            for step in chosen
+            if step.reads
+        }
+        share = lifetime_share(ledger.lifetime, prices.values())
+        if not prices:
+            return cls(prices, share, 0, None)
+        measure = next(iter(prices.values())).measure
+        try:
+            ledger.require(what, sum(prices.values(), start=zero(measure)), spec.cohort, prices)
+        except BudgetExhaustedError as error:
+            return cls(prices, share, 0, str(error))
+        spent, limits = ledger.spent(spec.cohort), RefreshLimits(ledger.lifetime, ledger.policy)
+        times = limits.affordable(spent, spent.refresh_of(prices), [*prices.values()])
+        return cls(prices, share, max(1, times), None)
+
+    def in_words(self) -> str:
+        """Return the share and how many times: "costs 4.6% of the lifetime, about 17 more possible"."""
+        if not self.prices:
+            return "costs nothing"
+        if self.refusal is not None:
+            return f"costs {self.share:.1%} of the lifetime, which is more than is left"
+        return f"costs {self.share:.1%} of the lifetime, about {self.times:,} more possible"
+
+
+@dataclass(frozen=True)
 class AccountStatus:
     """The account of a spec's cohort, as of now.
 
@@ -31,10 +77,9 @@ class AccountStatus:
         others: What is spent of the accounts of other cohorts, by name.
         epsilons: How many ε a refresh has.
         refresh: Number of the last refresh that was begun, 0 before the first release.
-        price: Of one refresh of all ε, if nothing of it was bought before: the sum of their plans.
+        whole: Cost of one refresh of all ε, if nothing of it was bought before.
+        price: The sum of this.
         epsilon: The ε that this price alone amounts to, at the lifetime's δ.
-        left: How many more refreshes of all ε can be paid for, one after the other.
-        refusal: Why the next one cannot, with the exact shortfall; None if it can.
         neighbours: Other databases with accounts of their own in the same ledger.
         declared: All lifetime budgets that were declared, oldest first.
         held: What runs that are at work hold of the account.
@@ -45,10 +90,9 @@ class AccountStatus:
     others: Mapping[str, Balance]
     epsilons: int
     refresh: int
+    whole: Cost
     price: Price
     epsilon: float
-    left: int
-    refusal: str | None
     neighbours: tuple[OtherDatabase, ...]
     declared: tuple[DeclaredLifetime, ...]
     held: tuple[Hold, ...]
@@ -77,17 +121,16 @@ class AccountStatus:
     def in_words(self) -> list[str]:
         """Say what a refresh costs, and how many more there can be: a warning where that is the last one, or none."""
         several = f"all {self.epsilons} ε" if self.epsilons > 1 else "the one ε"
-        share = lifetime_share(self.balance.lifetime, [self.price])
         zcdp = self.price.measure is Measure.ZCDP
         detail = f"; ε={self.epsilon:.4g} at δ={self.balance.lifetime.delta:.2g}" if zcdp else ""
-        cost = f"A refresh of {several} costs {share:.1%} of the lifetime budget ({self.price}{detail})"
-        if self.refusal is not None:
-            return [f"{cost}.", f"{WARNING} the next refresh will be refused: {self.refusal}"]
-        if self.left == 1:
+        cost = f"A refresh of {several} costs {self.whole.share:.1%} of the lifetime budget ({self.price}{detail})"
+        if self.whole.refusal is not None:
+            return [f"{cost}.", f"{WARNING} the next refresh will be refused: {self.whole.refusal}"]
+        if self.whole.times == 1:
             number = self.refresh + 1
             return [f"{cost}.", f"{WARNING} the next refresh (number {number}) is the last that is affordable."]
         so_far = f" Begun so far: {self.refresh:,}." if self.refresh else ""
-        return [f"{cost}. {self.left:,} more such refreshes can be paid for.{so_far}"]
+        return [f"{cost}. {self.whole.times:,} more such refreshes can be paid for.{so_far}"]
 
     def others_in_words(self) -> list[str]:
         """Return what other cohorts have spent, and what it means; nothing if there are none."""
@@ -114,9 +157,8 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus
     """Return where the account of ``spec`` stands in ``ledger``, given the plan of every ε."""
     plans = tuple(plans)
     everything = ledger.entries()
-    bought = purchases_of((plan, plan.steps) for plan in plans)
-    price = sum(bought.values(), start=zero(plans[0].budget.measure))
-    left, refusal = affordable(spec, ledger, "all ε", bought)
+    whole = Cost.of(spec, ledger, "all ε", ((plan, plan.steps) for plan in plans))
+    price = sum(whole.prices.values(), start=zero(plans[0].budget.measure))
     others = dict.fromkeys(entry.account for entry in everything if entry.account != spec.cohort)
     return AccountStatus(
         entries=tuple(entry for entry in everything if entry.account == spec.cohort),
@@ -124,48 +166,13 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus
         others={name: ledger.balance(name) for name in others},
         epsilons=len(plans),
         refresh=ledger.spent(spec.cohort).refresh,
+        whole=whole,
         price=price,
         epsilon=_epsilon(ledger.lifetime, price),
-        left=left,
-        refusal=refusal,
         neighbours=tuple(ledger.others()),
         declared=ledger.lifetimes(),
         held=tuple(ledger.held(spec.cohort)),
     )
-
-
-def purchases_of(steps: Iterable[tuple[Plan, Iterable[Step]]]) -> dict[Purchase, Price]:
-    """Return the price of each step that reads private rows, as the ledger calls it: by run and step."""
-    return {
-        (run_name(plan.budget.epsilon), step_name(step.key)): step.price
-        for plan, chosen in steps
-        for step in chosen
-        if step.reads
-    }
-
-
-def affordable(spec: Spec, ledger: Ledger, what: str, bought: Mapping[Purchase, Price]) -> tuple[int, str | None]:
-    """Return how often some steps could be paid for, one time after the other.
-
-    Args:
-        spec: The spec; its cohort is the account.
-        ledger: Of the database.
-        what: What is to be bought, as a refusal calls it.
-        bought: The price of each step at each ε.
-
-    Returns:
-        How often, and why not once more if that is never; None if it can be.
-    """
-    if not bought:
-        return 0, None
-    measure = next(iter(bought.values())).measure
-    try:
-        ledger.require(what, sum(bought.values(), start=zero(measure)), spec.cohort, bought)
-    except BudgetExhaustedError as error:
-        return 0, str(error)
-    spent = ledger.spent(spec.cohort)
-    first = spent.refresh_of(bought)
-    return max(1, RefreshLimits(ledger.lifetime, ledger.policy).affordable(spent, first, [*bought.values()])), None
 
 
 def lifetime_share(lifetime: Budget, prices: Iterable[Price]) -> float:

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
-from privbench_core.pipeline.account_status import AccountStatus, affordable, lifetime_share, purchases_of, standing
+from privbench_core.pipeline.account_status import AccountStatus, Cost, standing
 from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.record import Manifest, definition_of, read_manifests, step_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import Observed
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.privacy.budget import Price
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.ledger.refresh_limits import Purchase
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
@@ -123,31 +121,6 @@ class ReleaseState:
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What some steps that are still to be bought cost.
-
-    Attributes:
-        prices: By run and step.
-        share: Of the lifetime budget, in [0, 1] or above.
-        times: How often they could be paid for, one time after the other.
-        refusal: Why they cannot be paid for even once; None if they can.
-    """
-
-    prices: Mapping[Purchase, Price]
-    share: float
-    times: int
-    refusal: str | None
-
-    def in_words(self) -> str:
-        """Return the share and how many times: "costs 4.6% of the lifetime, about 17 more possible"."""
-        if not self.prices:
-            return "costs nothing"
-        if self.refusal is not None:
-            return f"costs {self.share:.1%} of the lifetime, which is more than is left"
-        return f"costs {self.share:.1%} of the lifetime, about {self.times:,} more possible"
-
-
-@dataclass(frozen=True)
 class Status:
     """The status of a benchmark.
 
@@ -158,7 +131,6 @@ class Status:
         pending: What follows from changes, at all ε.
         outdated: That, and what follows from edits of the spec or the code.
         first: What is still to be bought for a release at every ε.
-        whole: A refresh of all ε after a change of everything.
     """
 
     states: Mapping[str, ReleaseState]
@@ -167,7 +139,6 @@ class Status:
     pending: Cost
     outdated: Cost
     first: Cost
-    whole: Cost
 
     @property
     def bought(self) -> tuple[str, ...]:
@@ -183,7 +154,7 @@ class Status:
             return f"nothing released{where}; a release at all ε {self.first.in_words()}"
         stale = {epsilon: state.why() for epsilon, state in released.items() if not state.up_to_date}
         if not stale:
-            return f"up to date at {', '.join(released)}; a refresh of all ε {self.whole.in_words()}"
+            return f"up to date at {', '.join(released)}; a refresh of all ε {self.account.whole.in_words()}"
         causes: dict[str, list[str]] = {}
         for epsilon, why in stale.items():
             causes.setdefault(why, []).append(epsilon)
@@ -198,9 +169,7 @@ def status_of(
     """Return the status of a spec's benchmark; without a workspace, that of one that was never run."""
 
     def cost(steps: Mapping[str, Iterable[Step]]) -> Cost:
-        prices = purchases_of((plans[epsilon], chosen) for epsilon, chosen in steps.items())
-        times, refusal = affordable(spec, ledger, "the refresh", prices)
-        return Cost(prices, lifetime_share(ledger.lifetime, prices.values()), times, refusal)
+        return Cost.of(spec, ledger, "the refresh", ((plans[epsilon], chosen) for epsilon, chosen in steps.items()))
 
     states = staleness(spec, plans, observed)
     unpaid = {epsilon: _unpaid(workspace, state, observed) for epsilon, state in states.items()}
@@ -212,7 +181,6 @@ def status_of(
         pending=cost({e: [step for step in state.pending if step in unpaid[e]] for e, state in released.items()}),
         outdated=cost({epsilon: unpaid[epsilon] for epsilon in released}),
         first=cost(unpaid),
-        whole=cost({epsilon: plan.steps for epsilon, plan in plans.items()}),
     )
 
 
