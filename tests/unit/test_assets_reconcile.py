@@ -146,16 +146,6 @@ def test_what_a_person_has_repaired_in_part_is_finished(settled: Orchestrated) -
     assert settled.tick() == at([LOW], LINE_OF_PERSON[2:])
 
 
-def test_a_failed_check_keeps_the_bundle_from_being_requested(settled: Orchestrated) -> None:
-    settled.fake.fails = {"person"}
-    settled.change("person")
-    settled.observe()
-    settled.tick()
-    assert not settled.answer(LOW).success
-    assert settled.tick() == {}
-    assert "validate/all: 1 expectations do not hold" in settled.said
-
-
 def test_a_run_that_is_lost_with_its_process_is_asked_for_again(
     settled: Orchestrated, monkeypatch: pytest.MonkeyPatch
 ) -> None:

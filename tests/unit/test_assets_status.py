@@ -219,21 +219,6 @@ def test_refreshes_are_counted_and_the_last_one_warns(operated: Orchestrated) ->
     assert budget_check(operated.refresh("0.8", ["benchmark_status"])).passed, "without the policy there are many more"
 
 
-def test_a_run_that_cannot_be_paid_is_refused_whole_before_its_first_step(operated: Orchestrated) -> None:
-    strict = declare(operated, "refresh: {epsilon: 4, times: 1}")
-    assert strict.refresh("0.8").success
-    spent = strict.spent()
-    strict.change("person")
-    refused = strict.refresh("0.8")
-    assert not refused.success
-    assert "BudgetExhaustedError: this refresh at ε=0.8: costs " in errors(refused)
-    assert "would begin refresh 2, but privacy.refresh allows 1" in errors(refused)
-    assert strict.fake.runs == []
-    assert strict.spent() == spent
-    assert strict.refresh("3.2").success, "another ε is still part of the first refresh"
-    assert strict.refresh("0.8", ["benchmark_status"]).success
-
-
 def test_a_cohort_has_its_own_account_and_its_own_bundles(operated: Orchestrated) -> None:
     assert operated.refresh("0.8").success
     later = declare(operated, "cohort: y2027")

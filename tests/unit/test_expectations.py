@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from multiprocessing.pool import ThreadPool
@@ -24,7 +24,6 @@ import pytest
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.validate import ranges
 from privbench_core.validate.derived import integrity_frame, repeated_rows
 from privbench_core.validate.expectations import UNIQUE, Expectation, integrity_suite, run_suite
 from privbench_core.validate.ranges import check_whole
@@ -309,20 +308,6 @@ def test_a_few_witnesses_say_what_all_rows_say(seed: int) -> None:
         whole = run_suite(frame, suite)
         assert any(result.name.endswith("unique") and not result.success for result in whole)
         assert check_whole(SCHEMA, table, tables) == whole
-
-
-def test_all_that_holds_is_seen_from_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    framed: list[Sequence[str]] = []
-
-    def recorded(schema: Schema, table: Table, tables: Any, wanted: Sequence[str]) -> pd.DataFrame:
-        framed.append(wanted)
-        return integrity_frame(schema, table, tables, wanted)
-
-    monkeypatch.setattr(ranges, "integrity_frame", recorded)
-    assert failures(check_integrity(SCHEMA, _tables())) == []
-    assert framed == []
-    assert len(failures(check_integrity(SCHEMA, _with("person", "age", [-1, None, 5])))) == 1
-    assert framed == [("age",)]
 
 
 def test_texts_must_fit_the_sql_type_that_duckdb_does_not_enforce() -> None:
