@@ -11,7 +11,7 @@ from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluation.inputs import refuse_inside_bundle
 from privbench_core.evaluation.q_error import WorkloadResult
 from privbench_core.evaluation.runtime import RunTimeResult
-from privbench_core.publishing.load import load_bundle
+from privbench_core.publishing.bundle import load_bundle
 from privbench_core.spec.load import load_spec
 
 _NAMED = 10  # failed queries named on the terminal

@@ -36,8 +36,7 @@ from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError
 from privbench_core.evaluation.q_error import summarize
 from privbench_core.evaluation.verdict import Remark
-from privbench_core.publishing.bundle import write_bundle
-from privbench_core.publishing.load import load_bundle
+from privbench_core.publishing.bundle import load_bundle, write_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.location import describe, parse_url
 from privbench_core.workload.engine import UnansweredError, resolve

@@ -1,4 +1,4 @@
-"""The bundle: the published folder.
+"""The bundle: the published folder, written and loaded whole or not at all.
 
     data/<table>.parquet    the rows; special characters in names are percent-encoded
     data/<table>.csv.gz     the same rows for psql, which reads no Parquet; may be left out
@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privbench_core.backends.loading import Loaded
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import file_name, recover_folder, replace_folder
@@ -50,6 +52,7 @@ FORMAT_WITH_PARTS = 2
 MANIFEST = "MANIFEST.json"
 SCHEMA_SQL = "schema.sql"
 README = "README.md"
+_DUCKDB_SCHEME = "duckdb:///"
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,38 @@ def read_bundle(path: Path) -> Bundle:
     with ThreadPoolExecutor(processors()) as pool:  # hashing needs no lock of Python's
         list(pool.map(lambda named: _verify(folder, PurePosixPath(named[0]), named[1]), expected.items()))
     return Bundle(folder, manifest)
+
+
+def load_bundle(bundle: Path, target_url: str, *, replace: bool = False) -> Loaded:
+    """Create the tables in a database, load the rows, then create keys and indexes, then gather statistics.
+
+    Args:
+        bundle: Folder of a bundle; its checksums are verified first.
+        target_url: ``postgresql://...`` (optionally with a SQLAlchemy driver such as ``+psycopg``, and
+            ``?schema=name``), ``duckdb:///path`` or a path that ends in ``.duckdb``.
+        replace: Whether to drop tables and enums of the same names first. Nothing that depends on them is dropped, and
+            no other table changes.
+
+    Returns:
+        Loaded rows by table, and what was left out.
+
+    Raises:
+        PublishError: The bundle is damaged, the target is unknown or refuses, or is not empty. The target is then
+            unchanged. No message contains a password.
+    """
+    opened = read_bundle(bundle)
+    files = {table: opened.files(table) for table in opened.tables}
+    if target_url.startswith(_DUCKDB_SCHEME) or ("://" not in target_url and target_url.endswith(".duckdb")):
+        from privbench_core.backends.duckdb.load import load_duckdb
+
+        return load_duckdb(opened.schema, files, Path(target_url.removeprefix(_DUCKDB_SCHEME)), replace=replace)
+    if re.match(r"postgres(ql)?(\+\w+)?://", target_url):
+        from privbench_core.backends.postgres.load import load_postgres
+
+        return load_postgres(opened.schema, files, target_url, replace=replace)
+    raise PublishError(
+        "target: neither PostgreSQL nor DuckDB; give postgresql://user@host/database, or a path that ends in .duckdb"
+    )
 
 
 def is_bundle(folder: Path) -> bool:

@@ -14,8 +14,7 @@ from privbench_core import guards
 from privbench_core.errors import PublishError, ReleaseError
 from privbench_core.evaluation.inputs import read_bundle_and_source
 from privbench_core.pipeline.run import RunResult, run_spec
-from privbench_core.publishing.bundle import read_bundle
-from privbench_core.publishing.load import load_bundle
+from privbench_core.publishing.bundle import load_bundle, read_bundle
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.steps import range_drawing
 from tests.helpers.market import market

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster.components.testing import create_defs_folder_sandbox
 
 from privbench_assets.automation import longest_pause
 from privbench_assets.build import build_defs
 from privbench_assets.checks import UP_TO_DATE
+from privbench_assets.component import Benchmark
 from privbench_assets.keys import identifier, op_name, step_key
 from privbench_assets.status import BUDGET
 from privbench_core.errors import InternalError, SpecError
@@ -178,3 +181,19 @@ def wide_spec(path: Path, parts: int) -> Path:
         lines += [f"  part_{number}:", key, f"{table}, base_id: integer}}"]
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_component_defines_its_database(town_spec: Path) -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            Benchmark,
+            defs_path="town",
+            defs_yaml_contents={"type": "privbench_assets.component.Benchmark", "attributes": {"spec": "spec.yaml"}},
+        )
+        shutil.copytree(town_spec.parent, path, dirs_exist_ok=True)
+        with sandbox.load_component_and_build_defs(defs_path="town") as (component, defs):
+            assert isinstance(component, Benchmark)
+            both = [{spec.key for spec in each.resolve_all_asset_specs()} for each in (defs, build_defs(town_spec))]
+            assert both[0] == both[1]
+            assert {job.name for job in defs.jobs or []} == {"town_refresh", "town_observe"}

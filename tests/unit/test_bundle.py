@@ -17,8 +17,7 @@ import pytest
 from privbench_core.errors import InternalError, PublishError
 from privbench_core.files import file_name
 from privbench_core.publishing import rows_file
-from privbench_core.publishing.bundle import read_bundle, write_bundle
-from privbench_core.publishing.load import load_bundle
+from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
 from privbench_core.schema.columns import Column, ColumnType, EnumType
 from privbench_core.schema.constraints import Check, ForeignKey
 from privbench_core.schema.tables import Schema, Table
