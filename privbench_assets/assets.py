@@ -45,7 +45,7 @@ def step_asset(
     plans: Mapping[str, Plan],
     step: Step,
     epsilons: dg.PartitionsDefinition,
-    looks: Sequence[str],
+    reads: Sequence[str],
     keys: Mapping[dg.AssetKey, Key],
 ) -> dg.AssetsDefinition:
     """Return the asset of one step, partitioned by ε."""
@@ -53,7 +53,7 @@ def step_asset(
     key = step_key(schema.name, step.key)
     asset = dg.AssetSpec(
         key,
-        deps=[*(step_key(schema.name, before) for before in step.inputs), *(source_key(schema.name, t) for t in looks)],
+        deps=[*(step_key(schema.name, before) for before in step.inputs), *(source_key(schema.name, t) for t in reads)],
         description=_description(plans, step, schema.name),
         code_version=f"{step.version}-{definition_of(next(iter(plans.values())), step)[:8]}",
         group_name=identifier(schema.name),

@@ -79,7 +79,10 @@ class Executor:
             progress: Is called before each step with its number, the number of steps and the step.
         """
         made: dict[Key, Made] = {}
-        self._prepares = any(step.kind is StepKind.VALIDATE for step in self.steps)
+        spec = self.runner.workspace.spec
+        if any(step.kind is StepKind.VALIDATE for step in self.steps):
+            # Spark's client imports as it goes, which nothing else may do meanwhile.
+            self._prepares = spec.engine != "spark" and not is_spark_url(expand(spec.source))
         with self._hold:
             for number, step in enumerate(self.steps, start=1):
                 if progress is not None:
@@ -137,13 +140,16 @@ class Executor:
             receipt = receipt_for(spec, runner.plan, runner.workspace.ledger, runner.run)
         if step.reads and not runner.released(step, releases):
             if not self._held:
-                self._hold.enter_context(held(runner, self._what, {step.key for step in self.steps}, self._others))
+                run = f"the run at ε={runner.plan.budget.epsilon:g}"
+                what = run if self._epsilon is None else f"this refresh at ε={self._epsilon}"
+                self._hold.enter_context(held(runner, what, {step.key for step in self.steps}, self._others))
                 self._held = True
             if not spec.fidelity.accept_noise:
                 left = [other for other in self.steps if other.key in self._readers]
                 refuse_noise(spec.schema, runner.plan, left, self._profiles)
-            if step.kind is StepKind.FIDELITY:  # one processor draws a reference sample
-                self._prepare_validation()
+            if self._prepares and step.kind is StepKind.FIDELITY:  # one processor draws a reference sample
+                self._prepares = False
+                prepare_ahead()
         release = runner.execute(step, releases, receipt)
         if step.kind is StepKind.PROFILE:
             self._remember({step.key: release})
@@ -162,21 +168,6 @@ class Executor:
             synthesizer=runner.plan.synthesizer,
         )
         return Made(release, manifest)
-
-    @property
-    def _what(self) -> str:
-        """What is about to run, as a refusal calls it."""
-        if self._epsilon is None:
-            return f"the run at ε={self.runner.plan.budget.epsilon:g}"
-        return f"this refresh at ε={self._epsilon}"
-
-    def _prepare_validation(self) -> None:
-        """Let what validation needs be imported now, if it follows in this process."""
-        spec = self.runner.workspace.spec
-        uses_spark = spec.engine == "spark" or is_spark_url(expand(spec.source))  # whose client imports as it goes
-        if self._prepares and not uses_spark:
-            prepare_ahead()
-        self._prepares = False
 
     def _remember(self, profiles: Mapping[Key, Release]) -> None:
         """Keep released profiles, which say what later steps can be expected to measure."""
