@@ -23,7 +23,7 @@ DAYS = Range("2020-01-01", "2023-12-31")
 OPTIONS = {"relational": {"tables": "independent"}}
 
 
-def shop(clients: int = 300, *, ordered: bool = True) -> Database:
+def shop(clients: int = 600, *, ordered: bool = True) -> Database:
     """Clients, their orders and the orders' lines and calls; a few orders have no day yet."""
     client = Table("client", (integer("id"), Column("since", ColumnType.DATE, DAYS), category("kind", 3)), ("id",))
     order = Table(
@@ -152,7 +152,7 @@ def test_the_order_changes_no_row_and_no_reference(tmp_path: Path):
 
 
 def test_tables_in_ranges_are_in_order_within_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(guards, "RANGE_ROWS", 200)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 400)
     schema, tables = shop()
     call = next(table for table in schema.tables if table.name == "call")
     plain = replace(call, foreign_keys=call.foreign_keys[:1], columns=(*call.columns[:2], call.columns[3]))
