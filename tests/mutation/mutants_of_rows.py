@@ -634,8 +634,8 @@ STABILITY = [
         "truncation",
         "rows beyond τ have a say in the type of their group",
         _CODED,
-        "parents = np.where(database.kept(key.child), database.parent_rows(key), -1)",
-        "parents = database.parent_rows(key)",
+        "parents = np.where(self.kept(key.child), self.parent_rows(key), -1)",
+        "parents = self.parent_rows(key)",
         (f"{_TYPES}::test_a_type_is_the_best_sum_of_scores_over_the_kept_rows_of_a_group",),
     ),
     Mutant(

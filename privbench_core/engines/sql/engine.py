@@ -28,7 +28,6 @@ from privbench_core.engines.stored import from_stored, to_stored
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.estimate.coarsening import merge_codes
 from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
-from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import carries
 from privbench_core.privacy.views import CodedRows, Groupings, HeldRows, ReferenceRows, ReferenceSums, Scales, ViewSpec
@@ -170,16 +169,11 @@ class SqlEngine:
         found = found.filter(found.column("owner").is_valid()).sort_by("owner")
         parents, starts = np.unique(found.column("owner").to_numpy().astype(np.int64), return_index=True)
         sizes = np.diff(np.append(starts, found.num_rows))
-        scored = [
-            (found.column(called[name]).to_numpy(), scores)
-            for name, (_, _, scores) in zip(columns, types.columns, strict=True)
-        ]
-        best = best_types(sizes, (types.sizes.encode_numbers(sizes), types.size_scores), scored)
-        latent = np.unravel_index(best, [size - 1 for size in types.shape])[feature.latent] + 1
+        codes = [found.column(called[name]).to_numpy() for name in columns]
+        latent = types.latent_values(feature.latent, sizes, codes)
         self._numbered += 1
         name = self._names.made("types", self._numbered)
-        rows = pa.table({"n": pa.array(parents), "latent": pa.array(latent.astype(np.int64))})
-        self._database.insert(name, rows)
+        self._database.insert(name, pa.table({"n": pa.array(parents), "latent": pa.array(latent)}))
         self._made.append(name)
         return name
 
