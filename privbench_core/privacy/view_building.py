@@ -1,8 +1,7 @@
 """Building coded views: how far one unit moves what is asked of them, worked out from what they look at.
 
-Each source of a view's columns is a function of rows that come and go with the row, so a view has the stability of its
-table; only what a key that becomes NULL refers to can change while the row stays, and a view that looks along one moves
-more (`relations.reference_moves`).
+Each source of a column is a function of rows that come and go with the row, so a view has the stability of its table;
+only what a key that becomes NULL refers to can change while the row stays (`relations.reference_moves`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Coded views of private rows: the only form in which a synthesizer's queries meet them.
 
-A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from
-and by which released `Discretizer` it becomes a code. What builds them is in `privacy.view_building`.
+A view is described in public words (`ViewSpec`); what builds it is in `privacy.view_building`.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ class ReferenceSums:
     """The total weight of the rows that refer to each parent: private.
 
     Attributes:
-        rows: Row numbers of parents, each once, without a meaning for a private one; some may be left out if no row
-            refers to them.
+        rows: Row numbers of parents, each once, without a meaning for a private one; some to which no row refers may be
+            left out.
         totals: Total weights, shape (len(rows),).
         none: Total weight of the rows that refer to none.
         parents: Number of rows of a public parent; None of a private one.
@@ -119,11 +118,7 @@ class CodedRows:
 
 
 class Engine(Protocol):
-    """What finds the kept rows of views. All engines find the same codes and weights, so the same counts.
-
-    Which rows are kept and what they weigh is defined in `privacy.relations`; what is asked for has been admitted, and
-    checked by `build_view`.
-    """
+    """What finds the kept rows of views, which `privacy.relations` defines: all engines find the same counts."""
 
     schema: Schema
 
@@ -132,10 +127,7 @@ class Engine(Protocol):
         ...
 
     def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> CodedRows:
-        """The kept rows of the key's child, and which parent each refers to; weighted by units of up to ``most``.
-
-        Where references to the rows of one unit are ``bounded``, as in `BoundedReferences`.
-        """
+        """The kept rows of the key's child, and which parent each refers to; ``bounded`` as in `BoundedReferences`."""
         ...
 
     def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> CodedRows:

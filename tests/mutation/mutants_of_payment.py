@@ -367,8 +367,8 @@ PAYMENT = [
         "payment",
         "a table that was public counts as the same relation",
         _RELATION,
-        '    if then.get("public") != now.get("public"):\n        return',
-        '    if then.get("public") != now.get("public"):\n        return []\n        return',
+        '    if then.get("public") != now.get("public"):\n        protection',
+        '    if then.get("public") != now.get("public"):\n        return []\n        protection',
         (f"{_T_RELATION}::test_differences_name_the_table_the_key_and_what_changed",),
     ),
     Mutant(

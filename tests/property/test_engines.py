@@ -34,7 +34,7 @@ from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql import engine as engine_module
 from privbench_core.engines.sql import search as search_module
-from privbench_core.engines.sql.passing import Passing
+from privbench_core.engines.stored import Passing
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, UnitRows
@@ -559,7 +559,6 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_rows(
     place: Place, order: str, known: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor on whether it is known before how many there are, which a source may be wrong about."""
-    monkeypatch.setattr(engine_module, "_PART", 7)
     monkeypatch.setattr(RowsInMemory, "known_rows", lambda *_: known)
     kind = ColumnType.DATE if order == "dates" else ColumnType.INTEGER
     table = Table("row", (Column("x", ColumnType.INTEGER, Range(0, 9)), Column("id", kind)), ("id",))

@@ -52,7 +52,6 @@ class PrivateDatabase(Relations):
     """All private rows of a database in memory: the engine that others agree with."""
 
     def coded(self, spec: ViewSpec) -> HeldRows:
-        """See `Engine.coded`."""
         kept = self.kept(spec.table)
         if spec.bounded is not None:  # rows that refer to none weigh nothing
             kept = kept & (self.kept_parent_rows(spec.bounded.key) >= 0)
@@ -82,7 +81,6 @@ class PrivateDatabase(Relations):
         return self.bounded_weights(bounded.key, weights, bounded.most * (WEIGHT_SCALE // most))
 
     def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> ReferenceRows:
-        """See `Engine.references`."""
         rows = np.flatnonzero(self.kept(key.child))
         parents = self.rows(key.parent) if self.schema.table(key.parent).public else None
         referred = self.kept_parent_rows(key)[rows].astype(np.int64)
@@ -97,14 +95,12 @@ class PrivateDatabase(Relations):
         return UnitsOfRows(most, self.unit_of(table)[rows], self.unit_rows(table)[rows])
 
     def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> ReferenceRows:
-        """See `Engine.values`."""
         place = _unnamed(self._kept_texts(table, column), named)
         of_rows = self._weights(ViewSpec(table, {}, (most,)), np.flatnonzero(self.kept(table)))
         weights = np.ones(len(place), dtype=np.int64) if of_rows is None else of_rows
         return ReferenceRows(cache(lambda: _sums(place, None, partial(weighted_sums, weights=weights))))
 
     def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:
-        """See `Engine.texts`."""
         encoded = self._kept_texts(table, column)
         place = _unnamed(encoded, named)
         counted = place >= 0

@@ -9,8 +9,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.engines.sql.literals import Expr
-from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.search import Search
+from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table

@@ -7,28 +7,19 @@ from sqlglot import exp
 
 from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME
 from privbench_core.engines.sql.codes import code_of
-from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.literals import Expr, number
-from privbench_core.engines.sql.relations import Names, column
+from privbench_core.engines.sql.literals import Expr, column, number
+from privbench_core.engines.sql.relations import Tables
 from privbench_core.privacy.features import MemberPlace, SiblingAgreement
 from privbench_core.schema.tables import Table
 
 
-def place(names: Names, database: Database, table: Table, feature: MemberPlace, order: Expr) -> Expr:
-    """Return the place of a row ``r`` of a table of kept rows among its siblings: see `group_codes.place_codes`.
-
-    Args:
-        names: Of the tables of kept rows.
-        database: Where they are.
-        table: The row's.
-        feature: What is shown.
-        order: The keyed hash of the row.
-    """
-    value = column(names.modelled(table.name, feature.column), "r")
+def place(tables: Tables, table: Table, feature: MemberPlace) -> Expr:
+    """Return the place of a row ``r`` of a table of kept rows among its siblings: see `group_codes.place_codes`."""
+    value = column(tables.modelled(table.name, feature.column), "r")
     labels = np.unique(feature.order, return_inverse=True)[1].tolist()  # only the order of scores matters
-    score = code_of(database, value, feature.coder, labels)
-    owners = names.columns(table.name, feature.key.columns)
-    before = _window(exp.RowNumber(), owners, score, order)
+    score = code_of(tables.database, value, feature.coder, labels)
+    owners = tables.columns(table.name, feature.key.columns)
+    before = _window(exp.RowNumber(), owners, score, tables.keyed_hash(table.name, "r"))
     size = f"LEAST(r.g, {feature.most})"
     first = exp.case().when(_ownerless(owners), number(0)).else_(before - 1)
     rank = exp.Least(this=first, expressions=[exp.maybe_parse(f"{size} - 1")], ignore_nulls=True)
@@ -40,10 +31,11 @@ def place(names: Names, database: Database, table: Table, feature: MemberPlace, 
     return starts.else_(number(0)) + exp.maybe_parse(size)
 
 
-def agreement(names: Names, database: Database, table: Table, feature: SiblingAgreement, order: Expr) -> Expr:
-    """Return whether a row agrees with the next of its siblings, see `Relations.next_siblings`; arguments as above."""
-    code = code_of(database, column(names.modelled(table.name, feature.column), "r"), feature.coder)
-    owners = names.columns(table.name, feature.key.columns)
+def agreement(tables: Tables, table: Table, feature: SiblingAgreement) -> Expr:
+    """Return whether a row ``r`` agrees with the next of its siblings, see `Relations.next_siblings`."""
+    code = code_of(tables.database, column(tables.modelled(table.name, feature.column), "r"), feature.coder)
+    owners = tables.columns(table.name, feature.key.columns)
+    order = tables.keyed_hash(table.name, "r")
     following, first = (_window(of(this=code.copy()), owners, order) for of in (exp.Lead, exp.FirstValue))
     found = exp.case().when(exp.or_(_ownerless(owners), "r.g = 1"), number(ALONE))
     return found.when(code.eq(exp.func("COALESCE", following, first)), number(SAME)).else_(number(DIFFERENT))
