@@ -1,7 +1,4 @@
-"""Private rows in memory, joined and bounded: who owns a row, which rows are kept, and how much each may count.
-
-What the words mean, and how far one unit can move a view, is in `privacy.relations`; here rows are looked at.
-"""
+"""Private rows in memory: who owns a row, which rows are kept, and what each weighs, as `privacy.relations` defines."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ class Relations:
         self._sizes: dict[str, NDArray[np.int64]] = {}
         self._unit_rows: dict[str, NDArray[np.int32]] = {}
         self._next: dict[str, Rows] = {}
-        self._references: dict[str, tuple[Rows, NDArray[np.int64]]] = {}
+        self._references: dict[str, tuple[Rows, tuple[Rows, Rows]]] = {}
 
     def rows(self, table: str) -> int:
         """Exact number of rows: private."""
@@ -126,12 +123,7 @@ class Relations:
         return self._unit_rows[table]
 
     def weights(self, table: str, rows_per_unit: tuple[int, ...] = (1,)) -> NDArray[np.int32]:
-        """Weight of each row in multiples of 1/`WEIGHT_SCALE`, 0 for dropped rows; shape (rows,).
-
-        Args:
-            table: Private table.
-            rows_per_unit: The T that weights may be shares of, ascending.
-        """
+        """Weight of each row in multiples of 1/`WEIGHT_SCALE`, 0 for dropped rows; shape (rows,); T ascending."""
         weights = unit_weights(self.unit_rows(table), rows_per_unit)
         weights[~self.kept(table)] = 0
         return weights
@@ -139,28 +131,24 @@ class Relations:
     def bounded_weights(self, key: ForeignKey, weights: NDArray[np.int32], most: int) -> NDArray[np.int32]:
         """Weight of each row where those count that refer to others along ``key``, see `BoundedReferences`.
 
-        Args:
-            key: See `relations.lets_go`.
-            weights: Where all rows count, 0 for dropped rows; shape (rows,).
-            most: Of the rows that refer to rows of one unit, together.
+        Of ``weights`` where all rows count, 0 for dropped rows; those that refer to rows of one unit weigh at most
+        ``most`` together. Shapes (rows,).
         """
         bounded = np.where(self.kept_parent_rows(key) >= 0, weights, 0).astype(np.int32)
-        rows, starts = self._referring(key)
+        rows, (starts, numbers) = self._referring(key)
         before = np.cumsum(bounded[rows], dtype=np.int64) - bounded[rows]
-        before -= np.repeat(before[starts], np.diff(np.append(starts, len(rows))))
+        before -= np.repeat(before[starts], numbers)
         bounded[rows] = np.clip(most - before, 0, bounded[rows])
         return bounded
 
-    def _referring(self, key: ForeignKey) -> tuple[Rows, NDArray[np.int64]]:
-        """Kept rows that refer to others along ``key``, unit by unit, in their keyed order, and where units start."""
+    def _referring(self, key: ForeignKey) -> tuple[Rows, tuple[Rows, Rows]]:
+        """Kept rows that refer to others along ``key``, unit by unit, in keyed order, and the `_runs` of units."""
         if key.name not in self._references:
             parents = self.kept_parent_rows(key)
             rows = np.flatnonzero(self.kept(key.child) & (parents >= 0))
             units = self.unit_of(key.parent)[parents[rows]]
             order = np.lexsort((self._keyed_order(key.child, rows), units))
-            rows, units = rows[order], units[order]
-            starts = np.flatnonzero(np.r_[True, units[1:] != units[:-1]][: len(units)])
-            self._references[key.name] = rows, starts
+            self._references[key.name] = rows[order], _runs(units[order])
         return self._references[key.name]
 
     def divisors(self, table: str, rows_per_unit: tuple[int, ...]) -> NDArray[np.int64]:
@@ -208,9 +196,7 @@ class Relations:
     def ranks(self, key: ForeignKey, scores: NDArray[np.int64]) -> NDArray[np.int64]:
         """Kept siblings along an owner key that stand before each row, shape (rows,); 0 for rows not kept or owned.
 
-        Args:
-            key: The owner key.
-            scores: Those of a smaller score stand before, of an equal one those of a smaller keyed hash; shape (rows,).
+        Those of a smaller score, shape (rows,), stand before, and of an equal one those of a smaller keyed hash.
         """
         parents = self.parent_rows(key)
         inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))
@@ -227,13 +213,11 @@ class Relations:
             parents = self.parent_rows(key)
             inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))
             ordered = inside[np.lexsort((self._keyed_order(key.child, inside), parents[inside]))]
-            first = np.r_[True, parents[ordered][1:] != parents[ordered][:-1]][: len(ordered)]
-            starts = np.flatnonzero(first)
+            starts, sizes = _runs(parents[ordered])
             following = np.arange(1, len(ordered) + 1)
-            following[np.append(starts[1:], len(ordered))[: len(starts)] - 1] = starts
-            alone = ordered[following] == ordered
+            following[starts + sizes - 1] = starts
             found = np.full(len(parents), -1, dtype=np.int64)
-            found[ordered] = np.where(alone, -1, ordered[following])
+            found[ordered] = np.where(np.repeat(sizes, sizes) > 1, ordered[following], -1)
             self._next[key.name] = found
         return self._next[key.name]
 
@@ -247,10 +231,15 @@ class Relations:
 def _ranks(groups: Rows, *orders: NDArray[Any]) -> NDArray[np.int64]:
     """How many rows of the same group stand before each, by the last of some orders first; shape (n,)."""
     ranked = np.lexsort((*orders, groups))
-    starts = np.flatnonzero(np.r_[True, groups[ranked][1:] != groups[ranked][:-1]][: len(groups)])
     result = np.empty(len(groups), dtype=np.int64)
-    result[ranked] = np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
+    result[ranked] = np.arange(len(groups)) - np.repeat(*_runs(groups[ranked]))
     return result
+
+
+def _runs(groups: Rows) -> tuple[Rows, Rows]:
+    """Where each run of equal numbers starts, and how long it is."""
+    starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]][: len(groups)])
+    return starts, np.diff(np.append(starts, len(groups)))
 
 
 def _numbers_of(parents: Rows, counted: NDArray[np.bool_], size: int) -> NDArray[np.int64]:

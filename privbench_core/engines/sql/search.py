@@ -25,12 +25,7 @@ _SEPARATORS = range(0xE000, 0x110000)  # characters that texts rarely have, and 
 
 @dataclass(frozen=True)
 class Kind:
-    """Values that are searched for.
-
-    Attributes:
-        write: Returns one of them as an expression.
-        after: Returns the least value above one.
-    """
+    """Values that are searched for: how one is written as an expression, and the least value above one."""
 
     write: Callable[[Any], Expr]
     after: Callable[[Any], Any]
