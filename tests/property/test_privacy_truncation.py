@@ -22,24 +22,9 @@ from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import SECRET, Database, forum
+from tests.helpers.key_graphs import INTEGER, database_of, key, table
 
-INTEGER = ColumnType.INTEGER
 EXAMPLES = settings(max_examples=60)
-
-
-def table(name: str, *keys: ForeignKey) -> Table:
-    """A table of keys: ``id`` and one column per foreign key."""
-    return Table(
-        name,
-        (Column("id", INTEGER), *(Column(k.columns[0], INTEGER, nullable=k.optional) for k in keys)),
-        ("id",),
-        keys,
-    )
-
-
-def key(child: str, column: str, parent: str, most: int, *, owner: bool = False) -> ForeignKey:
-    """A foreign key to ``parent.id``; optional where it is not the owner key."""
-    return ForeignKey(child, (column,), parent, ("id",), max_children=most, owner=owner, optional=not owner)
 
 
 @st.composite
@@ -64,8 +49,7 @@ def forests(draw: st.DrawFn) -> Database:
         "child": {"id": [7 * i for i in ids], "up": children},
         "leaf": {"id": list(range(len(leaves))), "up": [7 * ids[place] for place in leaves]},
     }
-    arrow = {n: pa.table({c: pa.array(v, pa.int64()) for c, v in cols.items()}) for n, cols in columns.items()}
-    return Database(schema, arrow)
+    return database_of(schema, columns)
 
 
 def measure_of(database: Database, name: str, rows_per_unit: tuple[int, ...] = (1,)) -> dict[int, int]:
@@ -239,24 +223,18 @@ def test_stability_covers_random_data_within_declared_bounds(tau: int, most: int
     rng = np.random.default_rng(seed)
     schema = Schema(
         "d",
-        (table("unit"), table("row", key("row", "up", "unit", tau, owner=True), key("row", "other", "unit", most))),
+        (
+            table("unit"),
+            table("row", key("row", "up", "unit", tau, owner=True), key("row", "other", "unit", most, optional=True)),
+        ),
         "unit",
     )
     units = 6
     slots = rng.permutation([u for u in range(units) for _ in range(most)])
     rows = int(rng.integers(0, 3 * units))
     other = [int(slots[i]) if i < len(slots) and rng.random() < 0.8 else None for i in range(rows)]
-    arrow = {
-        "unit": pa.table({"id": pa.array(range(units), pa.int64())}),
-        "row": pa.table(
-            {
-                "id": pa.array(range(rows), pa.int64()),
-                "up": pa.array(rng.integers(0, 3, rows), pa.int64()),
-                "other": pa.array(other, pa.int64()),
-            }
-        ),
-    }
-    database = Database(schema, arrow)
+    row = {"id": list(range(rows)), "up": rng.integers(0, 3, rows).tolist(), "other": other}
+    database = database_of(schema, {"unit": {"id": list(range(units))}, "row": row})
     for unit in range(units):
         assert shift(database, database.without(unit), "row") <= stability(schema, "row") * (1 + 1e-9)
 
@@ -300,7 +278,7 @@ def test_rows_without_an_owner_are_units_of_their_own() -> None:
         "d",
         (
             table("unit"),
-            table("row", ForeignKey("row", ("up",), "unit", ("id",), max_children=2, owner=True, optional=True)),
+            table("row", key("row", "up", "unit", 2, owner=True, optional=True)),
         ),
         "unit",
     )
