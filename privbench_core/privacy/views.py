@@ -288,16 +288,6 @@ class CodedView:
         """Codes in memory by column, each of shape (n,): private."""
         return self.data.held().codes
 
-    @property
-    def weights(self) -> NDArray[np.integer[Any]] | None:
-        """Weights in memory, shape (n,), None where every row counts 1: private."""
-        return self.data.held().weights
-
-    @property
-    def rows(self) -> int:
-        """Exact number of rows: private."""
-        return self.data.held().rows
-
     def take(self, mask: NDArray[np.bool_]) -> CodedView:
         """The rows where ``mask`` holds."""
         return replace(self, data=self.data.held().take(mask), clipped=0)

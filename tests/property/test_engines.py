@@ -105,8 +105,9 @@ def test_engines_agree_on_random_schemas_and_views(seed: int, place: Place, monk
                     for scales in ((), tuple(random_scale(rng, codes) for codes in numbers)):
                         known, found = (v.data.clipped_counts(columns, groups, scales) for v in (one, other))
                         np.testing.assert_array_equal(known, found, str((spec, scales)))
-            for what in ("stability", "weight_scale", "touched", "rows", "clipped"):
+            for what in ("stability", "weight_scale", "touched", "clipped"):
                 assert getattr(one, what) == getattr(other, what)
+            assert one.data.held().rows == other.data.held().rows
             engine.end_step()
         for key in (key for table in database.schema.tables for key in table.foreign_keys):
             sums = [build_references(each, key, 2).data.reference_sums() for each in (private, engine)]

@@ -204,7 +204,7 @@ def test_stability_covers_the_number_of_children_of_others() -> None:
         spec = ViewSpec("post", {"n": (OwnFanout(votes), codes)})  # type: ignore[dict-item]
         for unit in database.units()[:3]:
             one, other = (build_view(d.private(), spec) for d in (database, database.without(unit)))
-            counts = [np.bincount(v.codes["n"], v.weights, minlength=99) for v in (one, other)]
+            counts = [np.bincount(v.codes["n"], v.data.held().weights, minlength=99) for v in (one, other)]
             assert np.abs(counts[0] - counts[1]).sum() <= one.stability
 
 

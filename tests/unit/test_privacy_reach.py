@@ -103,7 +103,7 @@ def test_a_parent_beyond_its_bound_reaches_nobody() -> None:
     declared = stability(schema, "vote")
     assert shift(database, database.without(0), "vote")[0] <= declared
     views = [build_view(d.private(), ViewSpec("vote", {})) for d in (database, database.without(0))]
-    totals = [int(view.weights.sum()) for view in views if view.weights is not None]
+    totals = [int(view.data.held().weights.sum()) for view in views if view.data.held().weights is not None]
     assert abs(totals[0] - totals[1]) <= views[0].stability
 
 
@@ -210,7 +210,8 @@ def test_a_reference_that_is_set_to_null_moves_no_more_than_declared() -> None:
         database = Database(schema, {"unit": pa.table({"id": integers(range(10))}), "post": pa.table(posts)})
         for unit in range(10):
             one, other = (build_view(each.private(), spec) for each in (database, database.without(unit)))
-            tables = [contingency(view.codes, view.sizes, ("of", "own"), view.weights) for view in (one, other)]
+            held = [view.data.held() for view in (one, other)]
+            tables = [contingency(rows.codes, one.sizes, ("of", "own"), rows.weights) for rows in held]
             shifted = np.abs(tables[0] - tables[1]).sum()
             assert shifted <= one.stability
             furthest = max(furthest, shifted / one.weight_scale)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME
 from privbench_core.engines.sql.codes import code_of, difference_of
 from privbench_core.engines.sql.literals import Expr, column, is_null, number, text
 from privbench_core.engines.sql.relations import Tables, weight
-from privbench_core.engines.sql.siblings import agreement, place
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
     CoMember,
@@ -38,6 +38,7 @@ from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Table
 
 WEIGHT, UNIT, ROWS_OF_UNIT = "w", "u", "s"
 _UNITS = f"r.u AS {UNIT}", f"r.s AS {ROWS_OF_UNIT}"  # the unit of a row, and how many rows it has
@@ -216,9 +217,9 @@ class _Rows:
     def code(self, called: str, feature: Feature, discretizer: Discretizer) -> Expr:
         """Return the code of a column of the view, which is ``called`` so, as an expression."""
         if isinstance(feature, MemberPlace):
-            return place(self._tables, self._tables.schema.table(self._table), feature)
+            return _place(self._tables, self._tables.schema.table(self._table), feature)
         if isinstance(feature, SiblingAgreement):
-            return agreement(self._tables, self._tables.schema.table(self._table), feature)
+            return _agreement(self._tables, self._tables.schema.table(self._table), feature)
         if isinstance(feature, OwnType):
             return self._latent(feature, "r")
         if isinstance(feature, OfParent | ParentFanout | OwnerType):
@@ -319,3 +320,41 @@ def _grouped(code: Expr, group_of: NDArray[np.int64]) -> Expr:
         codes = [number(each) for each in np.flatnonzero(group_of == group).tolist()]
         found = found.when(exp.In(this=code.copy(), expressions=codes), number(group))
     return found
+
+
+def _place(tables: Tables, table: Table, feature: MemberPlace) -> Expr:
+    """Return the place of a row ``r`` of a table of kept rows among its siblings: see `group_codes.place_codes`."""
+    value = column(tables.modelled(table.name, feature.column), "r")
+    labels = np.unique(feature.order, return_inverse=True)[1].tolist()  # only the order of scores matters
+    score = code_of(tables.database, value, feature.coder, labels)
+    owners = tables.columns(table.name, feature.key.columns)
+    before = _window(exp.RowNumber(), owners, score, tables.keyed_hash(table.name, "r"))
+    size = f"LEAST(r.g, {feature.most})"
+    first = exp.case().when(_ownerless(owners), number(0)).else_(before - 1)
+    rank = exp.Least(this=first, expressions=[exp.maybe_parse(f"{size} - 1")], ignore_nulls=True)
+    # rank * most - rank * (rank - 1) / 2 + size - 1 - rank, in halves, as one of two neighbours is even
+    starts = exp.case()
+    for each in range(min(feature.most, (table.owner_key or feature.key).max_children or 1)):
+        start = each * feature.most - each * (each - 1) // 2 - 1 - each
+        starts = starts.when(rank.eq(each), number(start))
+    return starts.else_(number(0)) + exp.maybe_parse(size)
+
+
+def _agreement(tables: Tables, table: Table, feature: SiblingAgreement) -> Expr:
+    """Return whether a row ``r`` agrees with the next of its siblings, see `Relations.next_siblings`."""
+    code = code_of(tables.database, column(tables.modelled(table.name, feature.column), "r"), feature.coder)
+    owners = tables.columns(table.name, feature.key.columns)
+    order = tables.keyed_hash(table.name, "r")
+    following, first = (_window(of(this=code.copy()), owners, order) for of in (exp.Lead, exp.FirstValue))
+    found = exp.case().when(exp.or_(_ownerless(owners), "r.g = 1"), number(ALONE))
+    return found.when(code.eq(exp.func("COALESCE", following, first)), number(SAME)).else_(number(DIFFERENT))
+
+
+def _window(of: exp.Expression, owners: list[str], *order: Expr) -> exp.Window:
+    """Return a function of the siblings of a row, in an order."""
+    ordered = exp.Order(expressions=[each.copy() for each in order])
+    return exp.Window(this=of, partition_by=[column(name, "r") for name in owners], order=ordered)
+
+
+def _ownerless(owners: list[str]) -> Expr:
+    return exp.or_(*(f"r.{name} IS NULL" for name in owners))
