@@ -46,7 +46,7 @@ from privbench_core.privacy.queries import (
     RankSums,
     SignProducts,
 )
-from privbench_core.privacy.relations import WEIGHT_SCALE, lets_go
+from privbench_core.privacy.relations import WEIGHT_SCALE, is_set_null_across_units
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
@@ -139,11 +139,11 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
 
 
 def admit_bounded(schema: Schema, bounded: BoundedReferences) -> BoundedReferences:
-    """Return ``bounded`` with the schema's own key, which must let go, or raise InternalError."""
+    """Return ``bounded`` with the schema's own key, which becomes NULL across units, or raise InternalError."""
     if type(bounded) is not BoundedReferences or type(bounded.most) is not int or bounded.most < 1:
         raise InternalError("references are bounded by a whole number from 1")
     key = admit_key(schema, bounded.key)
-    if not lets_go(schema, key):
+    if not is_set_null_across_units(schema, key):
         raise InternalError(f"{key.name}: references are bounded along keys that become NULL where another unit goes")
     return replace(bounded, key=key)
 

@@ -69,7 +69,7 @@ def lost_references(schema: Schema, key: ForeignKey, rows_per_unit: int) -> floa
 
     Arguments as in `reference_moves`. In one of two neighbouring databases they refer to a row, in the other to none.
     """
-    return referring_rows(schema, key) / rows_per_unit if lets_go(schema, key) else 0.0
+    return referring_rows(schema, key) / rows_per_unit if is_set_null_across_units(schema, key) else 0.0
 
 
 def referring_rows(schema: Schema, key: ForeignKey) -> int:
@@ -84,8 +84,8 @@ def referring_rows(schema: Schema, key: ForeignKey) -> int:
     return min(by_row, (1 + _other_units(schema, key.parent)) * key.max_children_per_unit)
 
 
-def lets_go(schema: Schema, key: ForeignKey) -> bool:
-    """Whether rows stay, and lose what they refer to along ``key``, when another unit goes."""
+def is_set_null_across_units(schema: Schema, key: ForeignKey) -> bool:
+    """Return whether rows stay, and their reference along ``key`` becomes NULL, when another unit goes."""
     return not (key.cascades or key.same_unit or schema.table(key.parent).public)
 
 
@@ -98,7 +98,7 @@ def bounded_moves(schema: Schema, key: ForeignKey, to_unit: float, rows: float) 
 
     Args:
         schema: The database.
-        key: The key, see `lets_go`.
+        key: The key, see `is_set_null_across_units`.
         to_unit: Most weight of the rows that refer to rows of one unit.
         rows: What one unit moves in a view of the same rows that does not look along the key.
     """

@@ -742,7 +742,7 @@ STABILITY = [
         "stability",
         "references are bounded along keys that cascade",
         "privacy/admission.py",
-        "if not lets_go(schema, key):",
+        "if not is_set_null_across_units(schema, key):",
         "if False:",
         (f"{_BOUNDED}::test_only_references_that_become_null_are_bounded_and_each_by_itself",),
     ),

@@ -37,7 +37,7 @@ from privbench_core.privacy.features import (
 )
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.queries import Marginal, ParentCounts
-from privbench_core.privacy.relations import lets_go
+from privbench_core.privacy.relations import is_set_null_across_units
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.profiles import measure_bins as refine
@@ -515,7 +515,7 @@ def test_links_that_are_learned_along_keys_that_let_go_count_bounded_references_
     """So that the plan replayed has such a view, and no other one along the key."""
     database, *_, asked = recorded_case("forum, linked", 0)
     schema = database.schema
-    going = {key for table in schema.tables for key in table.foreign_keys if lets_go(schema, key)}
+    going = {key for table in schema.tables for key in table.foreign_keys if is_set_null_across_units(schema, key)}
     along = [spec for spec in asked for of, _ in spec.features.values() if getattr(of, "key", None) in going]
     assert any(len(spec.features) > 1 and isinstance(of, Own) for spec in along for of, _ in spec.features.values())
     assert all(spec.bounded is not None for spec in along)
