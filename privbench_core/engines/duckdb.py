@@ -139,7 +139,7 @@ class DuckDBDatabase:
 
 
 def _numbered(table: Table, parts: Iterable[pa.Table], passing: Passing) -> Iterator[pa.Table]:
-    """The rows in the form in which they are stored, numbered, and seen as they pass by."""
+    """Return the rows in the form in which they are stored, numbered, and seen as they pass by."""
     first = 0
     for part in parts:
         rows = numbered(table, part, first)

@@ -99,7 +99,7 @@ class Curator:
         return Measurement(values, noise_std(sensitivity, price) / scale)
 
     def _exact(self, asked: Sequence[Query]) -> list[Counts]:
-        """Exact answers: private."""
+        """Return exact answers: private."""
         self._view.data.prepare([columns for query in (*asked, *self._expected) for columns in query.marginals()])
         self._expected.clear()
         return [query.evaluate(self._view) for query in asked]

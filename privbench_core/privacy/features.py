@@ -119,7 +119,7 @@ class GroupTypes:
 
     @property
     def combinations(self) -> int:
-        """Number of combinations of latent values that a group with children may have."""
+        """Return the number of combinations of latent values that a group with children may have."""
         return math.prod(size - 1 for size in self.shape)
 
     def latent_values(self, latent: int, sizes: Numbers, columns: Sequence[Codes]) -> Numbers:
@@ -233,6 +233,6 @@ Feature = Own | OwnDifference | UnitRows | Along
 
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:
-    """Number of codes of a view's column."""
+    """Return the number of codes of a view's column."""
     of_another = isinstance(feature, OfParent | ParentFanout | OwnerType) and feature.key.may_be_empty
     return discretizer.size + int(of_another)

@@ -67,7 +67,7 @@ class PrivateDatabase(Relations):
         return HeldRows(codes, sizes, weights, int(kept.sum()), members, groups, units=units)
 
     def _weights(self, spec: ViewSpec, rows: Index) -> NDArray[np.integer[Any]] | None:
-        """Weights of some rows of a view, None where every row is a unit that counts."""
+        """Return the weights of some rows of a view, None where every row is a unit that counts."""
         owned = len(self.schema.ownership_path(spec.table)) > 0
         if spec.bounded is None:
             return self.weights(spec.table, spec.rows_per_unit)[rows] if owned else None
@@ -119,13 +119,13 @@ class PrivateDatabase(Relations):
         """See `Engine.end_step`: views end with who holds them."""
 
     def _kept_texts(self, table: str, column: str) -> pa.DictionaryArray:
-        """The texts of a column in the kept rows of a table, each once, and which of them each row has."""
+        """Return the texts of a column in the kept rows of a table, each once, and which of them each row has."""
         rows = np.flatnonzero(self.kept(table))
         kept = self.column(table, column).take(pa.array(rows))  # first: truncated rows must not name a value
         return kept.combine_chunks().cast(pa.string()).dictionary_encode()
 
     def _groups(self, spec: ViewSpec, rows: Rows) -> tuple[Rows, Groups]:
-        """The rows, siblings along the owner key side by side, and who is whose sibling."""
+        """Return the rows, siblings along the owner key side by side, and who is whose sibling."""
         key = self.schema.table(spec.table).owner_key
         if key is None:
             raise InternalError(f"{spec.table}: co-members along an owner key only")
@@ -137,7 +137,7 @@ class PrivateDatabase(Relations):
         return rows[order], Groups(owners[order], sizes, sizes * of_row)
 
     def _codes(self, table: str, rows: Index, feature: Feature, discretizer: Discretizer) -> Codes:
-        """The codes of a column of a view in some rows of its table."""
+        """Return the codes of a column of a view in some rows of its table."""
         if isinstance(feature, OfRow):
             return self._codes_of_all(table, feature, discretizer)[rows]
         parents = self.kept_parent_rows(feature.key)[rows]
@@ -156,7 +156,7 @@ class PrivateDatabase(Relations):
         return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
 
     def _codes_of_all(self, table: str, feature: OfRow, discretizer: Discretizer) -> Codes:
-        """The codes of a column of a view in all rows of its table."""
+        """Return the codes of a column of a view in all rows of its table."""
         if isinstance(feature, Own | CoMember):  # which rows are whose co-members is for the tuples to say
             return _encoded(self.column(table, feature.column), discretizer)
         if isinstance(feature, UnitRows):
@@ -174,14 +174,14 @@ class PrivateDatabase(Relations):
         return self._differences(table, feature, discretizer)
 
     def _places(self, feature: MemberPlace) -> Codes:
-        """The place of each row of the key's child, shape (children,)."""
+        """Return the place of each row of the key's child, shape (children,)."""
         key = feature.key
         scores = feature.order[_encoded(self.column(key.child, feature.column), feature.coder)]
         sizes = np.append(self.group_sizes(key), 1)[self.parent_rows(key)]
         return place_codes(self.ranks(key, scores), np.maximum(sizes, 1), feature.most)
 
     def _differences(self, table: str, feature: OwnDifference | OwnerDifference, discretizer: Discretizer) -> Codes:
-        """A column of each row of a table minus another one, or its owner's, shape (rows,)."""
+        """Return a column of each row of a table minus another one, or its owner's, shape (rows,)."""
         key = feature.key if isinstance(feature, OwnerDifference) else None
         of_base = table if key is None else key.parent
         own, base = (self.schema.table(t).column(c) for t, c in ((table, feature.column), (of_base, feature.base)))
@@ -196,7 +196,7 @@ class PrivateDatabase(Relations):
         return codes
 
     def _latent_values(self, feature: OwnType | OwnerType) -> Codes:
-        """The latent value of each row of the key's parent, shape (parents,)."""
+        """Return the latent value of each row of the key's parent, shape (parents,)."""
         key, types = feature.key, feature.types
         parents = np.where(self.kept(key.child), self.parent_rows(key), -1)
         rows = np.flatnonzero(parents >= 0)
@@ -206,7 +206,7 @@ class PrivateDatabase(Relations):
 
 
 def _encoded(values: pa.ChunkedArray, discretizer: Discretizer) -> Codes:
-    """Codes of a column in the smallest type, block by block, so that nothing wider is held for all rows."""
+    """Return codes of a column in the smallest type, block by block, so that nothing wider is held for all rows."""
     codes = np.empty(len(values), dtype=np.min_scalar_type(max(discretizer.size - 1, 0)))
     for start in range(0, max(len(values), 1), _BLOCK):
         codes[start : start + _BLOCK] = discretizer.encode(values.slice(start, _BLOCK))
@@ -214,7 +214,7 @@ def _encoded(values: pa.ChunkedArray, discretizer: Discretizer) -> Codes:
 
 
 def _encoded_numbers(numbers: NDArray[np.integer[Any]], discretizer: Discretizer) -> Codes:
-    """`_encoded` for integers that never were a column (group sizes, row positions)."""
+    """Return `_encoded` for integers that never were a column (group sizes, row positions)."""
     codes = np.empty(len(numbers), dtype=np.min_scalar_type(max(discretizer.size - 1, 0)))
     for start in range(0, len(numbers), _BLOCK):
         codes[start : start + _BLOCK] = discretizer.encode_numbers(numbers[start : start + _BLOCK].astype(np.int64))
@@ -222,14 +222,14 @@ def _encoded_numbers(numbers: NDArray[np.integer[Any]], discretizer: Discretizer
 
 
 def _sums(referred: NDArray[np.int64], parents: int | None, summed: Callable[..., NDArray[np.int64]]) -> ReferenceSums:
-    """What rows weigh by the parent that each refers to, -1 for none, as ``summed`` adds up cells of some ``size``."""
+    """Return what rows weigh by the parent that each refers to, -1 for none; ``summed`` adds up cells of a ``size``."""
     size = int(referred.max(initial=-1)) + 1
     totals = summed(np.where(referred < 0, size, referred), size=size + 1)
     return ReferenceSums(np.arange(size), totals[:-1], int(totals[-1]), parents)
 
 
 def _unnamed(encoded: pa.DictionaryArray, named: tuple[str, ...]) -> NDArray[np.int64]:
-    """Which text each row has, -1 for NULL and for those that are ``named``; shape (rows,)."""
+    """Return which text each row has, -1 for NULL and for those that are ``named``; shape (rows,)."""
     known = pc.is_in(encoded.dictionary, value_set=pa.array(named, pa.string())).to_numpy(zero_copy_only=False)
     place = np.append(np.where(known, -1, np.arange(len(known))), -1)  # NULL takes the last entry
     return np.asarray(place[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)])

@@ -92,7 +92,7 @@ class RowChecks:
                 findings.add_repeated(table, columns, what, repeated, self._rows(table))
 
     def _repeated(self, table: Table, columns: tuple[str, ...]) -> int:
-        """Rows whose values in some columns, none of them NULL, an earlier row has."""
+        """Return the rows whose values in some columns, none of them NULL, an earlier row has."""
         names = self._tables.columns(table.name, columns)
         complete = [f"{name} IS NOT NULL" for name in names]
         grouped = exp.select("COUNT(*) AS number").from_(self._tables.read(table.name)).where(*complete)
@@ -101,7 +101,7 @@ class RowChecks:
         return next(self._row(exp.select(total).from_(grouped.subquery("grouped"))))
 
     def _orphans(self, key: ForeignKey) -> exp.Select:
-        """The numbers of the rows whose complete key has no match."""
+        """Return the numbers of the rows whose complete key has no match."""
         complete = [f"r.{name} IS NOT NULL" for name in self._tables.columns(key.child, key.columns)]
         found = exp.select("r.n").from_(f"{self._tables.read(key.child)} AS r")
         on = self._tables.matches(key, "r", "p")
@@ -121,7 +121,7 @@ class RowChecks:
         self._database.replace(self._tables.read(key.child), self._beside(key.child, self._orphans(key)).select(*kept))
 
     def _beside(self, table: str, some: exp.Select) -> exp.Select:
-        """All rows ``r`` of a table, and beside some of them their numbers, ``g.n``."""
+        """Return all rows ``r`` of a table, and beside some of them their numbers, ``g.n``."""
         rows = exp.select().from_(f"{self._tables.read(table)} AS r")
         return rows.join(some.subquery("g"), on="g.n = r.n", join_type="left")
 

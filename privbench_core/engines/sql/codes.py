@@ -155,7 +155,7 @@ def _search(database: Database, value: Expr, bounds: Sequence[float], cells: Seq
 
 
 def _in_a_list(firsts: Sequence[float]) -> bool:
-    """Whether whole numbers with these bounds are to be looked up in a list."""
+    """Return whether whole numbers with these bounds are to be looked up in a list."""
     return len(firsts) > _SEARCHED and firsts[-1] - firsts[0] < max(_LISTED, _PER_BOUND * len(firsts))
 
 

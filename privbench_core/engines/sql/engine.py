@@ -329,5 +329,5 @@ class SqlRows(CodedRows):
 
 
 def _proper_parts(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """All proper subsets of the columns: their marginals are sums of the joint one."""
+    """Return all proper subsets of the columns: their marginals are sums of the joint one."""
     return chain.from_iterable(combinations(columns, size) for size in range(1, len(columns)))

@@ -149,7 +149,7 @@ def keep_rows(tables: Tables, table: Table) -> None:
 
 
 def _owners(tables: Tables, table: Table, owner: ForeignKey) -> exp.Select:
-    """The kept rows that rows of a table belong to: keys, bases, ``n``, ``u``, and ``number``, of those they have."""
+    """Return the kept owners of rows of a table: keys, bases, ``n``, ``u``, and the ``number`` of rows they have."""
     referring = tables.columns(table.name, owner.columns)
     if all(key.owner or not carries(tables.schema, key) for key in table.foreign_keys):
         numbers = _numbers_of(tables.read(table.name), referring)  # no row is taken away but with its owner
@@ -163,12 +163,12 @@ def _owners(tables: Tables, table: Table, owner: ForeignKey) -> exp.Select:
 
 
 def _alias(table: Table, key: ForeignKey) -> str:
-    """What the rows that a key refers to are called in `_alive`."""
+    """Return what the rows that a key refers to are called in `_alive`."""
     return f"p{table.foreign_keys.index(key)}"
 
 
 def _alive(tables: Tables, table: Table, owners: str = "", shown: Sequence[str] = ("*",)) -> exp.Select:
-    """The rows of a private table that no key takes away, and their units; truncation comes after.
+    """Return the rows of a private table that no key takes away, and their units; truncation comes after.
 
     Args:
         tables: Those that there are so far.
@@ -194,7 +194,7 @@ def _alive(tables: Tables, table: Table, owners: str = "", shown: Sequence[str] 
 
 
 def _differences(tables: Tables, table: Table) -> Iterator[Expr]:
-    """The differences of columns that are relative to another one, under the names of `Tables.modelled`."""
+    """Return the differences of columns that are relative to another one, under the names of `Tables.modelled`."""
     owner, of_owner = table.owner_key, table.owner_bases
     for own, base in table.relatives:
         stored: Expr = column(tables.column(table.name, own.name), "r")
@@ -206,7 +206,7 @@ def _differences(tables: Tables, table: Table) -> Iterator[Expr]:
 
 
 def _surplus(crowded: exp.Select, owners: Sequence[str], bound: int, order: Expr) -> exp.Select:
-    """The numbers of the rows beyond ``bound`` per owner in their keyed order; only crowded groups are put in order."""
+    """Return numbers of the rows beyond ``bound`` per owner in their keyed order; only crowded groups are sorted."""
     place = exp.Window(
         this=exp.RowNumber(), partition_by=[column(name, "l") for name in owners], order=exp.Order(expressions=[order])
     )
@@ -215,6 +215,6 @@ def _surplus(crowded: exp.Select, owners: Sequence[str], bound: int, order: Expr
 
 
 def _numbers_of(rows: str, columns: Sequence[str]) -> exp.Select:
-    """How many rows have the same values in some columns, by these values."""
+    """Return how many rows have the same values in some columns, by these values."""
     grouped = exp.select(*columns, "COUNT(*) AS number").from_(rows)
     return grouped.where(*(f"{name} IS NOT NULL" for name in columns)).group_by(*columns)
