@@ -27,12 +27,10 @@ from privbench_core.backends.folder.read import FolderSource
 from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
-from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.sql.engine import SqlEngine
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import open_ledger
-from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
@@ -41,10 +39,8 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
-from tests.helpers.databases import SECRET, database_from, town
+from tests.helpers.databases import SECRET, database_from
 from tests.helpers.engines import Cluster, engine_of, opened
-from tests.helpers.noise import SeededNoise
-from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 from tests.helpers.sail import Sail
 
 EPSILON = 3.2
@@ -322,36 +318,6 @@ def test_no_text_is_read_as_sql_or_as_a_variable(cluster: str, tmp_path: Path) -
             build_view(engine, view).counts(("v",)), build_view(database.private(), view).counts(("v",))
         )
         assert engine.texts("row", "v", listed[1:]) == {"\\": {1: 1}}
-
-
-def test_statements_hold_what_is_public_and_one_derived_key(
-    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A cluster keeps the text of statements: no value of a row is in it, nor the secret."""
-    from privbench_core.engines.spark import SparkDatabase
-
-    sent: list[str] = []
-    written = SparkDatabase._text
-
-    def listened(self: SparkDatabase, query: Any) -> str:
-        sent.append(written(self, query))
-        return sent[-1]
-
-    monkeypatch.setattr(SparkDatabase, "_text", listened)
-    database = town(0)
-    plan = plan_with(database.schema, Budget(100.0, 1e-6), {})
-    with closing(engine_of(database, Cluster(cluster, tmp_path / "files"))) as engine:
-        trace = Trace()
-        for step in computing_steps(plan):
-            run_step(step, database, SeededNoise(7), trace, engine=engine)
-    text = "\n".join(sent)
-    assert order_key(SECRET) in text
-    assert SECRET.hex() not in text
-    names = [f"job {number}" for number in range(100)]  # values of single rows, which are never released
-    assert set(names) & set(database.tables["person"].column("job").to_pylist())
-    for private in ("never seen", "y" * 20, *names):
-        assert f"'{private}'" not in text
-        assert private.encode().hex().upper() not in text.upper()
 
 
 def test_a_table_of_several_files_is_one_table(cluster: str, tmp_path: Path) -> None:

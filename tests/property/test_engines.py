@@ -741,15 +741,24 @@ def test_a_neighbour_that_an_engine_counts_moves_nothing_but_what_noise_covers(n
     assert replayed.moved > 0
 
 
-def test_statements_hold_what_is_public_and_one_derived_key(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server may keep the text of statements: no value of a row is in it, nor the secret."""
+@pytest.mark.parametrize("place", ["source", "spark"], indirect=True)
+def test_statements_hold_what_is_public_and_one_derived_key(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server or a cluster may keep the text of statements: no value of a row is in it, nor the secret."""
     sent: list[str] = []
-    statement, table = PostgresDatabase._statement, PostgresDatabase._table
-    monkeypatch.setattr(PostgresDatabase, "_statement", lambda self, text: sent.append(text) or statement(self, text))
-    monkeypatch.setattr(PostgresDatabase, "_table", lambda self, text: sent.append(text) or table(self, text))
+    if isinstance(place, Cluster):
+        from privbench_core.engines.spark import SparkDatabase
+
+        written = SparkDatabase._text
+        monkeypatch.setattr(SparkDatabase, "_text", lambda *query: sent.append(written(*query)) or sent[-1])
+    else:
+        for name in ("_statement", "_table"):
+            asked = getattr(PostgresDatabase, name)
+            monkeypatch.setattr(
+                PostgresDatabase, name, lambda self, text, asked=asked: sent.append(text) or asked(self, text)
+            )
     database = town(0)
     plan = plan_with(database.schema, Budget(100.0, 1e-6), {})
-    with closing(engine_of(database, new_database(postgres, "statements"))) as engine:
+    with closing(engine_of(database, place)) as engine:
         trace = Trace()
         for step in computing_steps(plan):
             run_step(step, database, SeededNoise(7), trace, engine=engine)
@@ -760,6 +769,7 @@ def test_statements_hold_what_is_public_and_one_derived_key(postgres: str, monke
     assert set(names) & set(database.tables["person"].column("job").to_pylist())
     for private in ("never seen", "y" * 20, *(f"'{name}'" for name in names)):
         assert private not in text
+        assert private.strip("'").encode().hex().upper() not in text.upper()
 
 
 def test_tables_with_the_names_that_engines_choose_are_read_and_stay(place: Place) -> None:
