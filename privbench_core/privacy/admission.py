@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +31,14 @@ from privbench_core.privacy.features import (
     Own,
     OwnDifference,
     OwnerDifference,
+    OwnerFanout,
     OwnerType,
+    OwnFanout,
     OwnType,
     ParentFanout,
+    ParentRow,
     SiblingAgreement,
+    UnitRows,
 )
 from privbench_core.privacy.queries import (
     CentreSums,
@@ -55,7 +58,22 @@ from privbench_core.schema.tables import Schema
 
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
 _QUERIES = (Marginal, Distances, SignProducts, CentreSums, ParentCounts, RankSums)
-_FEATURES = get_args(Feature)
+_FEATURES = (
+    Own,
+    OfParent,
+    OwnDifference,
+    OwnerDifference,
+    ParentRow,
+    OwnerFanout,
+    OwnFanout,
+    CoMember,
+    UnitRows,
+    OwnType,
+    OwnerType,
+    MemberPlace,
+    SiblingAgreement,
+    ParentFanout,
+)
 Sizes = Mapping[str, int]
 
 
