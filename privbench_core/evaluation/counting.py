@@ -6,29 +6,25 @@ They are about whole groups, so unlike parent-child marginals they measure the d
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Sequence
+from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
 from privbench_core.evaluation.joins import LinkedTables
-from privbench_core.evaluation.marginals import SEED, CodeTable
+from privbench_core.evaluation.marginals import SEED, CodeTable, Figures
 
 Predicate = tuple[tuple[int, NDArray[np.bool_]], ...]
 """A conjunction: (column, which of its codes satisfy it)."""
 
 
-@dataclass(frozen=True)
-class CountingQuery:
+class CountingQuery(NamedTuple):
     """Counts parents that satisfy ``parent``, have ``fanout`` children, and distinct children for all of ``children``.
 
-    Attributes:
-        fanout: Required number of children.
-        parent: Predicate on the parent's row.
-        children: One or two predicates, of a required child each; a child counts for one of them only.
+    One or two predicates are on a required child each: a child counts for one of them only.
     """
 
     fanout: int
@@ -36,8 +32,7 @@ class CountingQuery:
     children: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True)
-class CountingShape:
+class CountingShape(NamedTuple):
     """Parameters of a random workload of counting queries (PrivLava, section 7.2).
 
     Attributes:
@@ -53,33 +48,14 @@ class CountingShape:
     max_fanout: int = 7
 
 
-@dataclass(frozen=True)
-class CountingFigures:
-    """Regularised relative errors of counting queries of one kind.
-
-    Attributes:
-        children: c, the number of distinct children a query requires.
-        attributes: Attributes per predicate.
-        queries: Number of queries.
-        mean: Mean error, the papers' figure.
-        median: Median error.
-    """
-
-    children: int
-    attributes: int
-    queries: int
-    mean: float
-    median: float
-
-
 def counting_figures(
     source: LinkedTables,
     synthetic: LinkedTables,
     ordered: tuple[Sequence[bool], Sequence[bool]],
     selectivity: float,
     most: int,
-) -> Iterator[CountingFigures]:
-    """Yield errors by kind: 1 and 2 children, 1 and 2 attributes, fanouts drawn up to their 99th percentile.
+) -> list[Figures]:
+    """Return errors by kind: 1 and 2 children, 1 and 2 attributes, fanouts drawn up to their 99th percentile.
 
     Args:
         source: The join along a key in the source.
@@ -87,20 +63,27 @@ def counting_figures(
         ordered: As in `counting_queries`.
         selectivity: Of the queries.
         most: Largest number of queries of all kinds; large tables are asked fewer.
+
+    Returns:
+        The kind ("children", "attributes"), the number of "queries", and the "mean" error, the papers' figure, and
+        "median"; nothing if no queries can be asked.
     """
     parents, children = len(source.parent), len(source.child)
-    each = min(most, 2_000_000_000 // max(parents + children, 1)) // 4  # so many rows are looked at, at most
+    each = min(most, 2_000_000_000 // max(parents + children, 1)) // 4  # so many rows are read, at most
     if not each or not parents or not len(synthetic.parent) or not (source.parent_sizes and source.child_sizes):
-        return
+        return []
     fanouts = source.fanout[source.fanout > 0]
     largest = int(np.percentile(fanouts, 99, method="inverted_cdf")) if fanouts.size else 1
-    shapes = [CountingShape(c, k, selectivity, largest) for c in (1, 2) for k in (1, 2)]
+    kinds = list(product((1, 2), (1, 2)))
     queries: list[CountingQuery] = []
-    for shape in shapes:
-        rng = np.random.default_rng((SEED, shape.children, shape.attributes))
-        queries += counting_queries(source, ordered, shape, each, rng)
-    for shape, errors in zip(shapes, np.split(counting_errors(source, synthetic, queries), len(shapes)), strict=True):
-        yield CountingFigures(shape.children, shape.attributes, each, float(errors.mean()), float(np.median(errors)))
+    for kind in kinds:
+        shape = CountingShape(*kind, selectivity, largest)
+        queries += counting_queries(source, ordered, shape, each, np.random.default_rng((SEED, *kind)))
+    errors = np.split(counting_errors(source, synthetic, queries), len(kinds))
+    return [
+        {"children": c, "attributes": k, "queries": each, "mean": float(e.mean()), "median": float(np.median(e))}
+        for (c, k), e in zip(kinds, errors, strict=True)
+    ]
 
 
 def counting_queries(
@@ -124,11 +107,11 @@ def counting_queries(
     """
     share = shape.selectivity ** (1 / (shape.attributes * (1 + shape.children)))
 
-    def predicate(columns: NDArray[np.int64], sizes: Sequence[int], is_ordered: Sequence[bool]) -> Predicate:
-        return tuple((int(c), _admitted(int(sizes[c]), share, is_ordered[c], rng)) for c in columns)
-
     def attributes(sizes: Sequence[int]) -> NDArray[np.int64]:
         return rng.choice(len(sizes), min(shape.attributes, len(sizes)), replace=False)
+
+    def predicate(columns: NDArray[np.int64], sizes: Sequence[int], is_ordered: Sequence[bool]) -> Predicate:
+        return tuple((int(c), _admitted(int(sizes[c]), share, is_ordered[c], rng)) for c in columns)
 
     queries = []
     for _ in range(count):
@@ -160,14 +143,13 @@ def answer_counting(linked: LinkedTables, queries: Sequence[CountingQuery]) -> N
     by_parent = np.argsort(linked.links, kind="stable")[len(linked.links) - int(fanout.sum()) :]
     first = np.cumsum(fanout) - fanout
     answers = np.zeros(len(queries), np.int64)
-    for size, asked in numbers.items():  # each query looks only at the parents that have its fanout
+    for size, asked in numbers.items():  # each query reads only the parents that have its fanout
         parents = np.flatnonzero(fanout == size)
         parent = linked.parent[parents]
         child = linked.child[by_parent[first[parents, None] + np.arange(size)]]
         for number in asked:
-            query = queries[number]
-            holds = satisfying(parent, query.parent)
-            found = [satisfying(child, predicate) for predicate in query.children]
+            holds = satisfying(parent, queries[number].parent)
+            found = [satisfying(child, predicate) for predicate in queries[number].children]
             # Hall's theorem: there are distinct children for all predicates if any n of these have n children.
             for n in range(1, len(found) + 1):
                 for chosen in combinations(found, n):

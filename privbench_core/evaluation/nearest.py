@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.encode import EncodedTable
+from privbench_core.evaluation.marginals import Figures
 
 SAMPLE = 2_000
 """Maximum number of rows to search neighbours for."""
@@ -24,37 +24,14 @@ REFERENCE = 20_000
 """Maximum number of rows to search among, and of units that attackers guess about."""
 
 
-@dataclass(frozen=True)
-class NearestRecords:
-    """Distances to the nearest record of one half of the source.
+def nearest_records(true: EncodedTable, synthetic: EncodedTable, rng: np.random.Generator) -> Figures | None:
+    """Return whether synthetic rows are nearer to one half of the source than its other half is.
 
-    Attributes:
-        rows: Number of synthetic rows, and of rows of the other half.
-        synthetic_same: Share of synthetic rows at distance 0.
-        source_same: The same for rows of the source's other half.
-        synthetic: 5th percentile and median of the distances of synthetic rows.
-        source: The same for rows of the other half.
+    Returns:
+        The number of "rows" compared on each side; the share of them at distance 0 ("synthetic_same", "source_same");
+        5th percentile and median of the distances ("synthetic", "source"); and whether it is "suspicious" that
+        synthetic rows equal source rows significantly more often. None without attributes or with too few rows.
     """
-
-    rows: int
-    synthetic_same: float
-    source_same: float
-    synthetic: tuple[float, float]
-    source: tuple[float, float]
-
-    @property
-    def suspicious(self) -> bool:
-        """Whether synthetic rows equal source rows significantly more often than source rows do."""
-        noise = 3 * math.sqrt(0.25 / max(self.rows, 1))
-        return self.synthetic_same > self.source_same + max(0.05, noise)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it JSON-able."""
-        return asdict(self) | {"suspicious": self.suspicious}
-
-
-def nearest_records(true: EncodedTable, synthetic: EncodedTable, rng: np.random.Generator) -> NearestRecords | None:
-    """Compare a table with its source; return None without attributes or with too few rows."""
     mixed = rng.permutation(len(true.codes))
     half = min(len(mixed) // 2, REFERENCE)
     count = min(SAMPLE, len(mixed) - half, len(synthetic.codes))
@@ -63,8 +40,15 @@ def nearest_records(true: EncodedTable, synthetic: EncodedTable, rng: np.random.
     reference = replace(true, codes=true.codes[mixed[:half]])
     made = nearest_distances(synthetic, reference, rows=rng.choice(len(synthetic.codes), count, replace=False))
     real = nearest_distances(true, reference, rows=mixed[half : half + count])
-    of_made, of_real = ((float(np.percentile(d, 5)), float(np.percentile(d, 50))) for d in (made, real))
-    return NearestRecords(count, float((made == 0).mean()), float((real == 0).mean()), of_made, of_real)
+    same, same_of_source = float((made == 0).mean()), float((real == 0).mean())
+    return {
+        "rows": count,
+        "synthetic_same": same,
+        "source_same": same_of_source,
+        "synthetic": tuple(np.percentile(made, (5, 50)).tolist()),
+        "source": tuple(np.percentile(real, (5, 50)).tolist()),
+        "suspicious": same > same_of_source + max(0.05, 3 * math.sqrt(0.25 / count)),
+    }
 
 
 def nearest_distances(of: EncodedTable, among: EncodedTable, rows: NDArray[np.integer]) -> NDArray[np.float64]:
