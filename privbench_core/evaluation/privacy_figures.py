@@ -68,7 +68,7 @@ def privacy_figures(inputs: BundleAndSource, rehearse: RunOnRows | None) -> Figu
         "attribute_risks": attribute_risks(rehearsal, coins) if rehearsal else [],
         "traces": find_traces(pair, inputs.documents, rng),
     }
-    return figures | {"alarms": list(_alarms(figures))}
+    return figures | {"alarms": list(alarms_of(figures))}
 
 
 def _terms(stated: Mapping[str, Any] | None, epsilon: str = "epsilon") -> dict[str, float] | None:
@@ -94,7 +94,7 @@ def odds(epsilon: float, delta: float) -> Figures:
     return {"right": right, "advantage": 2 * right - 1, "factor": factor}
 
 
-def _alarms(figures: Figures) -> Iterator[str]:
+def alarms_of(figures: Figures) -> Iterator[str]:
     """Yield findings that must not occur; each is a reason not to publish before it is explained."""
     for trace in figures["traces"]:
         if trace["suspicious"]:

@@ -1,4 +1,4 @@
-"""Workload cardinalities against SQL's meaning, and Q-errors."""
+"""Cardinalities of SAM workloads against SQL's meaning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pytest
 
 from benchmarks.sam import cardinalities
 from privbench_core.errors import SourceError
-from privbench_core.evaluation.q_error import q_errors
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.workload.statements import Condition, load_sam_workload, read_sam_workload
@@ -98,12 +97,6 @@ def test_a_workload_file_reads_back_and_reproduces_its_cardinalities(tmp_path: P
 def test_files_that_are_no_workload_are_refused(tmp_path: Path, content: Any) -> None:
     with pytest.raises(SourceError, match=r"w\.json: "):
         load_sam_workload(_write(tmp_path / "w.json", content), TABLE.column_names)
-
-
-def test_q_errors_are_symmetric_and_at_least_one() -> None:
-    errors = q_errors(np.array([100, 10, 0, 5]), np.array([10, 100, 0, 0]))
-    assert errors.errors.tolist() == [10, 10, 1, 5]
-    assert errors.summary() == pytest.approx({"mean": 6.5, "median": 7.5, "75th": 10, "95th": 10, "max": 10})
 
 
 SCHEMA = Table(
