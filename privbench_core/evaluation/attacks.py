@@ -1,4 +1,4 @@
-"""Attacks on a rehearsal: the plan of a bundle, run on a random half of the privacy units.
+"""Attacks on a rehearsal (the plan of a bundle, run on a random half of the privacy units), and nearest records.
 
 All units of the source are in the published bundle, so it has no non-members to test an attacker with. Instead each
 unit of a pool is kept with probability ½, the plan runs on the kept units at the same (ε, δ) without releasing
@@ -21,13 +21,17 @@ risk in synthetic data"): what succeeds as often on rows that the synthesizer ne
 about a row, so the risk is (members - others)/(1 - others). They are done here in codes and by privacy unit, because
 anonymeter needs older versions of NumPy and Arrow than privbench, and rows of one table in which each is a person.
 ``python -m benchmarks attacks`` compares the two.
+
+The **distance** of two rows is the mean over attributes, from 0 (equal codes) to 1: ordered attributes differ by the
+distance of their codes as a share of the domain, others by 0 or 1. Frequent rows (few attributes, small domains) always
+have distance 0, so nearest records only count in comparison with those of the source's own rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,25 +42,25 @@ from numpy.typing import NDArray
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import chain_links
 from privbench_core.evaluation.marginals import Figures, column_subsets
-from privbench_core.evaluation.nearest import REFERENCE, SAMPLE, find_nearest, nearest_distances
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows
 
 RunOnRows = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
 """Private and public rows -> synthetic rows, by the plan of the evaluated bundle; nothing is released."""
 
+SAMPLE = 2_000
+"""Maximum number of rows to search neighbours for."""
+REFERENCE = 20_000
+"""Maximum number of rows to search among, and of units that attackers guess about."""
 TARGETS = 500
 """Rows of members, and of others, that are attacked; predicates; and most confident guesses about units."""
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What attackers see, and what they guess.
+    """What attackers see: rows of the source, and ``synthetic`` rows that the plan made from the units that were kept.
 
     Attributes:
-        schema: The database.
-        tables: Rows of the source.
-        synthetic: Rows that the plan made from the units that were kept.
         pool: Units whose coin was tossed, as rows of the unit's table; shape (units,).
         member: Whether each was kept; shape (units,).
         known: Units from which attackers know the population: those outside the pool, or all of it if they are few.
@@ -85,15 +89,9 @@ class Rehearsal:
 def rehearse_half(
     schema: Schema, tables: Mapping[str, pa.Table], rehearse: RunOnRows, rng: np.random.Generator
 ) -> Rehearsal | None:
-    """Run the plan on a random half of (a pool of) the units; None if there are too few to halve.
+    """Run the plan on a random half of a pool of at most `REFERENCE` units; None if there are too few to halve.
 
-    A pool has at most `REFERENCE` units; fewer units make attacks easier, if anything.
-
-    Args:
-        schema: The database.
-        tables: Rows of the source.
-        rehearse: The synthesizer at the bundle's budget.
-        rng: Tosses the coins.
+    Fewer units make attacks easier, if anything.
     """
     shuffled = rng.permutation(tables[schema.unit].num_rows)
     pool, others = np.split(shuffled, [REFERENCE])
@@ -199,18 +197,16 @@ def score_attack(
         rng: Breaks ties between scores.
 
     Returns:
-        The "name"; the number of scored "units"; the area under the ROC curve ("auc"), ½ for random guesses; the true
-        positive rate at 1% false positives ("caught"); the number of most confident "guesses" and of the "right" ones;
-        and the lower bound on ε that these prove ("epsilon").
+        The number of "units"; the area under the ROC curve ("auc"); the true positive rate at 1% false positives
+        ("caught"); the number of most confident "guesses", of the "right" ones, and the ε that these prove.
     """
     order = np.lexsort((rng.random(len(scores)), scores))
     half = min(TARGETS, len(scores)) // 2  # guesses in, and guesses out; fixed beforehand, so that the bound holds
     right = int((~member[order[:half]]).sum() + member[order[len(order) - half :]].sum()) if half else 0
     ranked = member[order[::-1]]
     members, others = int(member.sum()), max(1, int((~member).sum()))
-    rank = np.empty(len(order))
-    rank[order] = np.arange(1, len(order) + 1)
-    auc = (rank[member].sum() - members * (members + 1) / 2) / max(1, members * others)
+    ranks = np.flatnonzero(ranked[::-1]) + 1.0  # of members, by ascending score
+    auc = (ranks.sum() - members * (members + 1) / 2) / max(1, members * others)
     flagged = np.cumsum(~ranked) <= others * 0.01
     caught = float((ranked & flagged).sum() / max(1, members))
     return {
@@ -276,10 +272,9 @@ def risk_of(name: str, table: str, of_members: NDArray[np.bool_], of_others: NDA
     """Return the result of an attack on a table, given which guesses about members and about others are right.
 
     Returns:
-        The "name", the "table", the number of "guesses" about members, and as many about others; the shares that are
-        right ("members", "others"); the share of what was left to learn that synthetic rows reveal about members
-        ("risk"), 0 to 1; and half the width of the 95% interval of the difference, guesses taken as independent
-        ("error").
+        The number of "guesses" about members, and as many about others; the shares that are right ("members",
+        "others"); the share of what was left to learn that synthetic rows reveal about members ("risk"), 0 to 1; and
+        half the width of the 95% interval of the difference, guesses taken as independent ("error").
     """
     members, others = float(of_members.mean()), float(of_others.mean())
     variance = sum(share * (1 - share) for share in (members, others)) / len(of_members)
@@ -300,7 +295,7 @@ def _inferred(
     """Return whether each secret of each row is guessed; an ordered one is if it is within 5% of the domain."""
     found = []
     for secret in secrets:
-        known = [i for i in range(len(true.names)) if i != secret]
+        known = [column for column in range(len(true.names)) if column != secret]
         guess = made.codes[find_nearest(true, made, rows, known)[0], secret]
         near = 0.05 * (true.sizes[secret] - 1) if true.ordered[secret] else 0.0  # anonymeter's tolerance
         found.append(np.abs(guess - true.codes[rows, secret]) <= near)
@@ -334,3 +329,63 @@ def _matches(codes: NDArray[np.integer], predicate: Conditions) -> int:
         values = codes[:, column]
         kept &= values == code if not direction else values >= code if direction > 0 else values <= code
     return int(kept.sum())
+
+
+def nearest_records(true: EncodedTable, synthetic: EncodedTable, rng: np.random.Generator) -> Figures | None:
+    """Return whether synthetic rows are nearer to one half of the source than its other half is.
+
+    Returns:
+        The number of "rows" compared on each side; the share of them at distance 0 ("synthetic_same", "source_same");
+        5th percentile and median of the distances ("synthetic", "source"); and whether it is "suspicious" that
+        synthetic rows equal source rows significantly more often. None without attributes or with too few rows.
+    """
+    mixed = rng.permutation(len(true.codes))
+    half = min(len(mixed) // 2, REFERENCE)
+    count = min(SAMPLE, len(mixed) - half, len(synthetic.codes))
+    if not true.names or not half or not count:
+        return None
+    reference = replace(true, codes=true.codes[mixed[:half]])
+    made = nearest_distances(synthetic, reference, rows=rng.choice(len(synthetic.codes), count, replace=False))
+    real = nearest_distances(true, reference, rows=mixed[half : half + count])
+    same, same_of_source = float((made == 0).mean()), float((real == 0).mean())
+    return {
+        "rows": count,
+        "synthetic_same": same,
+        "source_same": same_of_source,
+        "synthetic": tuple(np.percentile(made, (5, 50)).tolist()),
+        "source": tuple(np.percentile(real, (5, 50)).tolist()),
+        "suspicious": same > same_of_source + max(0.05, 3 * math.sqrt(0.25 / count)),
+    }
+
+
+def nearest_distances(of: EncodedTable, among: EncodedTable, rows: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return the distance of each of ``rows`` of one table to its nearest record in another; shape (len(rows),)."""
+    return find_nearest(of, among, rows, range(len(among.names)))[1]
+
+
+def find_nearest(
+    of: EncodedTable, among: EncodedTable, rows: NDArray[np.integer], columns: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the record of another table that is nearest to each of ``rows``, and its distance; shapes (len(rows),).
+
+    Only ``columns`` are compared, with at most `REFERENCE` evenly spaced rows of ``among``. Of equally near records the
+    first is returned.
+    """
+    step = np.linspace(0, len(among.codes) - 1, min(len(among.codes), REFERENCE)).astype(np.int64)
+    records = [np.ascontiguousarray(_column(among.codes[step, i], among, i)) for i in columns]
+    wanted = [_column(of.codes[rows, i], among, i) for i in columns]
+    found, distance = np.zeros(len(rows), np.int64), np.full(len(rows), np.inf)
+    for start in range(0, len(rows) if len(step) else 0, 200):  # a part at a time, to bound memory
+        block = slice(start, start + 200)
+        total = np.zeros((len(rows[block]), len(step)), np.float32)
+        for i, mine, theirs in zip(columns, wanted, records, strict=True):
+            total += np.abs(mine[block, None] - theirs) if among.ordered[i] else mine[block, None] != theirs
+        best = total.argmin(axis=1)
+        found[block], distance[block] = step[best], total[np.arange(len(best)), best]
+    return found, distance / max(len(columns), 1)
+
+
+def _column(codes: NDArray[np.integer], table: EncodedTable, position: int) -> NDArray[np.float32]:
+    """Return ordered codes as numbers in [0, 1], and other codes unchanged."""
+    scale = max(table.sizes[position] - 1, 1) if table.ordered[position] else 1
+    return (codes / np.float32(scale)).astype(np.float32)

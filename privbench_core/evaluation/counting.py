@@ -22,10 +22,7 @@ Predicate = tuple[tuple[int, NDArray[np.bool_]], ...]
 
 
 class CountingQuery(NamedTuple):
-    """Counts parents that satisfy ``parent``, have ``fanout`` children, and distinct children for all of ``children``.
-
-    One or two predicates are on a required child each: a child counts for one of them only.
-    """
+    """Counts parents that satisfy ``parent``, and have ``fanout`` children: distinct ones for all of ``children``."""
 
     fanout: int
     parent: Predicate
@@ -33,19 +30,12 @@ class CountingQuery(NamedTuple):
 
 
 class CountingShape(NamedTuple):
-    """Parameters of a random workload of counting queries (PrivLava, section 7.2).
+    """Parameters of a random workload of counting queries (PrivLava, section 7.2)."""
 
-    Attributes:
-        children: c, predicates on distinct children per query, 1 or 2.
-        attributes: k, attributes per predicate.
-        selectivity: Product of the domain shares of all attributes of a query.
-        max_fanout: Fanouts are drawn from 1 to this.
-    """
-
-    children: int = 1
-    attributes: int = 1
-    selectivity: float = 0.2
-    max_fanout: int = 7
+    children: int = 1  # c, predicates on distinct children per query, 1 or 2
+    attributes: int = 1  # k, attributes per predicate
+    selectivity: float = 0.2  # product of the domain shares of all attributes of a query
+    max_fanout: int = 7  # fanouts are drawn from 1 to this
 
 
 def counting_figures(
@@ -55,18 +45,10 @@ def counting_figures(
     selectivity: float,
     most: int,
 ) -> list[Figures]:
-    """Return errors by kind: 1 and 2 children, 1 and 2 attributes, fanouts drawn up to their 99th percentile.
+    """Return "mean" (the papers' figure) and "median" errors of ``most`` queries of a join, fewer of large tables.
 
-    Args:
-        source: The join along a key in the source.
-        synthetic: The same in the synthetic database.
-        ordered: As in `counting_queries`.
-        selectivity: Of the queries.
-        most: Largest number of queries of all kinds; large tables are asked fewer.
-
-    Returns:
-        The kind ("children", "attributes"), the number of "queries", and the "mean" error, the papers' figure, and
-        "median"; nothing if no queries can be asked.
+    By kind: 1 and 2 "children", 1 and 2 "attributes"; fanouts are drawn up to their 99th percentile. Empty where no
+    queries can be asked.
     """
     parents, children = len(source.parent), len(source.child)
     each = min(most, 2_000_000_000 // max(parents + children, 1)) // 4  # so many rows are read, at most
@@ -93,17 +75,10 @@ def counting_queries(
     count: int,
     rng: np.random.Generator,
 ) -> tuple[CountingQuery, ...]:
-    """Draw a workload from the domains, without reading rows.
+    """Draw ``count`` queries from the domains, without reading rows.
 
     All predicates on children use the same attributes. Each attribute admits an equal share of its domain: a range of
-    codes if it is ordered, a random set of codes otherwise.
-
-    Args:
-        linked: Only its domain sizes are used.
-        ordered: Whether codes are ordered, per parent column and per child column.
-        shape: Kind of queries.
-        count: Number of queries.
-        rng: Draws the queries.
+    codes if it is ``ordered`` (per parent column and per child column), a random set of codes otherwise.
     """
     share = shape.selectivity ** (1 / (shape.attributes * (1 + shape.children)))
 

@@ -27,19 +27,12 @@ BINS = 32
 
 @dataclass(frozen=True)
 class EncodedTable:
-    """The attributes of a table as codes.
-
-    Attributes:
-        names: Attribute names, in source order.
-        codes: Codes, shape (rows, attributes), in column-major order.
-        sizes: Domain size per attribute.
-        ordered: Whether the order of codes is that of values, per attribute.
-    """
+    """The attributes of a table as codes, in source order."""
 
     names: tuple[str, ...]
-    codes: CodeTable
-    sizes: tuple[int, ...]
-    ordered: tuple[bool, ...]
+    codes: CodeTable  # shape (rows, attributes), in column-major order
+    sizes: tuple[int, ...]  # domain size per attribute
+    ordered: tuple[bool, ...]  # whether the order of codes is that of values
 
 
 def encode_tables(
@@ -47,11 +40,8 @@ def encode_tables(
 ) -> dict[str, EncodedTable]:
     """Encode the attributes of every table in ``tables``.
 
-    Args:
-        schema: The database.
-        tables: The rows to encode, by table name; a subset of the schema's tables.
-        source: Rows that determine the bins of columns without a declared domain; by default ``tables``. Pass the
-            source when encoding synthetic tables, so that both have the same codes.
+    Columns without a declared domain get bins of ``source``, by default ``tables``: pass the source when encoding
+    synthetic tables, so that both have the same codes.
 
     Raises:
         SourceError: A column holds values of the wrong type, or NULL where none may be.
@@ -85,17 +75,11 @@ def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> Codec | S
 
 @dataclass(frozen=True)
 class SourceBins:
-    """Quantile bins of an ordered column: bin i holds values v with edges[i-1] < v <= edges[i]; the last code is NULL.
-
-    Attributes:
-        edges: Ascending values that end all bins but the last.
-        size: Number of bins, plus one code for NULL or NaN.
-        ordered: Number of ordered codes: all bins.
-    """
+    """Quantile bins of an ordered column: bin i has values v with edges[i-1] < v <= edges[i]; the last code is NULL."""
 
     edges: NDArray[np.float64]
-    size: int
-    ordered: int
+    size: int  # number of bins, plus one code for NULL or NaN
+    ordered: int  # number of ordered codes: all bins
 
     @classmethod
     def of(cls, source: pa.ChunkedArray, bins: int = BINS) -> SourceBins:

@@ -27,24 +27,14 @@ INTERNAL = "Internal: compares with private data. Do not publish."
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The content of a report.
-
-    Attributes:
-        inputs: Bundle and source.
-        comparison: Fidelity of tables and joins.
-        privacy: Spend, and the results of attacks (`privacy_figures`).
-        workload: Q-errors; None if no query could be generated.
-        run_time: Run times in PostgreSQL (`run_time_figures`); None if not requested.
-        source_state: Whether the source has changed since the bundle was made, in words; "" if nobody looked.
-        at: When.
-    """
+    """The content of a report."""
 
     inputs: BundleAndSource
     comparison: Comparison
-    privacy: Figures
-    workload: WorkloadResult | None = None
-    run_time: Figures | None = None
-    source_state: str = ""
+    privacy: Figures  # `privacy_figures`
+    workload: WorkloadResult | None = None  # None if no query could be generated
+    run_time: Figures | None = None  # `run_time_figures`, None if not requested
+    source_state: str = ""  # whether the source has changed since the bundle was made, in words; "" if not compared
     at: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     @property

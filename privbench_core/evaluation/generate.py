@@ -28,19 +28,11 @@ QUERY_SECONDS = 5.0  # seconds to count a query; slower ones are dropped
 
 @dataclass(frozen=True)
 class Recipe:
-    """Parameters of a random workload.
-
-    Attributes:
-        queries: Number of queries.
-        max_joins: Each query has ``min_joins`` to this many joins, as far as the keys allow.
-        max_predicates: Each table has 0 to this many predicates, as far as its columns allow.
-        seed: Seed of the draw.
-        min_joins: See ``max_joins``.
-    """
+    """Parameters of a random workload."""
 
     queries: int = 200
-    max_joins: int = 2
-    max_predicates: int = 3
+    max_joins: int = 2  # each query has ``min_joins`` to this many, as far as the keys allow
+    max_predicates: int = 3  # each table has 0 to this many, as far as its columns allow
     seed: int = 0
     min_joins: int = 0
 
@@ -48,17 +40,10 @@ class Recipe:
 def generate_workload(
     schema: Schema, tables: Mapping[str, pa.Table], recipe: Recipe, *, engine: Engine | None = None
 ) -> Workload:
-    """Draw a workload.
+    """Draw at most ``recipe.queries`` different queries with a result; fewer where the database is too small.
 
-    Args:
-        schema: Tables and keys.
-        tables: Rows to take literals from, by table; equal rows in equal order give the same workload (unless a query
-            times out on one machine and not on another).
-        recipe: Parameters of the workload.
-        engine: Holds ``tables`` already, and keeps the answers; None makes one.
-
-    Returns:
-        At most ``recipe.queries`` different queries with a result; fewer where the database is too small.
+    Equal rows in equal order give the same workload, unless a query times out on one machine and not on another. An
+    ``engine`` that holds the tables already keeps the answers.
 
     Raises:
         SourceError: No table has a row.

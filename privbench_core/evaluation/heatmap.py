@@ -40,19 +40,14 @@ class Network(NamedTuple):
 class Heat:
     """A node of a heat map.
 
-    Attributes:
-        label: The column that splits, or the leaf's column.
-        kind: "sum", "product" or "leaf".
-        share: Share of the rows of the sum node above, shown on the edge; 1 below other nodes.
-        selectivity: Share of the node's rows that satisfy the query's conditions on the node's columns.
-        parts: The child nodes that have a column of the query.
+    The selectivity is the share of the node's rows that satisfy the query's conditions on the node's columns.
     """
 
     label: str
-    kind: str
-    share: float
+    kind: str  # "sum", "product" or "leaf"
+    share: float  # of the rows of the sum node above, shown on the edge; 1 below other nodes
     selectivity: float
-    parts: tuple[Heat, ...] = ()
+    parts: tuple[Heat, ...] = ()  # those that have a column of the query
 
     @property
     def leaves(self) -> int:
@@ -66,17 +61,10 @@ class Heat:
 
 
 class QueryHeat(NamedTuple):
-    """One query on both databases.
+    """One query on both databases."""
 
-    Attributes:
-        query: The columns with conditions, and the share of their codes that satisfy them.
-        exact: Exact selectivity on the source and on the bundle.
-        source: The tree of the source.
-        synthetic: The same tree with the bundle's rows.
-    """
-
-    query: dict[str, float]
-    exact: Sequence[float]
+    query: dict[str, float]  # the columns with conditions, and the share of their codes that satisfy them
+    exact: Sequence[float]  # selectivity on the source and on the bundle
     source: Heat
     synthetic: Heat
 
@@ -106,12 +94,9 @@ def worst_and_typical(true: EncodedTable, synthetic: EncodedTable, rng: np.rando
 
 
 def grow_network(coded: EncodedTable, names: Sequence[str] | None = None, depth: int = 2) -> Network:
-    """Learn a network of a table from exact counts: split independent groups of columns, else rows by one column.
+    """Learn a network of some columns (all by default) from exact counts: split independent groups, else rows.
 
-    Args:
-        coded: The table.
-        names: The columns to model; all of them by default.
-        depth: Most row splits from root to leaf: two make at most four regions, which is what can be read.
+    Two row splits from root to leaf make at most four regions, which is what can be read.
     """
     names = coded.names if names is None else names
     leaves = [Network((name,)) for name in names]

@@ -34,21 +34,13 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinkedTables:
-    """A parent table, a child table and the links between them, as codes.
+    """A parent table, a child table and the links between them, as codes."""
 
-    Attributes:
-        parent: Codes of the parent's attributes, shape (parents, columns).
-        parent_sizes: Domain size per parent column.
-        child: Codes of the child's attributes, shape (children, columns).
-        child_sizes: Domain size per child column.
-        links: Parent row of each child, `NO_PARENT` where there is none, shape (children,).
-    """
-
-    parent: CodeTable
-    parent_sizes: tuple[int, ...]
-    child: CodeTable
+    parent: CodeTable  # shape (parents, columns)
+    parent_sizes: tuple[int, ...]  # domain size per column
+    child: CodeTable  # shape (children, columns)
     child_sizes: tuple[int, ...]
-    links: NDArray[np.int64]
+    links: NDArray[np.int64]  # parent row of each child, `NO_PARENT` where there is none, shape (children,)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -218,10 +210,6 @@ def sibling_agreements(source: LinkedTables, synthetic: LinkedTables) -> dict[in
 
 def sibling_agreement(links: NDArray[np.int64], codes: NDArray[np.integer[Any]]) -> float | None:
     """Return how likely a row with siblings has the code of another child of its parent; None where none has any.
-
-    Args:
-        links: Row of the parent of each child, `NO_PARENT` where there is none, shape (children,).
-        codes: Of each child, from 0, shape (children,).
 
     >>> sibling_agreement(np.array([0, 0, 1, 1, NO_PARENT]), np.array([5, 5, 2, 3, 2]))
     0.5

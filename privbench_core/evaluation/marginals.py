@@ -34,19 +34,12 @@ Subset = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Scope:
-    """How much of the data the figures use.
+    """How much of the data the figures use."""
 
-    Attributes:
-        orders: λ, the numbers of columns of the marginals.
-        marginals: Maximum number of marginals of one order; of more, a seeded sample is used.
-        by_value: Whether to compare marginals over distinct values too, and joins that are not along one key.
-        counting: Counting queries per foreign key.
-    """
-
-    orders: tuple[int, ...] = (1, 2, 3, 4)
-    marginals: int = 1500
-    by_value: bool = True
-    counting: int = 10_000
+    orders: tuple[int, ...] = (1, 2, 3, 4)  # λ, the numbers of columns of the marginals
+    marginals: int = 1500  # of one order at most; of more, a seeded sample is used
+    by_value: bool = True  # compare marginals over distinct values too, and joins that are not along one key
+    counting: int = 10_000  # counting queries per foreign key
 
     def limit(self, rows: int) -> int:
         """Return the maximum number of marginals of one order: 50 at least, and 150 million rows counted at most."""

@@ -20,11 +20,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.evaluation.attacks import RunOnRows, attribute_risks, rehearse_half, run_attacks
+from privbench_core.evaluation.attacks import (
+    REFERENCE,
+    RunOnRows,
+    attribute_risks,
+    nearest_records,
+    rehearse_half,
+    run_attacks,
+)
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.inputs import BundleAndSource, DatabasePair
 from privbench_core.evaluation.marginals import SEED, Figures
-from privbench_core.evaluation.nearest import REFERENCE, nearest_records
 from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -41,9 +47,8 @@ def privacy_figures(inputs: BundleAndSource, rehearse: RunOnRows | None) -> Figu
         rehearse: The bundle's synthesizer at its budget, for the attacks; None skips them.
 
     Returns:
-        The "unit" in words; (ε, δ) for adding, removing and replacing a unit and of all releases up to this bundle, and
-        what they mean (`odds`), each None if the manifest does not say; "spent": by "step" the "amount" in its
-        "measure" (ε is "pure") and its "share" of the total price; `nearest_records` by table; `run_attacks` and
+        What the manifest says (None where it does not) and what it means (`odds`); "spent": by "step" the "amount" in
+        its "measure" (ε is "pure") and its "share" of the total price; `nearest_records` by table; `run_attacks` and
         `attribute_risks` on a rehearsal; `find_traces`; and "alarms".
     """
     summary, pair = inputs.summary, inputs.pair

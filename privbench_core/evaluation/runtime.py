@@ -100,21 +100,13 @@ def edit_distance(one: QueryPlan, other: QueryPlan) -> int:
 
 @dataclass(frozen=True)
 class RunTimeSettings:
-    """How to measure run times. The defaults are chosen by hand, not tuned.
+    """How to measure run times. The defaults are chosen by hand, not tuned."""
 
-    Attributes:
-        repetitions: Measurements per query and database, of which the median is taken.
-        warm_up: Runs right before each measurement.
-        timeout: Maximum seconds of a query.
-        limit: Of a larger workload, only a sample of this many queries is measured.
-        seed: Seed of that sample.
-    """
-
-    repetitions: int = 3
-    warm_up: int = 1
-    timeout: float = 30.0
-    limit: int = 200
-    seed: int = 0
+    repetitions: int = 3  # measurements per query and database, of which the median is taken
+    warm_up: int = 1  # runs right before each measurement
+    timeout: float = 30.0  # maximum seconds of a query
+    limit: int = 200  # of a larger workload, a sample of this many queries is measured
+    seed: int = 0  # of that sample
 
 
 def run_time_figures(
@@ -130,10 +122,9 @@ def run_time_figures(
         server: Version of PostgreSQL.
 
     Returns:
-        All that is given; mean, median, 75th percentile and maximum over the queries of the discrepancy of run times,
-        of its noise and of the discrepancy of pages, which has no noise; the share of the queries whose plans have the
-        same shape on both databases; and the mean similarity of the plans, from 0 (nothing shared) to 1. Each is None
-        if no query was measured.
+        All that is given; over the queries, a summary of the discrepancies of run times, of their noise, and of the
+        discrepancies of pages, which have no noise; the share of queries with "same_plan" on both databases; and the
+        mean "plan_similarity" from 0 (nothing shared) to 1. Each is None if no query was measured.
     """
     pages = [percent(*time["buffers"]) for time in times]
     same = [float(time["plan_distance"] == 0) for time in times]

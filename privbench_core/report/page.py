@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,21 +44,22 @@ def write_report(evaluation: Evaluation, out: Path) -> None:
 
 def render(evaluation: Evaluation) -> str:
     """Return the page."""
-    comparison, workload, run_time = evaluation.comparison, evaluation.workload, evaluation.run_time
-    overall = comparison.overall
+    overall, workload, run_time = evaluation.comparison.overall, evaluation.workload, evaluation.run_time
+    means = {
+        name + suffix: {order: getattr(found[cells], name, None) for order, found in overall.items()}
+        for cells, suffix in CELLS.items()
+        for name in DISTANCE_CAPTIONS
+    }
     return _template().render(
         notice=INTERNAL,
         evaluation=evaluation,
         version=__version__,
-        advice=advice_on(evaluation),
+        advice=list(advice_on(evaluation)),
         verdict=evaluation.verdict,
         join_labels=JOIN_METRICS,
         key_labels=JOIN_METRICS | FANOUT_METRICS,
         orders=list(overall),
-        overall=_distances(
-            overall, lambda order, cells, name: getattr(overall[order][cells], name, None),
-            ("cells of the declared domains", "distinct values"),
-        ),
+        overall=_distances(means, ("cells of the declared domains", "distinct values")),
         tables=list(_tables(evaluation)),
         joins=list(_joins(evaluation)),
         q_plots=_workload_plots(workload.answers) if workload else (),
@@ -66,19 +67,17 @@ def render(evaluation: Evaluation) -> str:
         time_plot=_time_plot(run_time["times"]) if run_time else "",
         slow=sorted(run_time["times"], key=lambda t: -t["discrepancy_percent"])[:_MAX_WORST] if run_time else [],
         colours={"source": plots.SOURCE, "synthetic": plots.SYNTHETIC},
-    )  # fmt: skip
+    )
 
 
-def _distances(
-    orders: Iterable[int], value: Callable[[int, str, str], float | None], words: tuple[str, str]
-) -> list[tuple[str, list[float | None]]]:
-    """Return captions and mean distances by λ, without those that there are none of, for each kind of cells."""
+def _distances(means: Figures, words: tuple[str, str]) -> list[tuple[str, list[float | None]]]:
+    """Return captions and mean distances by λ for each kind of cells, without those that there are none of."""
     lines = [
-        (f"{caption}, {said}", [value(order, cells, name) for order in orders])
-        for cells, said in zip(CELLS, words, strict=True)
+        (f"{caption}, {said}", list(means[name + suffix].values()))
+        for suffix, said in zip(CELLS.values(), words, strict=True)
         for name, caption in DISTANCE_CAPTIONS.items()
     ]
-    return [(caption, values) for caption, values in lines if any(each is not None for each in values)]
+    return [(caption, values) for caption, values in lines if any(value is not None for value in values)]
 
 
 def _tables(evaluation: Evaluation) -> Iterator[Figures]:
@@ -89,27 +88,17 @@ def _tables(evaluation: Evaluation) -> Iterator[Figures]:
         tvd = {column: facts["tvd"] for column, facts in figures["columns"].items() if facts["tvd"] is not None}
         ranked = sorted(figures["pairs"], key=lambda pair: -pair["tvd"])
         ends = zip(("worst", "best"), (ranked[:1] + ranked[1:][-1:]), strict=False)
-        heats = worst_and_typical(true, made, np.random.default_rng(SEED))
+        heats = zip(("worst", "typical"), worst_and_typical(true, made, np.random.default_rng(SEED)), strict=False)
         yield {
             "name": name,
             "figures": figures,
-            "distances": _distances(
-                figures["tvd"],
-                partial(_mean_of_table, figures),
-                ("cells", "values"),
-            ),
+            "distances": _distances(figures, ("cells", "values")),
             "columns": plots.marginals(true, made, tvd) if tvd else "",
             "pairs": [(kind, pair, plots.pair(true, made, pair["columns"])) for kind, pair in ends],
             "heats": [
-                (kind, h, plots.tree(h.source, "source"), plots.tree(h.synthetic, "bundle"))
-                for kind, h in zip(("worst", "typical"), heats, strict=False)
+                (kind, h, plots.tree(h.source, "source"), plots.tree(h.synthetic, "bundle")) for kind, h in heats
             ],
         }
-
-
-def _mean_of_table(figures: Figures, order: int, cells: str, distance: str) -> float | None:
-    found: float | None = figures[distance + CELLS[cells]][order]
-    return found
 
 
 def _joins(evaluation: Evaluation) -> Iterator[Figures]:
@@ -143,17 +132,15 @@ def _time_plot(times: Sequence[Figures]) -> str:
     return plots.scatter(source, synthetic, "milliseconds")
 
 
-def advice_on(evaluation: Evaluation) -> tuple[str, ...]:
-    """Return what an owner can do about a bundle that is not close, in order of effect: a sentence each."""
-    return () if evaluation.verdict.level is Level.CLOSE else tuple(_lines(evaluation))
-
-
-def _lines(evaluation: Evaluation) -> Iterator[str]:
+def advice_on(evaluation: Evaluation) -> Iterator[str]:
+    """Yield what an owner can do about a bundle that is not close, in order of effect: a sentence each."""
+    if evaluation.verdict.level is Level.CLOSE:
+        return
     schema = evaluation.inputs.pair.schema
     learned = [f"{t.name}.{c.name}" for t in schema.private_tables for c in t.modelled if isinstance(c.domain, Learn)]
     if learned:
         more = f" and {len(learned) - 6} more" if len(learned) > 6 else ""  # noqa: PLR2004 - six are named
-        named = ", ".join(learned[:6]) + more
+        named = f"{', '.join(learned[:6])}{more}"
         yield f"Declare domains instead of learning them ({named}): this costs nothing and leaves more for the rest."
     far = [r.subject for r in evaluation.verdict.remarks if r.level is not None and r.level is not Level.CLOSE]
     if far:

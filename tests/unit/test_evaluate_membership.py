@@ -13,6 +13,8 @@ from privbench_core.evaluation.attacks import (
     RunOnRows,
     attribute_risks,
     epsilon_bound,
+    nearest_distances,
+    nearest_records,
     rehearse_half,
     restrict_to_units,
     risk_of,
@@ -22,7 +24,6 @@ from privbench_core.evaluation.attacks import (
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.inputs import DatabasePair
 from privbench_core.evaluation.marginals import Figures
-from privbench_core.evaluation.nearest import nearest_distances, nearest_records
 from privbench_core.evaluation.privacy_figures import find_traces
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey

@@ -279,7 +279,7 @@ def test_the_page_says_when_by_what_and_what_to_do(report: Evaluation) -> None:
     assert "prefers-color-scheme: dark" in page
     assert report.to_dict()["source_state"] == "The source is as it was."
     advised = report.verdict.level is not Level.CLOSE
-    assert ("What to do" in page) == bool(advice_on(report)) == advised
+    assert ("What to do" in page) == bool(list(advice_on(report))) == advised
     assert advised, "the figures of this database are far from it"
     assert any("larger ε" in line for line in advice_on(report))
 
