@@ -30,7 +30,7 @@ from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
 from privbench_core.evaluation.runtime import RunTimeSettings, compare_run_times
-from privbench_core.models.profile import Profile
+from privbench_core.profiles.profile import Profile
 from privbench_core.publishing.bundle import read_bundle, write_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
