@@ -173,7 +173,7 @@ def _around(code: int, size: int, ordered: bool, rng: np.random.Generator) -> ND
 
 def _dependence(coded: EncodedTable, names: Sequence[str]) -> dict[tuple[str, str], float]:
     """Return R-scores as shares of rows: half the L1 distance of a pair's counts from the product of its marginals."""
-    most = 12  # codes of a column: with more, noise looks like dependence
+    most = 12  # codes of a column: with more, noise resembles dependence
     coarse = {}
     for name in names:  # groups of neighbouring codes, of about as many rows
         counts = _counts(coded, name)

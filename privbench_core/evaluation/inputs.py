@@ -130,8 +130,7 @@ def shuffled_reference(schema: Schema, tables: Mapping[str, pa.Table], seed: int
 
 def refuse_inside_bundle(out: Path) -> None:
     """Raise PublishError if ``out`` is inside a bundle: internal figures must not be published with it."""
-    place = out.resolve()
-    for folder in (place, *place.parents):
+    for folder in (out.resolve(), *out.resolve().parents):
         if is_bundle(folder):
             raise PublishError(
                 f"{out}: is inside the bundle {folder.name}, but the report is internal; choose another --out"

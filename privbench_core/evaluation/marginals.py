@@ -168,12 +168,12 @@ def subset_distances(
     known: dict[Subset, tuple[NDArray[np.int64], int]] = {(): (np.zeros(len(both), np.int64), 1)}
     for subset in subsets:
         known = {prefix: cells for prefix, cells in known.items() if subset[: len(prefix)] == prefix}
-        for place in range(len(known) - 1, len(subset)):
-            index, size = known[subset[:place]]
-            domain = int(sizes[subset[place]])
+        for position in range(len(known) - 1, len(subset)):
+            index, size = known[subset[:position]]
+            domain = int(sizes[subset[position]])
             if size * domain > np.iinfo(np.int64).max:
                 index, size = _occurring(index)
-            known[subset[: place + 1]] = index * domain + both[:, subset[place]], size * domain
+            known[subset[: position + 1]] = index * domain + both[:, subset[position]], size * domain
         index, size = known[subset]
         if size > len(index):
             index, size = _occurring(index)

@@ -257,12 +257,12 @@ def _loaded(bundle: Path, schema: Schema, server: URL, prefix: str) -> Iterator[
     quoted = quote_identifier(name)
     given = server.query.get("options", "")
     options = " ".join([*([given] if isinstance(given, str) and given else []), f"-csearch_path={name}"])
-    place = server.update_query_dict({"options": options})
+    target = server.update_query_dict({"options": options})
     with _connected(server) as control:
         control.execute(f"CREATE SCHEMA {quoted}".encode())
         try:
-            load_bundle(bundle, place.render_as_string(hide_password=False))
-            with _connected(place) as connection:
+            load_bundle(bundle, target.render_as_string(hide_password=False))
+            with _connected(target) as connection:
                 for table in schema.tables:
                     # So that no measured query has to set hint bits, and index-only scans are possible.
                     connection.execute(f"VACUUM (ANALYZE) {quote_identifier(table.name)}".encode())

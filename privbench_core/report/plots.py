@@ -58,14 +58,14 @@ def pair(true: EncodedTable, synthetic: EncodedTable, columns: tuple[str, str]) 
     """Plot a 2-way marginal of both tables side by side, in one colour scale (darker is more, by square root)."""
     from matplotlib.colors import PowerNorm
 
-    places = [true.names.index(name) for name in columns]
-    sizes = [true.sizes[place] for place in places]
+    positions = [true.names.index(name) for name in columns]
+    sizes = [true.sizes[position] for position in positions]
     shares = []
     for coded in (true, synthetic):
-        index = np.ravel_multi_index([coded.codes[:, place] for place in places], sizes)
+        index = np.ravel_multi_index([coded.codes[:, position] for position in positions], sizes)
         shares.append(marginal(index, sizes[0] * sizes[1]).reshape(sizes))
-    for axis, place in enumerate(places):
-        groups = _groups(shares[0].sum(axis=1 - axis), ordered=true.ordered[place], most=_MAX_CELLS)
+    for axis, position in enumerate(positions):
+        groups = _groups(shares[0].sum(axis=1 - axis), ordered=true.ordered[position], most=_MAX_CELLS)
         shares = [np.stack([share.take(g, axis=axis).sum(axis=axis) for g in groups], axis=axis) for share in shares]
     figure = _figure(4.6, 1.9)
     norm = PowerNorm(0.5, vmin=0, vmax=max(float(share.max()) for share in shares) or 1.0)

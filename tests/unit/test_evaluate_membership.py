@@ -25,34 +25,19 @@ from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.inputs import DatabasePair
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.privacy_figures import find_traces
-from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import forum, shop
+from tests.helpers.planted import integer, owner_key
 
+CODE, OF_PERSON = Column("code", ColumnType.CATEGORY), Column("person", ColumnType.CATEGORY)
+PERSON_KEY = ForeignKey("entry", ("person",), "person", ("code",), max_children=3, owner=True)
 NOTES = Schema(
     "notes",
     (
-        Table(
-            "person",
-            (
-                Column("code", ColumnType.CATEGORY),
-                Column("x", ColumnType.INTEGER, Range(0, 199)),
-                Column("y", ColumnType.INTEGER, Range(0, 199)),
-                Column("note", ColumnType.TEXT),
-            ),
-            ("code",),
-        ),
-        Table(
-            "entry",
-            (
-                Column("id", ColumnType.INTEGER),
-                Column("person", ColumnType.CATEGORY),
-                Column("z", ColumnType.INTEGER, Range(0, 9)),
-            ),
-            ("id",),
-            (ForeignKey("entry", ("person",), "person", ("code",), max_children=3, owner=True),),
-        ),
+        Table("person", (CODE, integer("x", 0, 199), integer("y", 0, 199), Column("note", ColumnType.TEXT)), ("code",)),
+        Table("entry", (integer("id"), OF_PERSON, integer("z", 0, 9)), ("id",), (PERSON_KEY,)),
     ),
     "person",
 )
@@ -105,22 +90,13 @@ def test_a_synthesizer_that_looks_at_nothing_gives_nothing_away() -> None:
         assert found["epsilon"] < 0.3, found["name"]
 
 
+TOPIC = Column("topic", ColumnType.CATEGORY, Values(tuple("abcdefghijklmnopqrst")))
+LETTER = (integer("id"), integer("person"), integer("x", 0, 99), integer("y", 0, 99), TOPIC)
 LETTERS = Schema(
     "letters",
     (
-        Table("person", (Column("id", ColumnType.INTEGER), Column("sex", ColumnType.INTEGER, Range(0, 1))), ("id",)),
-        Table(
-            "letter",
-            (
-                Column("id", ColumnType.INTEGER),
-                Column("person", ColumnType.INTEGER),
-                Column("x", ColumnType.INTEGER, Range(0, 99)),
-                Column("y", ColumnType.INTEGER, Range(0, 99)),
-                Column("topic", ColumnType.CATEGORY, Values(tuple("abcdefghijklmnopqrst"))),
-            ),
-            ("id",),
-            (ForeignKey("letter", ("person",), "person", ("id",), max_children=12, owner=True),),
-        ),
+        Table("person", (integer("id"), integer("sex", 0, 1)), ("id",)),
+        Table("letter", LETTER, ("id",), (owner_key("letter", "person", "person", 12),)),
     ),
     "person",
 )

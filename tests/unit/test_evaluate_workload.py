@@ -15,7 +15,6 @@ from privbench_core.errors import SourceError
 from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.q_error import WorkloadResult, q_errors, run_workload, summarize
 from privbench_core.schema.columns import Column, ColumnType, Values
-from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.workload.engine import Engine, UnansweredError, constant, literal
 from privbench_core.workload.statements import (
@@ -23,6 +22,7 @@ from privbench_core.workload.statements import (
     Workload,
     read_workload,
 )
+from tests.helpers.planted import integer, owner_key
 
 USERS = pa.table({"Id": [1, 2, 3, 4], "Views": [10, 20, None, 40], "name": ["a", "b", "it's", "secret-value"]})
 POSTS = pa.table({"Id": [1, 2, 3], "ownerId": [1, 1, 3], "Score": [5, 6, 7]})
@@ -219,28 +219,16 @@ def test_a_workload_without_answers_has_no_q_error():
 
 
 T = ColumnType
+KIND = Column("kind", T.CATEGORY, Values(("ask", "it's")))
+POST = (integer("id"), integer("author"), Column("at", T.TIMESTAMP, nullable=True), KIND)
+VOTE = (integer("id"), integer("post"), Column("weight", T.FLOAT))
 SCHEMA = Schema(
     "forum",
     (
-        Table("user", (Column("id", T.INTEGER), Column("Age", T.INTEGER), Column("bio", T.TEXT)), ("id",)),
-        Table(
-            "post",
-            (
-                Column("id", T.INTEGER),
-                Column("author", T.INTEGER),
-                Column("at", T.TIMESTAMP, nullable=True),
-                Column("kind", T.CATEGORY, Values(("ask", "it's"))),
-            ),
-            ("id",),
-            (ForeignKey("post", ("author",), "user", ("id",), 9, owner=True),),
-        ),
-        Table(
-            "vote",
-            (Column("id", T.INTEGER), Column("post", T.INTEGER), Column("weight", T.FLOAT)),
-            ("id",),
-            (ForeignKey("vote", ("post",), "post", ("id",), 9, owner=True),),
-        ),
-        Table("alone", (Column("id", T.INTEGER), Column("flag", T.BOOLEAN)), ("id",), public=True),
+        Table("user", (integer("id"), integer("Age"), Column("bio", T.TEXT)), ("id",)),
+        Table("post", POST, ("id",), (owner_key("post", "author", "user", 9),)),
+        Table("vote", VOTE, ("id",), (owner_key("vote", "post", "post", 9),)),
+        Table("alone", (integer("id"), Column("flag", T.BOOLEAN)), ("id",), public=True),
     ),
     "user",
 )

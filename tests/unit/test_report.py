@@ -34,44 +34,25 @@ from privbench_core.publishing.bundle import write_bundle
 from privbench_core.report import plots
 from privbench_core.report.page import advice_on, render, write_report
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
-from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
 from privbench_core.version import __version__
 from privbench_core.workload.statements import Workload
 from tests.conftest import Town
 from tests.helpers.databases import shop
+from tests.helpers.planted import integer, owner_key
 
 SMALL = Scope(orders=(1, 2, 3), counting=100)
+PLAN = Column("plan", ColumnType.CATEGORY, Values(("free", "paid")))
+KIND = Column("kind", ColumnType.CATEGORY, Learn())
+OF_CUSTOMER = (integer("id"), integer("customer"))
 SHOP = Schema(
     "shop",
     (
-        Table(
-            "customer",
-            (
-                Column("id", ColumnType.INTEGER),
-                Column("age", ColumnType.INTEGER, Range(0, 99)),
-                Column("plan", ColumnType.CATEGORY, Values(("free", "paid"))),
-            ),
-            ("id",),
-        ),
-        Table(
-            "purchase",
-            (
-                Column("id", ColumnType.INTEGER),
-                Column("customer", ColumnType.INTEGER),
-                Column("kind", ColumnType.CATEGORY, Learn()),
-            ),
-            ("id",),
-            (ForeignKey("purchase", ("customer",), "customer", ("id",), max_children=4, owner=True),),
-        ),
-        Table("tag", (Column("id", ColumnType.INTEGER),), ("id",), public=True),
-        Table(
-            "visit",
-            (Column("id", ColumnType.INTEGER), Column("customer", ColumnType.INTEGER)),
-            ("id",),
-            (ForeignKey("visit", ("customer",), "customer", ("id",), max_children=4, owner=True),),
-        ),
+        Table("customer", (integer("id"), integer("age", 0, 99), PLAN), ("id",)),
+        Table("purchase", (*OF_CUSTOMER, KIND), ("id",), (owner_key("purchase", "customer", "customer", 4),)),
+        Table("tag", (integer("id"),), ("id",), public=True),
+        Table("visit", OF_CUSTOMER, ("id",), (owner_key("visit", "customer", "customer", 4),)),
     ),
     "customer",
 )
@@ -127,11 +108,7 @@ def test_lost_links_are_found_although_tables_agree() -> None:
 
 
 def test_values_and_codes_differ_where_nearly_every_value_is_unique() -> None:
-    wide = Schema(
-        "w",
-        (Table("t", (Column("id", ColumnType.INTEGER), Column("v", ColumnType.INTEGER, Range(0, 10**6))), ("id",)),),
-        "t",
-    )
+    wide = Schema("w", (Table("t", (integer("id"), integer("v", 0, 10**6)), ("id",)),), "t")
     a, b = (
         {"t": pa.table({"id": np.arange(2000), "v": np.random.default_rng(seed).integers(0, 10**6, 2000)})}
         for seed in (0, 1)
