@@ -35,7 +35,7 @@ from benchmarks.paired import (
     whole_verdict,
 )
 from privbench_core.errors import PrivbenchError, SourceError
-from privbench_core.evaluation.shuffled import shuffled_reference
+from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.noise import Sensitivity
 from tests.helpers.planted import place_of, planted_pair
