@@ -42,50 +42,40 @@ def parse_column(
         enums: The enums of the spec by name, for ``sql_type``.
     """
     node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
-    found = node.read(forms.COLUMN)
+    found, todo = node.read(forms.COLUMN), {name: key.todo for name, key in forms.COLUMN.keys.items()}
     types = [kind.value for kind in ColumnType]
     if found["type"] not in types:
         if node.has("type"):
             misspelt = isinstance(found["type"], str)
-            node.wrong("type", did_you_mean(found["type"], types) if misspelt else forms.COLUMN.keys["type"].todo)
+            node.wrong("type", did_you_mean(found["type"], types) if misspelt else todo["type"])
         return Column(name, ColumnType.TEXT, nullable=found["nullable"])
-    kind = ColumnType(found["type"])
-    precision, scale = found["precision"], found["scale"]
-    if precision and scale and scale > precision:
-        node.wrong("scale", forms.COLUMN.keys["scale"].todo)
+    kind, sql_type = ColumnType(found["type"]), found["sql_type"]
+    if found["precision"] and found["scale"] and found["scale"] > found["precision"]:
+        node.wrong("scale", todo["scale"])
     if "precision" in kind.logical.options and not (node.has("precision") and node.has("scale")):
-        problems.add(node.where, "a decimal without precision and scale", "declare both, as in NUMERIC(8, 2)")
+        node.add("a decimal without precision and scale", "declare both, as in NUMERIC(8, 2)")
     for option in _OPTIONS:
         if node.has(option) and option not in kind.logical.options:
             *most, last = (other for other in ColumnType if option in other.logical.options)
             owners = f"{', '.join(most)} and {last}" if most else last
-            todo = f"it belongs to {owners} columns; remove it"
-            problems.add(node.where, f"{option} on a column of type {kind}", todo)
-    sql_type = found["sql_type"]
+            node.add(f"{option} on a column of type {kind}", f"it belongs to {owners} columns; remove it")
     stored = None if sql_type is None else parse_sql_type(sql_type)
     if sql_type is not None and stored is None and sql_type not in (enums or {}):
         hint = did_you_mean(sql_type, [*(enums or {}), *known_sql_types()])
         node.wrong("sql_type", f"{hint} (or declare it under enums)")
     if found["sequence"] is not None and not found["identity"]:
-        node.wrong("sequence", forms.COLUMN.keys["sequence"].todo)
+        node.wrong("sequence", todo["sequence"])
     sequence = node.inside("sequence").build(forms.SEQUENCE, IdentitySequence)
     room = stored.length if stored and kind.logical.length_unit else None
-    return Column(
-        name,
-        kind,
-        None if node.has("relative_to") else _domain(node, kind),
-        found["nullable"],
-        precision,
-        scale,
-        found["max_length"] or min(Column.max_length, room or Column.max_length),
-        sql_type,
-        default=found["default"],
-        identity=found["identity"],
-        comment=found["comment"],
-        sequence=None if sequence == IdentitySequence() else sequence,
-        unit=found["unit"],
-        relative=_relative(node, kind, found["relative_to"]) if node.has("relative_to") else None,
-    )
+    base, is_relative = found.pop("relative_to"), node.has("relative_to")
+    meant = {
+        "type": kind,
+        "domain": None if is_relative else _domain(node, kind),
+        "max_length": found["max_length"] or min(Column.max_length, room or Column.max_length),
+        "sequence": None if sequence == IdentitySequence() else sequence,
+        "relative": _relative(node, kind, base) if is_relative else None,
+    }
+    return Column(name, **found | meant)
 
 
 def _relative(node: Node, kind: ColumnType, to: str | None) -> Relative | None:
@@ -93,43 +83,42 @@ def _relative(node: Node, kind: ColumnType, to: str | None) -> Relative | None:
     if kind.difference is None:
         todo = "only whole numbers, decimals, dates, times and spans have exact differences"
         money = " (money in floats: type: decimal with sql_type: real)" if kind is ColumnType.FLOAT else ""
-        node.problems.add(node.where, f"relative_to on a column of type {kind}", f"{todo}{money}; remove it")
+        node.add(f"relative_to on a column of type {kind}", f"{todo}{money}; remove it")
         return None
     if not node.has("domain"):
         what = "days" if kind is ColumnType.DATE else f"values of type {kind.difference}"
         todo = f"declare that of the difference, in {what}: {{min:, max:}}, or domain: learn (paid for)"
-        node.problems.add(node.where, "relative_to without a domain", todo)
+        node.add("relative_to without a domain", todo)
         return None
     domain = _domain(node, kind.difference)
     if isinstance(domain, Learn) and domain.listed:
-        node.problems.add(node.where, "values: learn of differences", "write domain: learn, for a range of them")
+        node.add("values: learn of differences", "write domain: learn, for a range of them")
         return None
     return Relative(to, domain) if to is not None and domain is not None else None
 
 
 def _domain(node: Node, kind: ColumnType) -> Domain | None:
     """Return the domain of a column of a known type; None if there is none, or one that is reported as wrong."""
-    logical, raw = kind.logical, node.fields.get("domain")
+    logical, raw, inner = kind.logical, node.fields.get("domain"), node.inside("domain")
     if raw is None:
         return None
     if logical.no_domain is not None:
-        node.problems.add(node.where, f"a domain on a column of type {kind}", logical.no_domain)
-        return None
-    inner = node.inside("domain")
-    if kind.opaque:
-        if len(inner.fields) != 1 or inner.fields.keys().isdisjoint({"pattern", "faker"}):
-            node.wrong("domain", _TEXT_HINT)
-            return None
-        regex = "pattern" in inner.fields
-        return inner.build(forms.PATTERN, Pattern) if regex else inner.build(forms.FAKER, partial(Pattern, None))
-    if raw == "learn":
+        node.add(f"a domain on a column of type {kind}", logical.no_domain)
+    elif kind.opaque and list(inner.fields) == ["pattern"]:
+        return inner.build(forms.PATTERN, Pattern)
+    elif kind.opaque and list(inner.fields) == ["faker"]:
+        return inner.build(forms.FAKER, partial(Pattern, None))
+    elif kind.opaque:
+        node.wrong("domain", _TEXT_HINT)
+    elif raw == "learn":
         return Learn()
-    if "values" in inner.fields:
+    elif "values" in inner.fields:
         return _values(inner, kind)
-    if isinstance(raw, dict) and isinstance(logical, OrderedType):
+    elif isinstance(raw, dict) and isinstance(logical, OrderedType):
         return _range(inner, logical)
-    shape = "{min:, max:}" if kind.ordered else "{values: [..]}"
-    node.wrong("domain", f"declare domain: {shape}, or domain: learn (paid for)")
+    else:
+        shape = "{min:, max:}" if kind.ordered else "{values: [..]}"
+        node.wrong("domain", f"declare domain: {shape}, or domain: learn (paid for)")
     return None
 
 
@@ -139,18 +128,17 @@ def _values(node: Node, kind: ColumnType) -> Values | Learn | None:
         return Learn(listed=True)
     if raw == "learn":
         todo = "write domain: learn; only whole numbers learn either a range or a list"
-        node.problems.add(node.where, f"values: learn on a column of type {logical}", todo)
+        node.add(f"values: learn on a column of type {logical}", todo)
     elif not logical.listable:
-        found = f"a list of values for the type {logical}"
-        node.problems.add(node.where, found, "declare domain: {min:, max:} instead")
+        node.add(f"a list of values for the type {logical}", "declare domain: {min:, max:} instead")
     elif raw is not None:
         values = tuple(map(logical.parse, raw))
         if None in values:
             todo = f"each must be {logical.expected}; NULL is not listed but declared by nullable: true"
-            node.problems.add(node.where, f"values holds {raw[values.index(None)]!r}", todo)
+            node.add(f"values holds {raw[values.index(None)]!r}", todo)
         elif len(set(values)) < len(values):
             twice = next(value for value in values if values.count(value) > 1)
-            node.problems.add(node.where, f"values holds {twice!r} twice", "list every value once")
+            node.add(f"values holds {twice!r} twice", "list every value once")
         else:
             return Values(tuple(value for value in values if value is not None))
     return None
@@ -158,11 +146,8 @@ def _values(node: Node, kind: ColumnType) -> Values | Learn | None:
 
 def _range(node: Node, logical: OrderedType) -> Range | None:
     ends, steps = Kind(logical.parse, {}), Kind(logical.parse_step, {})
-    found = node.build(
-        forms.range_form(ends, steps, logical.expected, logical.step_expected),
-        Range,
-    )
+    found = node.build(forms.range_form(ends, steps, logical.expected, logical.step_expected), Range)
     if found is not None and logical.sort_key(found.low) > logical.sort_key(found.high):
-        node.problems.add(node.where, f"min {found.low!r} is above max {found.high!r}", "swap or correct them")
+        node.add(f"min {found.low!r} is above max {found.high!r}", "swap or correct them")
         return None
     return found
