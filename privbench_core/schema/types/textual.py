@@ -117,11 +117,6 @@ class BytesType(LogicalType):
     sql = (SqlName("bytea", ("blob", "varbinary")),)
     native = r"(TINY|MEDIUM|LONG)?BLOB|(VAR)?BINARY"
 
-    def read(self, values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-        from privbench_core.schema.types.arrow import read_bytes
-
-        return read_bytes(values)
-
 
 @dataclass(frozen=True)
 class JsonType(LogicalType):
