@@ -175,7 +175,7 @@ def merge_cells(
     """
     if noisy.shape != (codec.size,) or max_codes < 1:
         raise InternalError(f"{noisy.shape} noisy counts for {codec.size} cells, to be merged into {max_codes} codes")
-    proper = codec.size - len(codec.special)
+    proper = codec.proper
     code_of = np.empty(codec.size, np.int64)
     weights = np.zeros(codec.size)
     if codec.ordered:

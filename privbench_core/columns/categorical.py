@@ -52,9 +52,9 @@ class CategoricalCodec(Codec):
         return () if self.other is None or self.made is not None else (self.other,)
 
     @property
-    def size(self) -> int:
-        """Listed values, others, and NULL if there is one."""
-        return len(self.values) + (self.other is not None) + self.nullable
+    def proper(self) -> int:
+        """Listed values, and the cell of made-up ones if there are any."""
+        return len(self.values) + (self.made is not None)
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Return the cells of ``values``, see `Codec.encode`."""
@@ -84,14 +84,14 @@ class CategoricalCodec(Codec):
             places[others] = rng.integers(0, len(known), len(others))
         return known.take(pa.array(places, mask=cells == self.null if self.nullable else None))
 
-    def labels(self) -> list[str]:
+    def value_labels(self) -> list[str]:
         """Return the values as text."""
         if self._grid is not None:
             names = [str(self._grid.scalar(number)) for number in self._numbers.tolist()]
         else:
             names = [str(value).lower() if self.type.logical.fixed_values else str(value) for value in self.values]
         others = [] if self.other is None else ["(other)" if self.made is None else "(made up)"]
-        return self.with_null_label([*names, *others])
+        return [*names, *others]
 
     @cached_property
     def _grid(self) -> Grid | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,8 @@ class FanoutCodec(Codec):
     """
 
     bound: int
+    nullable: ClassVar[bool] = False  # type: ignore[misc]
+    in_order: ClassVar[bool] = True
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
@@ -47,19 +50,9 @@ class FanoutCodec(Codec):
         return np.asarray(np.maximum(self.starts, 0.5) ** -1.5 - ends**-1.5)
 
     @property
-    def size(self) -> int:
-        """Number of cells."""
+    def proper(self) -> int:
+        """All cells."""
         return len(self.starts)
-
-    @property
-    def ordered(self) -> int:
-        """All cells are ordered."""
-        return self.size
-
-    @property
-    def null(self) -> int | None:
-        """There is no NULL."""
-        return None
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Cells of numbers, shape (n,)."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,7 @@ class OrderedCodec(Codec):
     cuts: tuple[int | float, ...]
     last: int | float
     open_ended: bool = False
+    in_order: ClassVar[bool] = True
 
     @cached_property
     def starts(self) -> Numbers:
@@ -71,7 +73,7 @@ class OrderedCodec(Codec):
         return (self.ends - self.starts).view(np.uint64).astype(np.float64) + 1
 
     @property
-    def ordered(self) -> int:
+    def proper(self) -> int:
         """Number of interval cells."""
         return len(self.cuts)
 
@@ -89,11 +91,6 @@ class OrderedCodec(Codec):
     def outside(self) -> tuple[int, ...]:
         """Below and above."""
         return (self.below, self.above)
-
-    @property
-    def size(self) -> int:
-        """Interval cells, below, above, and NULL if there is one."""
-        return self.ordered + 2 + self.nullable
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Return the cells of ``values``, shape (n,).
@@ -147,14 +144,14 @@ class OrderedCodec(Codec):
         """Return the smallest and largest value of an interval cell, as `Range` takes them."""
         return self.grid.scalar(self.starts[cell]), self.grid.scalar(self.ends[cell])
 
-    def labels(self) -> list[str]:
+    def value_labels(self) -> list[str]:
         """Return a short text per cell: the value, or first and last value."""
         pairs = [self.edges(cell) for cell in range(self.ordered)]
         if self.grid.logical.continuous:
             names = [f"{low:.6g} to {high:.6g}" for low, high in pairs]
         else:
             names = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
-        return self.with_null_label([*names, f"< {pairs[0][0]}", f"> {pairs[-1][1]}"])
+        return [*names, f"< {pairs[0][0]}", f"> {pairs[-1][1]}"]
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> Numbers:
         first = self.starts[cells]
@@ -235,9 +232,9 @@ class StepCodec(Codec):
         return 0 if self.grid.type is ColumnType.DECIMAL else self.units.index(1_000_000)
 
     @property
-    def size(self) -> int:
-        """Units, and NULL if there is one."""
-        return len(self.units) + self.nullable
+    def proper(self) -> int:
+        """Number of units."""
+        return len(self.units)
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Return the coarsest unit that divides each value, shape (n,); errors as for all codecs."""

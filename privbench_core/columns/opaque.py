@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from string import ascii_lowercase
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,21 +35,17 @@ class OpaqueCodec(Codec):
     max_length: int
     nullable: bool
     type: ColumnType = ColumnType.TEXT
+    in_order: ClassVar[bool] = True
 
     @property
-    def ordered(self) -> int:
+    def proper(self) -> int:
         """Number of cells of lengths."""
-        return self.lengths.ordered
+        return self.lengths.proper
 
     @property
     def outside(self) -> tuple[int, ...]:
         """The cell of longer values."""
         return (self.ordered,)
-
-    @property
-    def size(self) -> int:
-        """Cells of lengths, of longer values, and of NULL if there is one."""
-        return self.ordered + 1 + self.nullable
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Return the cells of ``values``, shape (n,).
@@ -91,11 +88,11 @@ class OpaqueCodec(Codec):
             array = pc.if_else(pa.array(drawn < len(head + tail)), shorter.take(place), framed)
         return pc.if_else(pa.array(null), pa.scalar(None, target), array) if null.any() else array
 
-    def labels(self) -> list[str]:
+    def value_labels(self) -> list[str]:
         """Return the lengths in characters or bytes."""
         unit = self.type.logical.length_unit
-        names = [f"{label} {unit}" for label in self.lengths.labels()[: self.ordered]]
-        return self.with_null_label([*names, f"> {self.max_length} {unit}"])
+        names = [f"{label} {unit}" for label in self.lengths.value_labels()[: self.ordered]]
+        return [*names, f"> {self.max_length} {unit}"]
 
     @property
     def binary(self) -> bool:
