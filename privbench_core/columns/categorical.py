@@ -117,20 +117,14 @@ def categorical_codec(column: Column, values: tuple[Scalar, ...], *, table: str 
         SpecError: No values, a value twice, or one that is not of the column's type.
     """
     where = qualified(column, table)
-    if column.type.logical.fixed_values:
-        return boolean_codec(column, table=table)
+    listed = column.type.logical.fixed_values
     if column.type.ordered:
         grid = Grid.of(column, table)
-        listed: tuple[Scalar, ...] = tuple(grid.number(value) for value in values)
-    else:
+        listed = tuple(grid.number(value) for value in values)
+    elif not listed:
         listed = tuple(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
     if not listed:
         raise SpecError(f"{where}: the list of values is empty; list at least one")
     if len(set(listed)) < len(listed):
         raise SpecError(f"{where}: the list of values holds a value twice; list each once")
     return CategoricalCodec(where, column.type, listed, column.nullable, column.precision, column.scale)
-
-
-def boolean_codec(column: Column, *, table: str = "") -> CategoricalCodec:
-    """Return the codec of a column whose type has but a few values, like booleans."""
-    return CategoricalCodec(qualified(column, table), column.type, column.type.logical.fixed_values, column.nullable)

@@ -82,20 +82,14 @@ def beside_rows(rows: pa.Table, bases: Mapping[str, pa.Array]) -> pa.Table:
 
 def base_numbers(table: Table, bases: Mapping[str, pa.Array]) -> dict[str, NDArray[np.int64]]:
     """Return the owners' values of `values_of_owners` as whole numbers, the least of 64 bits for NULL: to be stored."""
-    found = {}
-    for base in _bases_of_owners(table):
-        numbers, null = _numbers(base, bases[base.name])
-        found[base.name] = np.where(null, _NULL, np.maximum(numbers, -INT64_MAX))
-    return found
+    found = {base.name: _numbers(base, bases[base.name]) for base in _bases_of_owners(table)}
+    return {name: np.where(null, _NULL, np.maximum(numbers, -INT64_MAX)) for name, (numbers, null) in found.items()}
 
 
 def base_values(table: Table, numbers: Mapping[str, NDArray[np.int64]]) -> dict[str, pa.Array]:
     """Return the inverse of `base_numbers`."""
-    found = {}
-    for base in _bases_of_owners(table):
-        null = numbers[base.name] == _NULL
-        found[base.name] = Grid.of(base).array(np.where(null, 0, numbers[base.name]), null)
-    return found
+    found = {base: (numbers[base.name], numbers[base.name] == _NULL) for base in _bases_of_owners(table)}
+    return {base.name: Grid.of(base).array(np.where(null, 0, each), null) for base, (each, null) in found.items()}
 
 
 def _bases_of_owners(table: Table) -> Iterator[Column]:
@@ -116,14 +110,7 @@ def written_values(
         before: Values of all attributes so far, where only some are drawn anew, and of owners' columns that are bases.
             What is relative to one of the former then follows it, at the distance that it had.
     """
-    made, known = dict(drawn), before or {}
-    for column, base in table.relatives:
-        if column.name in drawn:
-            beside = made[base.name] if base.name in made else known[base.name]
-            made[column.name] = _sums(column, base, beside, drawn[column.name])
-        elif base.name in made and column.name in known:
-            made[column.name] = _moved(column, base, made[base.name], known)
-    return made
+    return _settled(table, drawn, drawn, before or {})
 
 
 def with_followers(
@@ -136,17 +123,22 @@ def with_followers(
         changed: New values by column. A relative column among them is as given, and no longer at its old distance.
         before: Values of all columns before the change.
     """
+    return _settled(table, changed, {}, before)
+
+
+def _settled(
+    table: Table, changed: Mapping[str, pa.Array], apart: Mapping[str, pa.Array], before: Mapping[str, pa.Array]
+) -> dict[str, pa.Array]:
+    """Return changed columns, those ``apart`` added to their bases, and followers of bases at their old distance."""
     made = dict(changed)
     for column, base in table.relatives:
-        if column.name not in made and base.name in made and column.name in before:
-            made[column.name] = _moved(column, base, made[base.name], before)
+        if column.name in apart:
+            bases = made[base.name] if base.name in made else before[base.name]
+            made[column.name] = _sums(column, base, bases, apart[column.name])
+        elif column.name not in made and base.name in made and column.name in before:
+            kept = differences(column, base, before[column.name], before[base.name])
+            made[column.name] = _sums(column, base, made[base.name], kept)
     return made
-
-
-def _moved(column: Column, base: Column, bases: pa.Array, before: Mapping[str, pa.Array]) -> pa.Array:
-    """Return the values of a column when its base takes other values."""
-    kept = differences(column, base, before[column.name], before[base.name])
-    return _sums(column, base, bases, kept)
 
 
 def _sums(column: Column, base: Column, bases: Values, differences: Values) -> pa.Array:

@@ -282,7 +282,7 @@ def equal_width_codec(
         raise SpecError(f"{grid.where}: {wanted:,} cells; declare 1 to {MAX_DECLARED_CELLS:,}")
     cuts: list[int] | list[float]
     if grid.continuous:
-        while len(cuts := _float_starts(first, final, wanted)) < wanted:
+        while len(cuts := _float_starts(first, final, wanted)) < wanted:  # floats tell no more of them apart
             wanted //= 2
         after_zero = float(np.nextafter(0.0, 1.0))
     else:
@@ -339,7 +339,5 @@ def roundest(low: float, high: float) -> float:
 
 
 def _float_starts(low: float, high: float, cells: int) -> list[float]:
-    """Return where equal cells begin, as far as floats tell them apart."""
     part = np.arange(cells) / cells
-    starts: list[float] = np.unique(low * (1 - part) + high * part).tolist()
-    return starts
+    return [*map(float, np.unique(low * (1 - part) + high * part))]

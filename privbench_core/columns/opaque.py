@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec, Codes, null_mask, wrong_type
-from privbench_core.columns.grid import qualified
 from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
 from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, ColumnType
@@ -115,11 +114,6 @@ class OpaqueCodec(Codec):
         ends = np.concatenate([offsets[:-1][filled], offsets[1:][filled] - 1])
         drawn[ends] %= len(ascii_lowercase)  # `character(n)` takes "a " for "a", which may have to be another value
         return np.asarray(alphabet[drawn])
-
-
-def opaque_codec(column: Column, *, table: str = "") -> OpaqueCodec:
-    """Return the codec of an opaque column of text, bytes or JSON."""
-    return OpaqueCodec(qualified(column, table), length_limit(column), column.nullable, column.type)
 
 
 def length_limit(column: Column) -> int:

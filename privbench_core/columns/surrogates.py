@@ -103,11 +103,6 @@ class SurrogateCodec(Codec):
         return pa.array(draw_faker_text(self.pattern.provider or "", n, self.max_length, rng), pa.string())
 
 
-def uuid_codec(column: Column, *, table: str = "") -> SurrogateCodec:
-    """Return the codec of a UUID column."""
-    return SurrogateCodec(qualified(column, table), column.nullable)
-
-
 def pattern_codec(column: Column, pattern: Pattern, *, table: str = "") -> SurrogateCodec:
     """Return the codec of a text column with a pattern.
 

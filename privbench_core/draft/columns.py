@@ -116,7 +116,7 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
     elif kind is ColumnType.CATEGORY and type_by_name(column.name) in {ColumnType.DATE, ColumnType.TIMESTAMP}:
         guessed = ("dates stored as text? type: timestamp, or date, domain: learn reads them as such",)
     opaque = _opaque(table, column, kind)
-    if opaque is not None or kind.logical.codec:
+    if opaque is not None or not kind.logical.needs_domain:
         found = opaque or _Chosen(kind, {})
     else:
         found = _domain(table, column, kind, sample)

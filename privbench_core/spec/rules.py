@@ -134,7 +134,7 @@ def _row_order(table: Table) -> Iterator[str]:
 
 
 def _domain(table: Table, column: Column, delta: float) -> Iterator[str]:
-    if column.name in table.key_columns or column.logical.codec:
+    if column.name in table.key_columns or not column.logical.needs_domain:
         return
     if column.domain is None and column.relative is None:
         shape = "{min:, max:}" if column.type.ordered else "{values: [..]}"
