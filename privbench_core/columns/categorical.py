@@ -57,7 +57,6 @@ class CategoricalCodec(Codec):
         return len(self.values) + (self.made is not None)
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Return the cells of ``values``, see `Codec.encode`."""
         if self._grid is not None:
             numbers, null = self._grid.numbers(values)
             found = pc.index_in(pa.array(numbers), value_set=pa.array(self._numbers))
@@ -85,7 +84,6 @@ class CategoricalCodec(Codec):
         return known.take(pa.array(places, mask=cells == self.null if self.nullable else None))
 
     def value_labels(self) -> list[str]:
-        """Return the values as text."""
         if self._grid is not None:
             names = [str(self._grid.scalar(number)) for number in self._numbers.tolist()]
         else:

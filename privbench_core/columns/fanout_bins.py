@@ -51,11 +51,9 @@ class FanoutCodec(Codec):
 
     @property
     def proper(self) -> int:
-        """All cells."""
         return len(self.starts)
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Cells of numbers, shape (n,)."""
         numbers = np.clip(values.to_numpy(), 0, self.bound)
         return np.asarray(np.searchsorted(self.starts, numbers, side="right") - 1, dtype=np.int32)
 

@@ -74,7 +74,6 @@ class OrderedCodec(Codec):
 
     @property
     def proper(self) -> int:
-        """Number of interval cells."""
         return len(self.cuts)
 
     @property
@@ -89,15 +88,9 @@ class OrderedCodec(Codec):
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """Below and above."""
         return (self.below, self.above)
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Return the cells of ``values``, shape (n,).
-
-        Raises:
-            SourceError: Values of the wrong type, or NULL (or NaN) in a column that has none.
-        """
         numbers, null = self.grid.numbers(values)
         if self._one_each:  # unsigned, because a difference may not fit the signed range
             cells = (numbers - self.starts[0]).view(np.uint64).astype(np.int32)
@@ -145,7 +138,6 @@ class OrderedCodec(Codec):
         return self.grid.scalar(self.starts[cell]), self.grid.scalar(self.ends[cell])
 
     def value_labels(self) -> list[str]:
-        """Return a short text per cell: the value, or first and last value."""
         pairs = [self.edges(cell) for cell in range(self.ordered)]
         if self.grid.logical.continuous:
             names = [f"{low:.6g} to {high:.6g}" for low, high in pairs]
@@ -233,7 +225,6 @@ class StepCodec(Codec):
 
     @property
     def proper(self) -> int:
-        """Number of units."""
         return len(self.units)
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
@@ -245,7 +236,6 @@ class StepCodec(Codec):
         return self.with_nulls(cells, null, self.grid.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Refuse: no value is drawn from a class."""
         raise InternalError(f"{self.grid.where}: values are not drawn by their step")
 
 

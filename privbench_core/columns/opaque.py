@@ -38,7 +38,6 @@ class OpaqueCodec(Codec):
 
     @property
     def proper(self) -> int:
-        """Number of cells of lengths."""
         return self.lengths.proper
 
     @property
@@ -47,11 +46,6 @@ class OpaqueCodec(Codec):
         return (self.ordered,)
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Return the cells of ``values``, shape (n,).
-
-        Raises:
-            SourceError: The values are of another type, or NULL in a column that has none.
-        """
         if not self.type.logical.accepts(values.type):
             raise wrong_type(self.where, self.type, values.type)
         if self.binary:
@@ -88,7 +82,6 @@ class OpaqueCodec(Codec):
         return pc.if_else(pa.array(null), pa.scalar(None, target), array) if null.any() else array
 
     def value_labels(self) -> list[str]:
-        """Return the lengths in characters or bytes."""
         unit = self.type.logical.length_unit
         names = [f"{label} {unit}" for label in self.lengths.value_labels()[: self.ordered]]
         return [*names, f"> {self.max_length} {unit}"]

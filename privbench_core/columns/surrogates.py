@@ -74,24 +74,20 @@ class SurrogateCodec(Codec):
 
     @property
     def proper(self) -> int:
-        """One cell for all values."""
         return 1
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Return the cells of ``values``, see `Codec.encode`."""
         found = values.type
         if not (pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)):
             raise wrong_type(self.where, "text", found)
         return self.with_nulls(np.zeros(len(values), np.int32), null_mask(values), self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return a new value for each row that is not NULL."""
         null = cells == self.null if self.nullable else np.zeros(len(cells), bool)
         made = self._fresh(len(cells) - int(null.sum()), rng)
         return made.take(pa.array(np.cumsum(~null) - 1, mask=null)) if null.any() else made
 
     def value_labels(self) -> list[str]:
-        """Return the pattern, or that there is a value."""
         rule = None if self.pattern is None else self.pattern.regex or self.pattern.provider
         return [rule or "a value"]
 
