@@ -30,10 +30,7 @@ _NULL = -INT64_MAX - 1
 def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
     """Return the values of an attribute as they are coded: its differences, where it is relative to another one.
 
-    Args:
-        table: The table.
-        rows: Its rows, or at least these two columns of them; beside the owner's column, where that is the base.
-        name: Of the attribute.
+    ``rows`` holds at least these two columns, under the name in `Table.owner_bases` where the base is the owner's.
     """
     base = next((base for column, base in table.relatives if column.name == name), None)
     if base is None:
@@ -42,14 +39,7 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
-    """Return how far values of a column lie above those of another one, NULL where either is.
-
-    Args:
-        column: The column.
-        base: Another one of its type.
-        values: Of the column, n of them.
-        bases: Of the other one, as many.
-    """
+    """Return how far values of a column lie above those of another one of its type, NULL where either is."""
     modelled = replace(column, relative=column.relative or Relative(base.name, Learn())).modelled
     (ends, no_end), (starts, no_start) = _numbers(column, values), _numbers(base, bases)
     found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
@@ -64,10 +54,7 @@ def encoded(table: Table, rows: pa.Table, discretizers: Mapping[str, Discretizer
 def values_of_owners(table: Table, owners: pa.Table, places: NDArray[np.signedinteger[Any]]) -> dict[str, pa.Array]:
     """Return the owners' columns that columns of a table are relative to, for each of its rows.
 
-    Args:
-        table: The table.
-        owners: Rows of its owner.
-        places: The owner of each row, -1 for none; shape (rows,).
+    ``places`` are those of its owner in ``owners``, -1 for none; shape (rows,).
     """
     take = pa.array(places, mask=places < 0)
     return {base: owners.column(name).take(take).combine_chunks() for base, name in table.owner_bases.items()}
@@ -102,13 +89,9 @@ def written_values(
 ) -> dict[str, pa.Array]:
     """Return the values of drawn attributes: those that are relative to another one are added to it.
 
-    A sum that the column's type cannot hold becomes the nearest value that it can.
-
-    Args:
-        table: The table.
-        drawn: Drawn values by attribute, differences where it is relative.
-        before: Values of all attributes so far, where only some are drawn anew, and of owners' columns that are bases.
-            What is relative to one of the former then follows it, at the distance that it had.
+    A sum that the column's type cannot hold becomes the nearest value that it can. ``before`` are the values of owners'
+    columns that are bases and, where only some attributes are drawn, of all so far: what is relative to a drawn one
+    follows it, at the distance that it had.
     """
     return _settled(table, drawn, drawn, before or {})
 
@@ -116,12 +99,9 @@ def written_values(
 def with_followers(
     table: Table, changed: Mapping[str, pa.Array], before: Mapping[str, pa.Array]
 ) -> dict[str, pa.Array]:
-    """Return changed columns, and those that follow them because they are relative to one of them.
+    """Return changed columns, and those that follow them, at their old distance, because they are relative to one.
 
-    Args:
-        table: The table.
-        changed: New values by column. A relative column among them is as given, and no longer at its old distance.
-        before: Values of all columns before the change.
+    A relative column among ``changed`` is as given; ``before`` are the values of all columns before the change.
     """
     return _settled(table, changed, {}, before)
 

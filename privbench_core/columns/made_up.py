@@ -65,12 +65,7 @@ class MadeUp(Storable):
         return sum(self.numbers)
 
     def values(self, named: tuple[str, ...], where: str) -> pa.Array:
-        """Return the values, the most common first: always the same ones of a column, and none of ``named``.
-
-        Args:
-            named: The values that were named.
-            where: The column, as ``table.column``: another one has other values.
-        """
+        """Return the values, the most common first: always the same of a column (``where``), and none of ``named``."""
         return pa.array(_values(self, named, where), pa.string())
 
     def draw(self, n: int, available: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -167,9 +162,5 @@ def plausible_bounds(column: Column) -> tuple[Scalar, Scalar]:
 
 
 def words_of(name: str) -> set[str]:
-    """Return the words of a name.
-
-    >>> sorted(words_of("birthDate_2"))
-    ['birth', 'date']
-    """
+    """Return the words of a name, like birth and date of ``birthDate_2``."""
     return set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))

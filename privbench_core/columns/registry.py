@@ -26,11 +26,7 @@ _PARTS = (Grid, MadeUp, Pattern)
 def codec_for(column: Column, *, table: str = "") -> Codec:
     """Return the codec of a column with a declared domain, or of a type that needs none.
 
-    Of a column that is relative to another one it is that of the difference.
-
-    Args:
-        column: An attribute.
-        table: Its table, for messages.
+    Of a column that is relative to another one it is that of the difference. Messages name the ``table``.
 
     Raises:
         SpecError: The domain does not fit the type.

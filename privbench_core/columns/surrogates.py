@@ -155,16 +155,7 @@ def check_regex(regex: str, max_length: int, where: str) -> None:
 
 
 def draw_matching(regex: str, n: int, max_length: int, rng: np.random.Generator) -> pa.Array:
-    """Return random texts that match in full.
-
-    Args:
-        regex: An expression that `check_regex` lets pass.
-        n: How many.
-        max_length: Most characters of a text.
-        rng: Sampling only.
-
-    Returns:
-        Text, shape (n,); shape (0,) if none is short enough.
+    """Return ``n`` random texts that match in full, of at most ``max_length`` characters; none if none is short enough.
 
     >>> draw_matching("[a-c]{2}", 3, 9, np.random.default_rng(0)).to_pylist()
     ['cb', 'ba', 'aa']
@@ -275,17 +266,10 @@ def check_provider(provider: str, where: str) -> None:
 
 
 def draw_faker_text(provider: str, n: int, max_length: int, rng: np.random.Generator) -> list[str]:
-    """Made-up texts.
+    """Return ``n`` made-up texts of one line each.
 
-    Args:
-        provider: That `check_provider` lets pass.
-        n: How many.
-        max_length: Most characters; longer texts are made again, and cut (before the @) if that does not help.
-        rng: Sampling only; the same state gives the same texts.
-
-    Returns:
-        One line each. Those that name one person or thing (`email`, `phone_number`, ..) are distinct as far as
-        their form allows.
+    Texts longer than ``max_length`` are drawn again, and cut (before the @) if that does not help. Those that name one
+    person or thing (`email`, `phone_number`, ..) are distinct as far as their form allows.
     """
     make: Callable[[], object] = getattr(_generator(int(rng.integers(2**63))), provider)
 

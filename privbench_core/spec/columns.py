@@ -27,19 +27,11 @@ _OPTIONS = ("precision", "scale", "max_length", "identity")  # of some types onl
 _TEXT_HINT = "write {pattern: a regular expression} or {faker: email}, or leave it out; or make it a category"
 
 
-def parse_column(
-    table: str, name: str, raw: object, problems: Problems, enums: Mapping[str, EnumType] | None = None
-) -> Column:
+def parse_column(table: str, name: str, raw: object, problems: Problems, enums: Mapping[str, EnumType]) -> Column:
     """Read one column: a mapping, or just the name of its type.
 
-    A column of unknown type is reported and read as text, so that keys can still refer to it.
-
-    Args:
-        table: Name of its table.
-        name: Name of the column.
-        raw: Its value in the spec.
-        problems: Collects mistakes.
-        enums: The enums of the spec by name, for ``sql_type``.
+    A column of unknown type is reported and read as text, so that keys can still refer to it. Its ``sql_type`` may be
+    one of the ``enums``.
     """
     node = Node(f"{table}.{name}", raw if isinstance(raw, dict) else {"type": raw}, problems)
     found, todo = node.read(forms.COLUMN), {name: key.todo for name, key in forms.COLUMN.keys.items()}
@@ -60,8 +52,8 @@ def parse_column(
             owners = f"{', '.join(most)} and {last}" if most else last
             node.add(f"{option} on a column of type {kind}", f"it belongs to {owners} columns; remove it")
     stored = None if sql_type is None else parse_sql_type(sql_type)
-    if sql_type is not None and stored is None and sql_type not in (enums or {}):
-        hint = did_you_mean(sql_type, [*(enums or {}), *known_sql_types()])
+    if sql_type is not None and stored is None and sql_type not in enums:
+        hint = did_you_mean(sql_type, [*enums, *known_sql_types()])
         node.wrong("sql_type", f"{hint} (or declare it under enums)")
     if found["sequence"] is not None and not found["identity"]:
         node.wrong("sequence", todo["sequence"])

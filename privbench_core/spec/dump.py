@@ -21,13 +21,7 @@ def dump_enums(schema: Schema) -> dict[str, list[str]]:
 def dump_tables(
     schema: Schema, orphans: Mapping[str, str] | None = None, changes: Mapping[str, Change] | None = None
 ) -> dict[str, Any]:
-    """Return the ``tables`` part.
-
-    Args:
-        schema: The database.
-        orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; the default is refuse.
-        changes: How a change is detected, per table; the default is by content.
-    """
+    """Return the ``tables`` part; ``orphans`` (by `ForeignKey.name`) and ``changes`` are those of `Spec`."""
     orphans, changes = orphans or {}, changes or {}
     return {table.name: _table(table, schema, orphans, changes.get(table.name)) for table in schema.tables}
 
