@@ -2,7 +2,7 @@
 
 A difference is taken between the numbers of two values (`OrderedType.number`), in 64 bits: what lies beyond them is the
 largest or smallest difference. It is NULL where one of the two values is. Rows in databases get the same differences
-(`engines.sql.codes.difference_of`). What is the owner's stands beside the rows as a column of its own
+(`engines.sql.codes.difference_of`). The owner's values are a column of the rows
 (`Table.owner_bases`).
 """
 
@@ -61,7 +61,7 @@ def values_of_owners(table: Table, owners: pa.Table, places: NDArray[np.signedin
 
 
 def beside_rows(rows: pa.Table, bases: Mapping[str, pa.Array]) -> pa.Table:
-    """Return rows with the columns of their owners beside them."""
+    """Return rows with the columns of their owners appended."""
     for name, values in bases.items():
         rows = rows.append_column(name, values)
     return rows

@@ -29,7 +29,7 @@ class FanoutCodec(Codec):
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """First number of each cell."""
+        """First number of each cell, shape (size,)."""
         octaves = np.log2(max(self.bound, SINGLE_NUMBERS) / SINGLE_NUMBERS)
         wide = SINGLE_NUMBERS * 2 ** (np.arange(int(octaves * CELLS_PER_OCTAVE) + 1) / CELLS_PER_OCTAVE)
         starts = np.append(np.arange(SINGLE_NUMBERS + 1), np.rint(wide).astype(np.int64) + 1)
@@ -42,7 +42,7 @@ class FanoutCodec(Codec):
 
     @cached_property
     def prior(self) -> NDArray[np.float64]:
-        """What cells hold, in proportion, under a tail of P[X >= x] ~ x^-1.5: a public prior for what noise hides.
+        """Return what cells hold, in proportion, under a tail of P[X >= x] ~ x^-1.5: a public prior.
 
         Each octave has 0.7 times the rows of the one before it.
         """

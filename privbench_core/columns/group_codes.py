@@ -1,4 +1,4 @@
-"""Codes of what a row is in its group: its place, whether it agrees with a sibling, and whether it has an owner."""
+"""Codes of what a row is in its group: its place, whether its code is a sibling's, and whether it has an owner."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def present_or_not(name: str) -> Discretizer:
 
 
 def agreement_codes(own: NDArray[np.integer[Any]], sibling: NDArray[np.integer[Any]]) -> Numbers:
-    """Return whether the code of each row agrees with that of a sibling, -1 where there is none; all of shape (n,).
+    """Return whether the code of each row is that of a sibling, -1 where there is none; all of shape (n,).
 
     >>> agreement_codes(np.array([3, 3, 0]), np.array([3, 1, -1])).tolist()
     [2, 1, 0]

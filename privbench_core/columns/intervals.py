@@ -1,7 +1,7 @@
 """Codecs of ordered columns: cells are adjacent intervals, plus one below, one above and one for NULL.
 
 The cells of a declared range are equally wide, those of a learned one follow the rows; what released counts have shown
-to be worth a closer look is cut further. The grid on which ranges are learned covers all that a type can hold; steps
+to hold many rows is cut further. The grid on which ranges are learned covers all that a type can hold; steps
 are learned by the coarsest of some units that a value is a multiple of.
 """
 
@@ -272,7 +272,7 @@ def equal_width_codec(
         raise SpecError(f"{grid.where}: {wanted:,} cells; declare 1 to {MAX_DECLARED_CELLS:,}")
     cuts: list[int] | list[float]
     if grid.continuous:
-        while len(cuts := _float_starts(first, final, wanted)) < wanted:  # floats tell no more of them apart
+        while len(cuts := _float_starts(first, final, wanted)) < wanted:
             wanted //= 2
         after_zero = float(np.nextafter(0.0, 1.0))
     else:

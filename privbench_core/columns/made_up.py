@@ -1,10 +1,10 @@
-"""What stands for what noise hides: plausible bounds of a range, and made-up values of a learned list.
+"""Values without significant counts: plausible bounds of a range, and made-up values of a learned list.
 
 Bounds follow from the type and name of a column: the first words that fit the name decide. They were chosen by hand,
-wide enough to hold common values and narrow enough that nothing looks absurd.
+wide enough to hold common values and narrow enough that no value is absurd.
 
 A value that too few units share to be named is made up. How many there are, how many rows have each, and how long they
-are was measured; what they look like follows from the values that were named, character by character: a digit stands
+are was measured; their form follows from the values that were named, character by character: a digit stands
 for a digit, a capital for a capital. Nothing of a value that was not named is known here.
 """
 

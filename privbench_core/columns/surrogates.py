@@ -278,12 +278,12 @@ def draw_faker_text(provider: str, n: int, max_length: int, rng: np.random.Gener
 
     made = [text() for _ in range(n)]
     for _ in range(REDRAWING_ROUNDS):
-        again = [row for row, value in enumerate(made) if len(value) > max_length]
+        wrong = [row for row, value in enumerate(made) if len(value) > max_length]
         if provider in _REDRAWN:
-            again += _repetitions(made)
-        if not again:
+            wrong += _repetitions(made)
+        if not wrong:
             break
-        for row in again:
+        for row in wrong:
             made[row] = text()
     made = [_cut(value, max_length) for value in made]
     return _numbered(made, max_length) if provider.endswith(("email", "user_name")) else made

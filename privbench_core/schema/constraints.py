@@ -1,4 +1,4 @@
-"""What holds between columns and rows: foreign keys, checks and dependencies; and the indexes beside them.
+"""What holds between columns and rows: foreign keys, checks and dependencies; and indexes.
 
 A spec leaves the name of a constraint or a sequence out where PostgreSQL would choose the same one.
 """
@@ -116,7 +116,7 @@ def usual_name(table: str, columns: tuple[str, ...], kind: str) -> str:
 
     Args:
         table: Name of the table.
-        columns: Those of the constraint; empty for a primary key, whose name does not tell them.
+        columns: Those of the constraint; empty for a primary key, whose name does not hold them.
         kind: ``pkey``, ``key``, ``fkey`` or ``seq``.
 
     >>> usual_name("line", ("ord", "no"), "fkey"), usual_name("line", (), "pkey")

@@ -94,7 +94,7 @@ class Table:
 
     @cached_property
     def owner_bases(self) -> dict[str, str]:
-        """Attributes of the owner that columns are relative to: by ``table.attribute``, as rows beside them call them.
+        """Attributes of the owner that columns are relative to, by ``table.attribute``: their name as columns of rows.
 
         What a column of this table is called is never one of them.
         """
