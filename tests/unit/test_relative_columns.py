@@ -101,10 +101,7 @@ def test_a_sum_that_does_not_fit_becomes_the_nearest_value_that_does(
 ) -> None:
     table = pair(kind, **more)
     later = table.column("later")
-    drawn = {
-        "base": pa.array([base], later.arrow_type),
-        "later": pa.array([difference], later.modelled.arrow_type),
-    }
+    drawn = {"base": pa.array([base], later.arrow_type), "later": pa.array([difference], later.modelled.arrow_type)}
     assert written_values(table, drawn)["later"].to_pylist() == [end]
 
 
