@@ -366,8 +366,8 @@ def test_every_synthesizer_writes_days_that_are_not_before_their_owners(tmp_path
 
 
 def test_ranges_of_rows_are_the_same_for_any_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "RANGE_ROWS", 300)
-    schema, tables = mail_order(1000)
+    monkeypatch.setattr(guards, "RANGE_ROWS", 150)
+    schema, tables = mail_order(500)
     runs = [made_exactly(schema, tables, workers=workers) for workers in (1, 2)]
     samples = [{name: SampledTable(made["sample", name]) for name in tables} for made in runs]
     for name in tables:
