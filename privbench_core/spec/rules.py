@@ -6,6 +6,7 @@ the places (``table`` or ``table.column``) that parsing has already reported; ru
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -14,7 +15,7 @@ from privbench_core.errors import did_you_mean
 from privbench_core.schema.checks import columns_of, is_contained, parse_check
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Pattern, Range, Scalar, Values
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.schema.types.numeric import as_integer
+from privbench_core.schema.types.numeric import IntegerType
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems
 
@@ -224,8 +225,9 @@ def _sql_type(table: Table, column: Column) -> Iterator[str]:
 
 def _room(column: Column, stored: SqlType) -> Iterator[str]:
     """Yield declared values and lengths that do not fit the SQL type: they would fail only in the database."""
-    length, bounds = stored.length, stored.integers
-    if column.logical.length_unit and length is not None and column.max_length > length:
+    length, logical = stored.length, column.logical
+    low, high = logical.extent if isinstance(logical, IntegerType) else (-math.inf, math.inf)
+    if logical.length_unit and length is not None and column.max_length > length:
         yield f"max_length is {column.max_length}, but sql_type {stored} holds at most {length}; lower it to that"
     values: tuple[Scalar, ...] = ()
     if isinstance(column.domain, Values):
@@ -233,14 +235,12 @@ def _room(column: Column, stored: SqlType) -> Iterator[str]:
     elif isinstance(column.domain, Range):
         values = (column.domain.low, column.domain.high)
     for value in values:
-        number = as_integer(value) if bounds else None
-        outside = bounds and number is not None and not bounds[0] <= number <= bounds[1]
         too_long = length is not None and isinstance(value, str) and len(value) > length
-        if outside or too_long:
+        if too_long or (isinstance(value, int) and not low <= value <= high):
             yield f"the domain holds {value!r}, which does not fit in sql_type {stored}; correct one of them"
-    digits = (*stored.arguments, 0)[:2] if stored.name == "numeric" and "precision" in column.logical.options else ()
+    digits = (*stored.arguments, 0)[:2] if stored.name == "numeric" and "precision" in logical.options else ()
     if stored.arguments and digits and digits != (column.precision, column.scale):
-        yield f"{column.logical}, but sql_type {stored}; leave sql_type out, or make them agree"
+        yield f"{logical}, but sql_type {stored}; leave sql_type out, or make them agree"
 
 
 def _default(column: Column) -> Iterator[str]:
