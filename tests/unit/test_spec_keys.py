@@ -8,7 +8,6 @@ import pytest
 
 from privbench_core.privacy.relations import reference_moves, stability
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
-from privbench_core.spec.load import dump_spec
 from privbench_core.spec.model import Spec
 from tests.helpers import specs
 
@@ -25,10 +24,7 @@ PUBLIC = "  p: {public: true, primary_key: id, columns: {id: integer}}\n"
 
 
 def load(folder: Path, tables: str) -> Spec:
-    """The spec of some tables, the same after a round trip through its file."""
-    spec = specs.load(folder, HEAD + tables)
-    assert specs.load(folder, dump_spec(spec)).schema == spec.schema
-    return spec
+    return specs.load(folder, HEAD + tables)
 
 
 def problems(folder: Path, tables: str) -> tuple[str, ...]:
@@ -252,7 +248,6 @@ def test_the_values_of_an_enum_in_a_key_are_written_out(tmp_path: Path) -> None:
     text = enums + SEASON.replace("{type: integer, domain: {min: 1990, max: 2020}}", listed)
     spec = specs.load(tmp_path, text)
     assert [column.name for column in spec.schema.table("b").attributes] == ["season"]
-    assert specs.load(tmp_path, dump_spec(spec)).schema == spec.schema
     specs.explained(tmp_path, text.replace(", domain: {values: [first, second]}", ""), "b.season: a key of the enum")
 
 
