@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
-from privbench_core.schema.constraints import Check, Index
+from privbench_core.schema.constraints import Check, Index, Reference
 from privbench_core.schema.types.registry import SqlType, default_sql_type, parse_sql_type
 
 CSV = "CSV"
@@ -59,7 +59,7 @@ class FoundColumn:
 
 
 @dataclass(frozen=True)
-class FoundKey:
+class FoundKey(Reference):
     """A foreign key of the source; ``constraint`` and ``actions`` as `ForeignKey` has them."""
 
     columns: tuple[str, ...]

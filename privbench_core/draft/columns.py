@@ -12,7 +12,8 @@ from privbench_core.draft.samples import SampleColumn
 from privbench_core.schema.checks import is_contained
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
-from privbench_core.spec.dump import dump_domain, dump_sequence
+from privbench_core.spec import forms
+from privbench_core.spec.dump import dump_domain
 from privbench_core.spec.yaml_io import flow_yaml
 
 # Of a numeric column that bounds no digits: what money and measurements need; chosen by hand.
@@ -72,7 +73,7 @@ def draft_column(
     texts = {"sql_type": stored, "default": default, "comment": column.comment}
     fields |= {name: text for name, text in texts.items() if text is not None}
     if column.sequence and not nullable:
-        fields["sequence"] = dump_sequence(column.sequence)
+        fields["sequence"] = forms.SEQUENCE.write(column.sequence)
     written = flow_yaml(fields if len(fields) > 1 else fields["type"])
     remark = f" # {one_line('; '.join(notes))}" if notes else ""
     return f"      {flow_yaml(column.name)}: {written}{remark}"
@@ -115,7 +116,7 @@ def _attribute(table: FoundTable, column: FoundColumn, sample: SampleColumn | No
     elif kind is ColumnType.CATEGORY and type_by_name(column.name) in {ColumnType.DATE, ColumnType.TIMESTAMP}:
         guessed = ("dates stored as text? type: timestamp, or date, domain: learn reads them as such",)
     opaque = _opaque(table, column, kind)
-    if opaque is not None or kind.logical.codec:
+    if opaque is not None or not kind.logical.needs_domain:
         found = opaque or _Chosen(kind, {})
     else:
         found = _domain(table, column, kind, sample)

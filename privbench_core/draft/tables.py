@@ -13,7 +13,7 @@ from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
 from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
 from privbench_core.schema.constraints import without_implied
-from privbench_core.spec.dump import dump_generated, dump_index
+from privbench_core.spec import forms
 from privbench_core.spec.fields import UNDECIDED, one_or_list
 from privbench_core.spec.yaml_io import flow_yaml
 
@@ -75,7 +75,9 @@ def draft_table(
     yield from _section("indexes", list(_indexes(table, kept.union(column.name for column in generated))), lacking)
     if generated:
         yield "    generated:"
-        yield from (f"      {flow_yaml(column.name)}: {flow_yaml(dump_generated(column))}" for column in generated)
+        yield from (
+            f"      {flow_yaml(column.name)}: {flow_yaml(forms.GENERATED.write(column))}" for column in generated
+        )
     yield "    columns:"
     usable = replace(table, primary_key=guess, foreign_keys=tuple(keys))
     yield from _columns(table, usable, catalogue, roles, samples, public=public)
@@ -233,7 +235,7 @@ def _indexes(table: FoundTable, kept: set[str]) -> Iterator[str]:
             name = flow_yaml(index.name)
             yield one_line(f"      # left out: {name}, because of {', '.join(sorted(missing))}")
         else:
-            yield f"      - {flow_yaml(dump_index(index))}"
+            yield f"      - {flow_yaml(forms.INDEX.write(index))}"
 
 
 def _section(name: str, lines: list[str], empty: str = "") -> Iterator[str]:

@@ -64,7 +64,7 @@ def encode_tables(
 
 def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> Codec | SourceBins:
     declared = isinstance(column.domain, Range | Values | Pattern)
-    if declared or column.logical.codec:
+    if declared or not column.logical.needs_domain:
         return codec_for(column, table=table.name)
     if column.type.ordered:
         return SourceBins.of(source)

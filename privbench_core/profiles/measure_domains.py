@@ -24,9 +24,8 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
-from privbench_core.columns.made_up import MadeUp
+from privbench_core.columns.made_up import MadeUp, plausible_bounds
 from privbench_core.columns.opaque import OpaqueCodec, length_limit
-from privbench_core.columns.plausible import plausible_bounds
 from privbench_core.columns.registry import codec_for
 from privbench_core.estimators.segmentation import ABSOLUTE, SIGNIFICANT, segment_and_smooth
 from privbench_core.guards import CELLS_PER_OCTAVE, MAX_OCTAVES, MAX_YEARS, NEGLIGIBLE, RARER, UNKNOWN_CODES

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.columns.ascending import ascends
 from privbench_core.columns.opaque import length_limit
-from privbench_core.columns.systematic import group_counts
+from privbench_core.columns.systematic import ascends, group_counts
 from privbench_core.links.parent_choice import repeated
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.columns import Column, Pattern

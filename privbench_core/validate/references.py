@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.columns.ascending import ascends
+from privbench_core.columns.systematic import ascends
 from privbench_core.sampling.row_groups import common_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema

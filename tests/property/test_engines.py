@@ -26,9 +26,7 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
-from privbench_core.columns.opaque import opaque_codec
 from privbench_core.columns.registry import codec_for
-from privbench_core.columns.surrogates import uuid_codec
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
@@ -270,9 +268,9 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
                 categorical_codec(category, ("absent", "a\0b")),
             ],
         ),
-        "text": (text, TEXTS, [opaque_codec(text)]),
-        "bytes": (data, [b"", b"\0", b"abc", b"\xff" * 9], [opaque_codec(data)]),
-        "uuids": (ident, ["0b8b7c2e-5e0f-4d8e-9b1a-000000000001"], [uuid_codec(ident)]),
+        "text": (text, TEXTS, [codec_for(text)]),
+        "bytes": (data, [b"", b"\0", b"abc", b"\xff" * 9], [codec_for(data)]),
+        "uuids": (ident, ["0b8b7c2e-5e0f-4d8e-9b1a-000000000001"], [codec_for(ident)]),
         "booleans": (_column(ColumnType.BOOLEAN), [True, False], [categorical_codec(_column(ColumnType.BOOLEAN), ())]),
         "days": (
             day,
