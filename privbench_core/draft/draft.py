@@ -14,11 +14,10 @@ from pathlib import Path
 
 from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.registry import read_catalogue
-from privbench_core.draft.columns import one_line
 from privbench_core.draft.keys import propose_keys, with_required
 from privbench_core.draft.publishing import Candidate, candidates
 from privbench_core.draft.samples import Samples, read_samples
-from privbench_core.draft.tables import draft_table, usable_keys
+from privbench_core.draft.tables import draft_table, one_line, usable_keys
 from privbench_core.draft.units import (
     KeyPlace,
     Role,

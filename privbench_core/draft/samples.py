@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from privbench_core.backends.folder.csv_lines import separator
-from privbench_core.backends.folder.read import arrow_column, is_csv, stored_tables
+from privbench_core.backends.folder.csv_files import is_csv, separator
+from privbench_core.backends.folder.read import arrow_column, stored_tables
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Domain, Range, Values
 
@@ -36,10 +36,7 @@ def read_samples(folder: Path) -> Samples:
     Raises:
         SourceError: The folder holds no such file, or one that cannot be read.
     """
-    try:
-        tables = stored_tables(folder)
-    except OSError as error:
-        raise SourceError(f"samples: {folder} cannot be read ({error.strerror}); check the folder") from None
+    tables = stored_tables(folder, "samples")
     if not tables:
         raise SourceError(f"samples: {folder} holds no .parquet or .csv file; put one per table there")
     return {name: _columns(files) for name, files in tables}

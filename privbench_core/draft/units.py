@@ -20,7 +20,6 @@ from privbench_core.draft.names import (
     first_match,
     identifying_columns,
     is_called_after_persons,
-    numbers_of_persons,
     words_of,
 )
 
@@ -93,7 +92,7 @@ def repeated_persons(table: FoundTable) -> tuple[str, ...]:
     distinct: Iterable[tuple[str, ...]] = (table.primary_key, *table.unique)
     fixed = {name for group in distinct if len(group) == 1 for name in group}
     fixed |= {name for key in table.foreign_keys for name in key.columns} if persons else set()
-    found = numbers_of_persons(table) if persons else identifying_columns(table)
+    found = identifying_columns(table, distinct=persons)
     names = [] if persons else [column.name for column in table.columns if words_of(column.name) == "name"]
     return tuple(column.name for column in table.columns if column.name in {*found, *names} - fixed)
 

@@ -18,16 +18,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from privbench_core.backends.base import (
-    XMIN,
-    Source,
-    check_columns,
-    check_table,
-    check_watermark,
-    failed_query,
-    version_of,
-    watermark_sql,
-)
+from privbench_core.backends.base import Source, check_columns, check_table, version_of
 from privbench_core.backends.cast import canonical_table
 from privbench_core.backends.catalogue import (
     Catalogue,
@@ -86,14 +77,6 @@ class DatabaseSource(Source):
             streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
             yield from (_chunk(table, part) for part in streamed.partitions())
 
-    def read(self, table: Table) -> pa.Table:
-        """See `Source.read`."""
-        return super().read(table) if self.is_postgres else pa.concat_tables(self.stored_rows(table))
-
-    def batches(self, table: Table) -> Iterator[pa.Table]:
-        """See `Source.batches`."""
-        return super().batches(table) if self.is_postgres else self.stored_rows(table)
-
     @property
     def is_postgres(self) -> bool:
         """Whether it is a PostgreSQL, with a driver whose options are understood."""
@@ -115,18 +98,14 @@ class DatabaseSource(Source):
                 connection.exec_driver_sql("SET TRANSACTION READ ONLY")
                 connection.exec_driver_sql("SET TimeZone = 'UTC'")  # for moments that come back as text
             check_table(table.name, _tables(connection))
-            if isinstance(change, VersionQuery):
-                try:
-                    return version_of(table.name, _two_rows(connection, change.sql))
-                except sa.exc.SQLAlchemyError as error:
-                    raise failed_query(table.name, getattr(error, "orig", None) or error) from None
-            is_xmin = is_postgres and change.column == XMIN
-            if not is_xmin:
-                known = list(_columns(connection, table.name))
-                check_watermark(table.name, change.column, known)
-            quote = connection.dialect.identifier_preparer.quote_identifier
-            statement = watermark_sql(quote(table.name), quote(change.column), xmin=is_xmin)
-            return version_of(table.name, _two_rows(connection, statement))
+
+            def run(statement: str) -> Sequence[sa.Row[Any]]:  # without parameters a per cent sign stays single
+                return connection.execution_options(no_parameters=True).exec_driver_sql(statement).fetchmany(2)
+
+            known, quote = _columns(connection, table.name), connection.dialect.identifier_preparer.quote_identifier
+            return version_of(
+                table.name, change, known, quote, run, errors=sa.exc.SQLAlchemyError, is_postgres=is_postgres
+            )
 
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
@@ -160,11 +139,6 @@ def _columns(connection: sa.Connection, table: str) -> dict[str, Any]:
 def _tables(connection: sa.Connection) -> list[str]:
     inspector = sa.inspect(connection)
     return sorted({*inspector.get_table_names(), *inspector.get_view_names()})
-
-
-def _two_rows(connection: sa.Connection, statement: str) -> Sequence[sa.Row[Any]]:
-    """Return the first rows of a result. Without parameters nothing is formatted, so a per cent sign stays single."""
-    return connection.execution_options(no_parameters=True).exec_driver_sql(statement).fetchmany(2)
 
 
 def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[sa.Label[Any]]:
