@@ -18,14 +18,7 @@ from privbench_core.draft.keys import propose_keys, with_required
 from privbench_core.draft.publishing import Candidate, candidates
 from privbench_core.draft.samples import Samples, read_samples
 from privbench_core.draft.tables import draft_table, one_line, usable_keys
-from privbench_core.draft.units import (
-    KeyPlace,
-    Role,
-    guess_unit,
-    propose_roles,
-    repeated_persons,
-    without_tables,
-)
+from privbench_core.draft.units import KeyPlace, Role, guess_unit, propose_roles, repeated_persons, without_tables
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.location import PASSWORD, absolute, expand, is_spark_url, is_url, without_password
@@ -245,10 +238,10 @@ def _with_list(head: list[str], lines: list[str]) -> str:
     """Return the draft with its open decisions and their line numbers at the top."""
     open_lines = [n for n, line in enumerate(lines) if UNDECIDED in line.partition(" # ")[0]]
     before = len(head) + len(open_lines) + 2
-    listed = [f"# To fill in, {len(open_lines)}:", *(f"#   line {before + n}: {_place(lines, n)}" for n in open_lines)]
-    if not open_lines:
-        listed = ["# Nothing is left to fill in. Check the unit and the public tables."]
-    return "\n".join([*head, *listed, *lines]).rstrip() + "\n"
+    listed = [f"#   line {before + n}: {_place(lines, n)}" for n in open_lines]
+    done = "Nothing is left to fill in. Check the unit and the public tables."
+    found = f"To fill in, {len(listed)}:" if listed else done
+    return "\n".join([*head, f"# {found}", *listed, *lines]).rstrip() + "\n"
 
 
 def _place(lines: Sequence[str], number: int) -> str:

@@ -798,8 +798,8 @@ LEAKS = [
         "leaks",
         "a draft does not say that no key leads to a table that may be public",
         "draft/publishing.py",
-        "        if name not in reached:\n",
-        "        if False:\n",
+        "            if name not in reached:\n",
+        "            if False:\n",
         (f"{_T_DIALECTS}::test_tables_that_no_row_of_a_unit_refers_to_are_in_doubt",),
     ),
     Mutant(
@@ -807,8 +807,8 @@ LEAKS = [
         "leaks",
         "a draft does not say that a table that may be public refers to what cannot be read",
         "draft/publishing.py",
-        "        if unread := sorted(parents - readable):\n",
-        "        if unread := []:\n",
+        "            if unread := sorted(parents - readable):\n",
+        "            if unread := []:\n",
         (f"{_T_DIALECTS}::test_tables_that_refer_to_what_is_not_there_are_in_doubt_with_what_depends_on_them",),
     ),
     Mutant(
@@ -835,8 +835,8 @@ LEAKS = [
         "leaks",
         "a draft does not say that units refer to a table that may be public by a unique column",
         "draft/publishing.py",
-        "                if table.is_single(key) and table.name in scene.inside | single:\n",
-        "                if False:\n",
+        "                    if table.is_single(key) and table.name in self.inside | single:\n",
+        "                    if False:\n",
         (f"{_T_PUBLIC}::test_a_draft_says_why_a_table_may_be_public_and_why_that_is_in_doubt",),
     ),
     Mutant(
