@@ -208,7 +208,7 @@ def with_exact_names(tables: Sequence[FoundTable]) -> tuple[FoundTable, ...]:
     """Return the tables with keys whose names are those of the tables and columns that they mean.
 
     To most databases ``users`` and ``[Users]`` are the table ``Users``. To PostgreSQL, and to a spec, they are not: a
-    key to ``users`` would lead nowhere, and rows that belong to units would look like rows of nobody. A key that names
+    key to ``users`` would lead nowhere, and rows that belong to units would seem to be nobody's. A key that names
     no columns of its parent, as in ``REFERENCES users``, means the primary key.
     """
     columns = {table.name: [column.name for column in table.columns] for table in tables}

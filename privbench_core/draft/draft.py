@@ -38,17 +38,15 @@ _INTRODUCTION = """\
 
 @dataclass(frozen=True)
 class Decisions:
-    """What an owner says before the draft is written; None leaves a line to the draft.
+    """What an owner says before the draft is written.
 
     Attributes:
-        unit: The table whose rows are protected.
-        public: The tables that anyone may see, row by row. Any other table that no key connects with the unit stays to
-            be decided.
+        unit: The table whose rows are protected; None leaves it to the draft.
+        public: The tables that anyone may see; others that no key connects with the unit stay to be decided.
         left_out: Tables that the benchmark does without, with the keys that refer to them.
         epsilons: One release for each.
         lifetime: The most that all releases together may ever spend.
-        bounds: The most rows per parent row or unit along keys where that is the owner's promise alone, see
-            `Survey.promises`.
+        bounds: The most rows per parent row or unit along the keys of `Survey.promises`.
     """
 
     unit: str | None = None
@@ -151,10 +149,10 @@ def reflect(
     if catalogue.enums:
         lines += ["enums:", *(f"  {flow_yaml(e.name)}: {flow_yaml(list(e.values))}" for e in catalogue.enums), ""]
     lines.append("tables:")
-    roles = propose_roles(catalogue, assumed) if assumed else None
-    if roles is not None:  # with the owner's promises in place of what was undecided
-        promised = decided.bounds.items()
-        roles = {**roles, **{p: replace(roles[p], undecided=False, bound=bound) for p, bound in promised}}
+    roles = None
+    if assumed:  # with the owner's promises in place of what was undecided
+        roles = dict(propose_roles(catalogue, assumed))
+        roles |= {place: replace(roles[place], undecided=False, bound=most) for place, most in decided.bounds.items()}
         catalogue = with_required(catalogue, {place for place, role in roles.items() if role.owner})
     outside = {candidate.table for candidate in found.candidates(unit)} if unit else set[str]()
     for table in catalogue.tables:

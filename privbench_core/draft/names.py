@@ -74,17 +74,11 @@ _LONG = 100  # characters from which a text column is probably free text; chosen
 
 @dataclass(frozen=True)
 class Guess:
-    """Probable content of a column.
+    """Probable content of a column."""
 
-    Attributes:
-        what: In words.
-        domain: The public rule to generate new values by; None for text of which only the length is kept.
-        of_persons: Whether a table with such a column is probably one of persons.
-    """
-
-    what: str
-    domain: Domain | None
-    of_persons: bool = True
+    what: str  # in words
+    domain: Domain | None  # the public rule to generate new values by; None for text of which only the length is kept
+    of_persons: bool = True  # whether a table with such a column is probably one of persons
 
 
 def _fake(what: str, provider: str) -> Guess:

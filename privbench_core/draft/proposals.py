@@ -18,18 +18,12 @@ _MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 @dataclass(frozen=True)
 class Proposal:
-    """The domain of one column as far as checks imply it.
-
-    Attributes:
-        low, high: Ends of the range, None if no check gives one.
-        values: A list of values, empty if no check gives one.
-        checks: Names of the checks it follows from.
-    """
+    """The domain of one column as far as checks imply it."""
 
     low: Scalar | None = None
     high: Scalar | None = None
     values: tuple[Scalar, ...] = ()
-    checks: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()  # names of those that it follows from
 
     @property
     def domain(self) -> Range | Values | None:

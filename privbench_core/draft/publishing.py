@@ -23,17 +23,11 @@ Doubts = Iterator[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A table that its owner may publish.
-
-    Attributes:
-        table: Its name.
-        reason: Why it may be public: a clause.
-        doubts: What speaks against it: clauses, none of which has to be right.
-    """
+    """A table that its owner may publish."""
 
     table: str
-    reason: str
-    doubts: tuple[str, ...]
+    reason: str  # why it may be public: a clause
+    doubts: tuple[str, ...]  # what speaks against it: clauses, none of which has to be right
 
     @property
     def sentence(self) -> str:
@@ -55,18 +49,12 @@ def candidates(catalogue: Catalogue, unit: str) -> tuple[Candidate, ...]:
 
 @dataclass(frozen=True)
 class _View:
-    """A catalogue from the unit's point of view.
-
-    Attributes:
-        catalogue, unit: As given.
-        inside: The unit and all tables that depend on it.
-        outside: All other tables that can be read, in the order of the catalogue.
-    """
+    """A catalogue from the unit's point of view."""
 
     catalogue: Catalogue
     unit: str
-    inside: frozenset[str]
-    outside: tuple[FoundTable, ...]
+    inside: frozenset[str]  # the unit and all tables that depend on it
+    outside: tuple[FoundTable, ...]  # all other tables that can be read, in the order of the catalogue
 
     def reason(self, name: str) -> str:
         names = list(dict.fromkeys(table.name for table, _ in self._referring(name)))

@@ -144,13 +144,15 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
         own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
         hint = "" if is_self else "; or same_unit: true if it never leaves the unit"
         if hint and not optional:
-            hint += f"; on_unit_removed: set null beside it costs less noise, if rows outlive theirs in {key.parent}"
-        rests = "It is not enforced, the promise rests on it"
+            hint += (
+                f"; on_unit_removed: set null adds less noise, if rows remain after theirs in {key.parent} is deleted"
+            )
+        relies = "It is not enforced, and the guarantee relies on it"
         if optional and not key.cascades and not numbered:
-            rests = "A generous one costs little; synthesizer relational alone rests its promise on it"
-        yield one_line(f"      # decide: the most {own}, about {role.bound}? {rests}{hint}")
+            relies = "A generous bound costs little; only the relational synthesizer relies on it"
+        yield one_line(f"      # decide: the most {own}, about {role.bound}? {relies}{hint}")
     if optional and key.cascades and (role.undecided or role.same_unit) and not is_self and not numbered:
-        todo = "on_unit_removed: set null costs less noise, unless rows must not outlive theirs in"
+        todo = "on_unit_removed: set null adds less noise, unless rows must be deleted with theirs in"
         yield one_line(f"      # {todo} {key.parent} (ON DELETE CASCADE)")
     fields: dict[str, Any] = {}
     if role.bound is not None:

@@ -5,7 +5,7 @@ tables refer to them; nor is the only table of a source, unless it is called aft
 
 A bound on an owner key is enforced, so any number is safe and a proposal can stand. A bound on another key is a promise
 of the owner's, which nobody can make for them: such keys stay to be decided, unless they may be declared ``same_unit``,
-which is enforced again.
+which is enforced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNITS = (
     rf"(household|family|families|person|persons|people|individual|individuals|{_SERVED})",
     _EMPLOYED,
 )
-# The primary key of such a table where the table is called otherwise (``hhpub``).
+# The primary key of such a table where the table has another name (``hhpub``).
 _KEY_OF_UNITS = re.compile(
     r"(hh|house|household|patient|customer|cust|client|user|member|person|respondent)_?(id|key|no)"
 )
@@ -80,7 +80,7 @@ def repeated_persons(table: FoundTable) -> tuple[str, ...]:
     """Return the columns of the unit's table that identify a person although several rows may share a value.
 
     In a table that is called after persons these are numbers of persons: several persons have one name or address, and
-    a key to another person, as to a patient's doctor, says nothing of the row's own. In any other table a name will do.
+    a key to another person, as to a patient's doctor, says nothing of the row's own.
     """
     persons = is_called_after_persons(table.name)
     distinct: Iterable[tuple[str, ...]] = (table.primary_key, *table.unique)
@@ -118,21 +118,13 @@ def _without(table: FoundTable, names: Collection[str]) -> FoundTable:
 
 @dataclass(frozen=True)
 class Role:
-    """What a key is for.
+    """What a key is for."""
 
-    Attributes:
-        owner: Whether it is on the ownership path.
-        same_unit: Whether it probably stays inside one unit.
-        undecided: Whether the owner has to declare a bound that is not enforced.
-        bound: The proposed bound; None for a key that needs none.
-        per_unit: Whether it bounds the rows that refer to all rows of one unit, rather than to one row.
-    """
-
-    owner: bool = False
-    same_unit: bool = False
-    undecided: bool = False
-    bound: int | None = None
-    per_unit: bool = False
+    owner: bool = False  # whether it is on the ownership path
+    same_unit: bool = False  # whether it probably stays inside one unit
+    undecided: bool = False  # whether the owner has to declare a bound that is not enforced
+    bound: int | None = None  # the proposed one; None for a key that needs none
+    per_unit: bool = False  # whether it bounds the rows that refer to all rows of one unit, rather than to one row
 
 
 KeyPlace = tuple[str, tuple[str, ...], str]

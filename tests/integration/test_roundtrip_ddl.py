@@ -217,7 +217,7 @@ def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) ->
     assert found == {
         "of_tags, because of tags",
         "tags (text[]) holds several values in one; make it a table of its own in the source, or do without",
-        "that s shares its sequence; it gets one of its own",
+        "the shared sequence of s, which gets its own",
         "that the check soon is NOT VALID",
         "that the constraint late is DEFERRABLE",
         "that the foreign key perhaps is NOT VALID",

@@ -130,9 +130,8 @@ def _column(
 
 def _table(name: str, columns: tuple[FoundColumn, ...], found: dict[str, list[Any]]) -> FoundTable:
     constraints: dict[str, list[Any]] = defaultdict(list)
-    for of, kind, *details in found["constraints"]:
-        if of == name:
-            constraints[kind].append(details)
+    for _, kind, *details in (row for row in found["constraints"] if row[0] == name):
+        constraints[kind].append(details)
     names = {column.name for column in columns}
     indexes = [(row[1], row[2], _indexed(row[3], names)) for row in found["indexes"] if row[0] == name]
     table = FoundTable(

@@ -260,7 +260,7 @@ class _Reflected:
         """Return how an identity is numbered, None for the usual way."""
         always = row.identity == "a"
         if row.sequence is None:
-            self.notes.append(f"that {row.name} shares its sequence; it gets one of its own")
+            self.notes.append(f"the shared sequence of {row.name}, which gets its own")
             return IdentitySequence(always=always) if always else None
         is_plain = row.plain and row.increment >= 1
         self._note(not is_plain, f"the bounds, cache or direction of the sequence {row.sequence}")
