@@ -37,10 +37,10 @@ payment 4000: payment_id int !, customer_id int -> customer, staff_id int -> sta
 """
 SHOP = """
 product 50: code int !, title text, price numeric(8_2), opens time, place point?, sheet box?
-client 800: id int !, name text, email text, phone_type text, street_number int, born date?, joined date, left_on
+client 400: id int !, name text, email text, phone_type text, street_number int, born date?, joined date, left_on
     date?
-orders 3000: id int !, client int -> client, order_date date, shipped_date date?, status text, note text?
-order_line 6000: orders int -> orders, product int -> product, amount int, picked_at time?
+orders 1200: id int !, client int -> client, order_date date, shipped_date date?, status text, note text?
+order_line 2000: orders int -> orders, product int -> product, amount int, picked_at time?
 """
 _COLUMN = re.compile(r'"?(\w+)"? ([\w()\[\]]+)(\?)?( !)?(?: -> (\w+))?$')
 
