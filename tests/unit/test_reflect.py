@@ -18,9 +18,9 @@ from privbench_core.draft.units import guess_unit
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.schema.columns import ColumnType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Index
-from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from tests.helpers.drafts import csv_folder, duckdb_file, sqlite_file
+from tests.helpers.specs import changed, load, problems
 
 SHOP = """
 CREATE TABLE customer (id BIGINT PRIMARY KEY, name VARCHAR NOT NULL, born DATE, seen TIMESTAMP NOT NULL, vip BOOLEAN);
@@ -35,19 +35,10 @@ CREATE TABLE note (
 """
 
 
-def decide(path: Path, draft: str, decisions: dict[str, str]) -> Spec:
-    for old, new in decisions.items():
-        assert old in draft, old
-        draft = draft.replace(old, new)
-    path.write_text(draft, encoding="utf-8")
-    return load_spec(path)
-
-
-def problems(path: Path, draft: str) -> list[str]:
-    path.write_text(draft, encoding="utf-8")
-    with pytest.raises(SpecError) as caught:
-        load_spec(path)
-    return list(caught.value.problems)
+def decide(folder: Path, draft: str, decisions: dict[str, str] | None = None) -> Spec:
+    for old, new in (decisions or {}).items():
+        draft = changed(draft, old, new)
+    return load(folder, draft)
 
 
 @pytest.mark.parametrize("make", [duckdb_file, sqlite_file])
@@ -56,7 +47,7 @@ def test_a_database_is_drafted_with_its_keys(tmp_path: Path, make: Callable[[Pat
     draft = reflect(source)
     assert "unit: customer # one row of it, with all rows that depend on it, is protected (guessed" in draft
     assert "# Nothing is left to fill in." in draft
-    spec = decide(tmp_path / "spec.yaml", draft, {})
+    spec = decide(tmp_path, draft)
     assert (spec.epsilons, spec.lifetime_epsilon, spec.lifetime_delta) == ((0.8, 3.2), 20, 1e-7)
     assert (spec.schema.name, spec.source) == ("site", source)
     customer, purchase = spec.schema.table("customer"), spec.schema.table("purchase")
@@ -91,7 +82,7 @@ def test_a_key_to_the_row_that_the_owner_belongs_to_stays_inside_of_the_unit(tmp
 CREATE TABLE refund (id BIGINT PRIMARY KEY, customer BIGINT NOT NULL REFERENCES customer (id), line INTEGER NOT NULL,
     FOREIGN KEY (customer, line) REFERENCES purchase (customer, line));
 """
-    spec = decide(tmp_path / "spec.yaml", draft_of(tmp_path, SHOP + more), {})
+    spec = decide(tmp_path, draft_of(tmp_path, SHOP + more))
     keys = {key.columns: key for key in spec.schema.table("refund").foreign_keys}
     assert (keys["customer", "line"].owner, keys["customer", "line"].max_children) == (True, 1000)
     assert keys[("customer",)].same_unit
@@ -107,7 +98,7 @@ CREATE TABLE term (employee BIGINT REFERENCES employee (id), starts DATE, PRIMAR
 CREATE TABLE grade (id BIGINT PRIMARY KEY, employee BIGINT, starts DATE,
     FOREIGN KEY (employee, starts) REFERENCES term (employee, starts));
 """
-    schema = decide(tmp_path / "spec.yaml", draft_of(tmp_path, sql, unit="employee"), {}).schema
+    schema = decide(tmp_path, draft_of(tmp_path, sql, unit="employee")).schema
     assert [c.name for c in schema.table("salary").attributes] == ["from_date", "amount"]
     assert [c.name for c in schema.table("visit").attributes] == ["id"]
     assert schema.table("term").attributes == ()  # grades refer to it
@@ -121,10 +112,10 @@ CREATE TABLE message (id BIGINT PRIMARY KEY, sender BIGINT NOT NULL REFERENCES m
 """
     draft = draft_of(tmp_path, friends)
     undecided = "is not decided yet; declare the most rows one parent row may have, 1 or more"
-    assert problems(tmp_path / "spec.yaml", draft) == [
+    assert problems(tmp_path, draft) == (
         f"member.invited_by: max_children {undecided}",
         f"message.recipient: max_children {undecided}",
-    ]
+    )
     lines = draft.splitlines()
     listed = [line for line in lines if line.startswith("#   line ")]
     assert [line.partition(": ")[2] for line in listed] == [
@@ -145,7 +136,7 @@ def test_a_folder_of_csv_files_gets_keys_and_types_from_names(tmp_path: Path) ->
     folder = csv_folder(tmp_path / "survey", files)
     draft = reflect(folder, "survey 2017")
     assert "30000007" not in draft
-    spec = decide(tmp_path / "spec.yaml", draft, {})
+    spec = decide(tmp_path, draft)
     schema = spec.schema
     assert (schema.name, schema.unit, spec.source) == ("survey 2017", "hhpub", folder)
     assert schema.table("hhpub").primary_key == ("HOUSEID",)
@@ -167,7 +158,7 @@ def test_a_number_is_a_key_that_is_called_after_the_beginning_of_its_table(tmp_p
         "qualifying": "qualifyId;driverId;position",
         "standings": "raceId;driverId;points",
     }
-    spec = decide(tmp_path / "spec.yaml", reflect(csv_folder(tmp_path, files), decisions=Decisions("drivers")), {})
+    spec = decide(tmp_path, reflect(csv_folder(tmp_path, files), decisions=Decisions("drivers")))
     assert spec.schema.table("qualifying").primary_key == ("qualifyId",)
     assert spec.schema.table("standings").row_id == "row_id"
 
@@ -175,14 +166,14 @@ def test_a_number_is_a_key_that_is_called_after_the_beginning_of_its_table(tmp_p
 def test_files_say_nothing_of_null_so_an_owner_is_required_and_other_references_are_not(tmp_path: Path) -> None:
     files = {"arenas": "arenaId;city", "drivers": "driverId;name", "teams": "teamId;name"}
     folder = csv_folder(tmp_path, files | {"results": "resultId;arenaId;driverId;teamId"})
-    spec = decide(tmp_path / "spec.yaml", reflect(folder, decisions=Decisions("drivers", ("arenas", "teams"))), {})
+    spec = decide(tmp_path, reflect(folder, decisions=Decisions("drivers", ("arenas", "teams"))))
     optional = {key.parent: key.optional for key in spec.schema.table("results").foreign_keys}
     assert (optional["drivers"], optional["teams"]) == (False, True)
 
 
 def test_a_number_called_after_another_table_is_no_key(tmp_path: Path) -> None:
     folder = csv_folder(tmp_path, {"orders": "id,customer_name", "orderlines": "orderId,quantity"})
-    spec = decide(tmp_path / "spec.yaml", reflect(folder, decisions=Decisions("orders")), {})
+    spec = decide(tmp_path, reflect(folder, decisions=Decisions("orders")))
     lines = spec.schema.table("orderlines")
     assert lines.row_id == "row_id"
     assert [key.parent for key in lines.foreign_keys] == ["orders"]
@@ -196,8 +187,8 @@ def test_a_folder_without_common_names_leaves_the_unit_to_the_owner(tmp_path: Pa
     assert "noon" not in draft
     assert "primary_key: Home_ID" in draft
     assert "raw: {type: bytes, nullable: true} # max_length: the most that is kept (without it 64)" in draft
-    assert any(line.startswith("privacy: unit is not decided yet") for line in problems(tmp_path / "spec.yaml", draft))
-    spec = decide(tmp_path / "spec.yaml", reflect(folder, decisions=Decisions("home", ("visit",))), {})
+    assert any(line.startswith("privacy: unit is not decided yet") for line in problems(tmp_path, draft))
+    spec = decide(tmp_path, reflect(folder, decisions=Decisions("home", ("visit",))))
     assert spec.schema.table("visit").public
     assert spec.schema.table("home").column("on").type is ColumnType.FLOAT
     with pytest.raises(SpecError, match="hom: the source has no such table; did you mean 'home'"):
@@ -246,11 +237,11 @@ CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES cli
     doubt = "In doubt: its name suggests rows of persons; it has identifying columns (email)."
     assert doubt in line_of(draft, "staff")
     assert "area: {type: float, nullable: true}" in draft
-    (found,) = problems(tmp_path / "spec.yaml", draft)
+    (found,) = problems(tmp_path, draft)
     assert found.startswith("privacy: public is not decided yet; list a table if anyone may see its rows, like public:")
-    spec = decide(tmp_path / "spec.yaml", draft, {"public:\n    - CHOOSE": "public: [country, staff]"})
+    spec = decide(tmp_path, draft, {"public:\n    - CHOOSE": "public: [country, staff]"})
     assert [table.name for table in spec.schema.tables if table.public] == ["country", "staff"]
-    mistaken = problems(tmp_path / "spec.yaml", draft.replace("public:\n    - CHOOSE", "public: [contry]"))
+    mistaken = problems(tmp_path, draft.replace("public:\n    - CHOOSE", "public: [contry]"))
     assert "privacy: public lists 'contry', which is no table; did you mean 'country'?" in mistaken
 
 
@@ -312,7 +303,7 @@ def test_money_in_floats_is_noticed(tmp_path: Path) -> None:
         declared = f"type: decimal, precision: 12, scale: 2, sql_type: {stored}"
         assert f"{name}: {line} # money? {declared} has cents" in draft
         decided[f"{name}: {line}"] = f"{name}: {{{declared}, domain: learn}}"
-    table = decide(tmp_path / "spec.yaml", draft, decided).schema.table("client")
+    table = decide(tmp_path, draft, decided).schema.table("client")
     assert [str(table.column(name).logical) for name in ("payments", "fee")] == ["decimal(12, 2)"] * 2
     assert "weight: {type: float, domain: learn, nullable: true}\n" in draft
 
@@ -328,7 +319,7 @@ CREATE TABLE client (id BIGINT PRIMARY KEY, reasoncode BIGINT, zip INTEGER NOT N
     assert "errorCode: {type: integer, domain: {values: learn}, sql_type: smallint}\n" in draft
     assert "decoded: {type: integer, domain: learn, sql_type: integer}\n" in draft
     assert "code: {type: integer, domain: learn, nullable: true, sql_type: integer}\n" in draft, "no two rows share one"
-    learned = [column.name for column in decide(tmp_path / "spec.yaml", draft, {}).schema.table("client").modelled]
+    learned = [column.name for column in decide(tmp_path, draft).schema.table("client").modelled]
     assert learned == ["reasoncode", "zip", "errorCode", "decoded", "code"]
 
 
@@ -342,7 +333,7 @@ CREATE TABLE player (id BIGINT PRIMARY KEY, "finalGame" DATE, debut DATE, birth_
     assert "{name: birth_year_before_death_year, expression: birth_year <= death_year}" in draft
     assert "# dependencies: [{determinant: city, dependent: state}]" in draft
     kept = draft.replace("    # checks:", "    checks:").replace("    # dependencies:", "    dependencies:")
-    assert len(decide(tmp_path / "spec.yaml", kept, {}).schema.table("player").checks) == 2
+    assert len(decide(tmp_path, kept).schema.table("player").checks) == 2
 
 
 def test_what_belongs_together_keeps_its_distance(tmp_path: Path) -> None:
@@ -365,7 +356,7 @@ CREATE TABLE sale (id BIGINT PRIMARY KEY, person BIGINT NOT NULL REFERENCES pers
     assert f"hired_to: {{type: date, domain: learn, nullable: true}} {lost} is" in draft
     assert "# or relative_to: min_pay, domain: learn: keeps its distance from min_pay" in draft
     assert "end_time: {type: timestamp, domain: learn}" in draft, "it is never NULL, and start_time may be"
-    spec = decide(tmp_path / "spec.yaml", draft, {})
+    spec = decide(tmp_path, draft)
     assert {c.name: b.name for c, b in spec.schema.table("sale").relatives} == {
         "shipped_at": "ordered_at", "delivered_at": "ordered_at", "required_date": "order_date",
     }  # fmt: skip
@@ -407,7 +398,7 @@ CREATE TABLE clicks (id BIGINT PRIMARY KEY, visit_id BIGINT NOT NULL REFERENCES 
     plain = f"cast_at: {{type: timestamp, domain: learn, nullable: true}} {remark.format('posts')}"
     assert plain in draft
     kept = plain.replace("domain: learn,", "relative_to: posts.CreationDate, domain: learn,").split(" #")[0]
-    votes = decide(tmp_path / "spec.yaml", draft, {plain: kept}).schema.table("votes")
+    votes = decide(tmp_path, draft, {plain: kept}).schema.table("votes")
     assert votes.owner_bases == {"posts.CreationDate": "CreationDate"}
 
 
@@ -485,7 +476,7 @@ def test_all_that_duckdb_knows_is_in_the_draft(tmp_path: Path) -> None:
     assert "# Person_price_check: at least 0" in draft
     assert "# looks like e-mail addresses: new ones are generated" in draft
     assert "tag: {type: text, nullable: true} # its values are unique: random text" in draft
-    spec = decide(tmp_path / "spec.yaml", draft, {})
+    spec = decide(tmp_path, draft)
     (person,) = spec.schema.tables
     assert (person.comment, person.column("stars").comment) == ("first\nsecond # line", "how good: 1 to 5")
     assert person.indexes == (Index("by mood", ("mood", "stars")),)
