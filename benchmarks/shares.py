@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import dense, subject
 from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown
-from privbench_core.measure.privspn import PairwiseSPN
+from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, Step

@@ -19,7 +19,7 @@ from benchmarks.measure import Runs
 from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.subject import learn_and_sample
 from privbench_core.columns.grid import Grid
-from privbench_core.measure import adaptive_bins as refine
+from privbench_core.profiles import measure_bins as refine
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING

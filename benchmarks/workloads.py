@@ -29,7 +29,7 @@ from privbench_core.engines.memory.relations import Relations
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
 from privbench_core.evaluation.runtime import RunTimeResult, RunTimeSettings, compare_run_times
 from privbench_core.evaluation.shuffled import shuffled_reference
-from privbench_core.models.profile import Profile
+from privbench_core.profiles.profile import Profile
 from privbench_core.publishing.bundle import read_bundle, write_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec

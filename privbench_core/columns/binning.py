@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.systematic import distribute, group_counts, narrow, systematic_counts
 from privbench_core.errors import InternalError
-from privbench_core.estimate.segmentation import ABSOLUTE, SIGNIFICANT, merge_smallest, segment_and_smooth, segment_sums
+from privbench_core.estimators.segmentation import (
+    ABSOLUTE,
+    SIGNIFICANT,
+    merge_smallest,
+    segment_and_smooth,
+    segment_sums,
+)
 from privbench_core.guards import FEW, NEGLIGIBLE, SMOOTHING
 from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
@@ -220,8 +226,8 @@ def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: 
 
     Neighbours that noise cannot tell from an even spread are one code, and a code is all that joints see. Of what two
     ordered columns have to do with each other, about a quarter of all rows' places, a code with the share h of the rows
-    hides 4h² (`estimate.coarsening`): h² of all rows. A code of its own has a count for each code of the other column;
-    their sum is wrong by 0.4 of its noise. A code is cut while it hides more than that, and more than `FEW` rows.
+    hides 4h² (`coarsening`): h² of all rows. A code of its own has a count for each code of the other column; their
+    sum is wrong by 0.4 of its noise. A code is cut while it hides more than that, and more than `FEW` rows.
 
     Args:
         binning: Cells and codes.

@@ -25,9 +25,6 @@ from privbench_core.commands.terminal import finite, print_json, say, show, subj
 from privbench_core.engines.choice import engine_of
 from privbench_core.errors import ReleaseError
 from privbench_core.guards import RANGE_ROWS
-from privbench_core.measure.expected_noise import expected_noise, link_noise
-from privbench_core.models.profile import Profile
-from privbench_core.models.row_count import RowCount
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.plans import plan_for
@@ -35,6 +32,8 @@ from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.workspace import ReleaseStore
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.reach import find_reaches
+from privbench_core.profiles.expected_noise import expected_noise, link_noise
+from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.ranges import can_be_cut
 from privbench_core.schema.checks import unenforced_checks
 from privbench_core.schema.tables import Schema
@@ -44,6 +43,7 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan
 from privbench_core.synthesizers.steps.link import bounded_keys, bounds_references
+from privbench_core.units.row_count import RowCount
 
 # From "Any schema" and "Scale" in benchmarks/README.md: sakila (33,000 rows) takes 4 s and 0.4 GB; TPC-H at 0.1 and 1
 # (9 and 90 million values) 25 to 34 s and 237 s, 1.1 and 5 GB. Runs of few columns are up to five times as fast.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from privbench_core.evaluation.counting import satisfying
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.marginals import marginal
-from privbench_core.models.spn import Leaf, Node, Product, Sum, split_by_attribute
+from privbench_core.marginals.spn import Leaf, Node, Product, Sum, split_by_attribute
 from privbench_core.privacy.split_rules import Rule
 
 CodeQuery = Mapping[str, NDArray[np.bool_]]

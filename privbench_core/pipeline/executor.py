@@ -20,12 +20,12 @@ from privbench_core.errors import (
     SourceChangedError,
     ValidationError,
 )
-from privbench_core.models.profile import Profile
 from privbench_core.pipeline.plans import refuse_noise
 from privbench_core.pipeline.receipt import receipt_for, refuse_forgotten
 from privbench_core.pipeline.record import Manifest, definition_of, step_name, write_manifests
 from privbench_core.pipeline.runner import Made, Release, Runner, load_made
 from privbench_core.privacy.budget import zero
+from privbench_core.profiles.profile import Profile
 from privbench_core.spec.location import expand, is_spark_url
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privbench_core.errors import NoiseOnlyError, SpecError
-from privbench_core.estimate.segmentation import SIGNIFICANT
-from privbench_core.measure.expected_noise import link_noise
-from privbench_core.models.profile import Profile
+from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.pipeline.places import epsilon_name
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.relations import stability
+from privbench_core.profiles.expected_noise import link_noise
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step, StepKind

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.exact_sums import HALF, LARGEST, joined, total, weighted_sums, words
 from privbench_core.errors import InternalError
-from privbench_core.estimate.coarsening import merge_codes
+from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.privacy.clipping import lengths_of_cells
 from privbench_core.privacy.noise import Counts
 from privbench_core.privacy.split_rules import Centres

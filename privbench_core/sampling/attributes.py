@@ -8,7 +8,7 @@ with the other columns of the unique set.
 Within-bin allocation gives each drawn code a cell, balanced against the cells of all other columns. A code (merged bin)
 may cover many cells: rare values of a list, or part of a range. Each column's rows get their cells by systematic
 sampling, so pairs of cells of two columns occur with the frequencies of independent draws. Here rows with the same code
-swap cells (`models.record_swapping`) until pairs of cells occur as often as expected, rounded. Along a range, the
+swap cells (`marginals.record_swapping`) until pairs of cells occur as often as expected, rounded. Along a range, the
 expected dependence is interpolated: a cell between the middles of two codes behaves like a mixture of both.
 """
 
@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import encoded, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer, joined
-from privbench_core.estimate.fitting import fit_margins
+from privbench_core.estimators.fitting import fit_margins
 from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS, SWEEPS
-from privbench_core.models.parent_choice import repeated
-from privbench_core.models.record_swapping import TargetTable, swap
-from privbench_core.models.rows import Model, Rows
+from privbench_core.links.parent_choice import repeated
+from privbench_core.marginals.record_swapping import TargetTable, swap
+from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.sampling.constraints import RowRule, made_dependent
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges

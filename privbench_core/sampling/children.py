@@ -9,16 +9,17 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.group_codes import place_codes, place_count
 from privbench_core.columns.systematic import group_counts, narrow
-from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, PLACE, Fanout, parent_column
-from privbench_core.models.group_model import OWNER
-from privbench_core.models.latent import is_latent
-from privbench_core.models.profile import Profile
-from privbench_core.models.row_count import UNIT_SIZE, size_classes
-from privbench_core.models.rows import Model, PairMarginal, Rows, draw_column
-from privbench_core.models.spn import Leaf
+from privbench_core.groups.group_model import OWNER
+from privbench_core.groups.latent import is_latent
+from privbench_core.links.fanout import Fanout
+from privbench_core.marginals.sampler import Model, PairMarginal, Rows, draw_column
+from privbench_core.marginals.spn import Leaf
+from privbench_core.profiles.names import OWN_FANOUT, OWNER_FANOUT, PLACE, parent_column
+from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.keys import ordinal_within
 from privbench_core.sampling.references import Parent, room_for_children
 from privbench_core.schema.tables import Table
+from privbench_core.units.row_count import UNIT_SIZE, size_classes
 
 Places = NDArray[np.signedinteger[Any]]
 

@@ -24,7 +24,7 @@ from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
 from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, PROPOSALS, SAMPLE_ROWS, SMOOTHING, TINY
-from privbench_core.models.lags import Lag, Lags
+from privbench_core.profiles.lags import Lag, Lags
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]

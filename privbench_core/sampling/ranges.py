@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core import guards
-from privbench_core.models.group_model import OWNER
-from privbench_core.models.rows import Rows
+from privbench_core.groups.group_model import OWNER
+from privbench_core.marginals.sampler import Rows
 from privbench_core.sampling.references import lookup_order
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table

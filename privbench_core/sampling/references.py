@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.errors import InternalError
 from privbench_core.guards import REDRAWING_ROUNDS
-from privbench_core.models.lookup import Lookup
-from privbench_core.models.parent_choice import Distinct, ParentChoice, repeated
-from privbench_core.models.rows import Rows
+from privbench_core.links.lookup import Lookup
+from privbench_core.links.parent_choice import Distinct, ParentChoice, repeated
+from privbench_core.marginals.sampler import Rows
 from privbench_core.sampling.constraints import RowRule
 from privbench_core.sampling.row_groups import common_numbers, group_numbers
 from privbench_core.schema.constraints import ForeignKey

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
 from privbench_core.errors import SpecError, UnsupportedBudgetError, did_you_mean
-from privbench_core.measure.learned import lists_to_learn
 from privbench_core.privacy.budget import Budget, Price
+from privbench_core.profiles.measure_domains import lists_to_learn
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.steps.assemble import refuse_impossible

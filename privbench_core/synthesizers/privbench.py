@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from privbench_core.measure.fanout import fit_fanout
-from privbench_core.measure.links import PAIRS
-from privbench_core.measure.privspn import PairwiseSPN
-from privbench_core.measure.profile import Network
-from privbench_core.models.fanout import Fanout
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.measure_children import PAIRS
+from privbench_core.links.measure_fanout import fit_fanout
+from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price
+from privbench_core.profiles.measure_profile import Network
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact

@@ -3,7 +3,7 @@
 Algorithm 3 of the paper: private foreign keys in an order in which the groups of a table are modelled before its rows
 are grouped themselves, so that latent attributes found below are columns of the tables above. Here these keys are the
 owner keys; rows refer to further parents, private or public, by what is measured between their attributes, matched to
-rows that are there already (`models.lookup`): a group along such a key has rows of many units, and no unit-wise type.
+rows that are there already (`links.lookup`): a group along such a key has rows of many units, and no unit-wise type.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from privbench_core.measure.lags import lag_joints
-from privbench_core.measure.latent import LatentFit
-from privbench_core.measure.maximisation import Columns, types_of
-from privbench_core.measure.privspn import PairwiseSPN
-from privbench_core.models.fanout import Fanout
-from privbench_core.models.group_model import GroupModel
-from privbench_core.models.latent import Latents
-from privbench_core.models.measured import MeasuredLeaf
-from privbench_core.models.spn import Leaf, Node, count_nodes, node_to_dict
+from privbench_core.groups.group_model import GroupModel
+from privbench_core.groups.latent import Latents
+from privbench_core.groups.measure_latent import LatentFit
+from privbench_core.groups.measure_types import Columns, types_of
+from privbench_core.links.fanout import Fanout
+from privbench_core.marginals.measure_spn import PairwiseSPN
+from privbench_core.marginals.measured import MeasuredLeaf
+from privbench_core.marginals.spn import Leaf, Node, count_nodes, node_to_dict
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.privacy.views import ViewSpec
+from privbench_core.profiles.measure_lags import lag_joints
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table

@@ -2,7 +2,7 @@
 
 Algorithm 4 of the paper goes through the private foreign keys in topological order and runs Algorithm 1 for each. Here
 a table has one ownership key, along which its rows are drawn as groups; rows refer to further parents, private or
-public, by what is measured between their attributes, matched to rows that are drawn already (`models.lookup`).
+public, by what is measured between their attributes, matched to rows that are drawn already (`links.lookup`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from privbench_core.measure.fanout import fit_sizes_and_siblings
-from privbench_core.measure.groups import GroupFit
-from privbench_core.models.fanout import Fanout
+from privbench_core.groups.measure_groups import GroupFit
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.measure_fanout import fit_sizes_and_siblings
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.schema.constraints import ForeignKey

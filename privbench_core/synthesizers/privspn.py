@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from privbench_core.measure.privspn import HistogramSPN
-from privbench_core.measure.profile import Network
+from privbench_core.marginals.measure_spn import HistogramSPN
 from privbench_core.privacy.budget import Budget
+from privbench_core.profiles.measure_profile import Network
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan, structure_rng
 from privbench_core.synthesizers.privbench import SharedOptions, conditional_link, network_plan

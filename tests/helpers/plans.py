@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from privbench_core.measure.privspn import PairwiseSPN
+from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import NoiseSource

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.profile import Profile
-from privbench_core.models.row_count import RowCount
+from privbench_core.marginals.one_way import OneWay
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
@@ -29,6 +27,7 @@ from privbench_core.privacy.ledger.ledger import Ledger
 from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView, HeldRows
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -37,6 +36,7 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, StepContext, StepKind
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
+from privbench_core.units.row_count import RowCount
 from tests.helpers.plans import plan_with
 
 Codes = NDArray[np.int32]

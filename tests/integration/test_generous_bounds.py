@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import SpecError
-from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.views import Engine
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import Plan, StepKind

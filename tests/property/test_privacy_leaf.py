@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.measure.one_way import Marginals
-from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.models.measured import MeasuredLeaf
-from privbench_core.models.one_way import OneWay
+from privbench_core.marginals.measure_one_way import Marginals
+from privbench_core.marginals.measure_pairs import PairwiseFit
+from privbench_core.marginals.measured import MeasuredLeaf
+from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter

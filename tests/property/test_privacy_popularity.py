@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privbench_core.measure.popularity import row_popularity
-from privbench_core.models.row_count import RowCount
+from privbench_core.links.measure_popularity import row_popularity
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import NoiseSource
@@ -18,6 +17,7 @@ from privbench_core.privacy.queries import ParentCounts, RankSums
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.view_building import build_references, build_values, distinct_weights
+from privbench_core.units.row_count import RowCount
 from tests.helpers.databases import Database, adversaries, forum, shop, town
 from tests.helpers.key_graphs import diamond, mixed
 from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise

@@ -22,10 +22,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.measure import adaptive_bins as refine
-from privbench_core.models.fanout import children_column
-from privbench_core.models.latent import Latents
-from privbench_core.models.profile import Profile
+from privbench_core.groups.latent import Latents
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import (
@@ -41,6 +38,9 @@ from privbench_core.privacy.queries import Marginal, ParentCounts
 from privbench_core.privacy.relations import lets_go
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import CodedView, ViewSpec
+from privbench_core.profiles import measure_bins as refine
+from privbench_core.profiles.names import children_column
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.refinement import GivenRows, _place
-from privbench_core.models.rows import Rows
+from privbench_core.marginals.sampler import Rows
 
 
 def test_places_count_equal_numbers_before():

@@ -10,10 +10,10 @@ from benchmarks.workloads import within_codes
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.profile import Profile
-from privbench_core.models.row_count import RowCount
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.units.row_count import RowCount
 from privbench_core.workload.statements import Workload
 from tests.helpers.planted import integer, owner_key, rows_of
 

@@ -11,7 +11,7 @@ from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cut
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.estimate.segmentation import ABSOLUTE, merge_smallest, segment_and_smooth, segments
+from privbench_core.estimators.segmentation import ABSOLUTE, merge_smallest, segment_and_smooth, segments
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privbench_core.estimate.random_walk import Drift
-from privbench_core.measure.by_size import CollisionPosterior, RowLooks, vector_lengths
-from privbench_core.models.row_count import RowCount, size_classes
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.relations import WEIGHT_SCALE
+from privbench_core.units.measure_by_size import CollisionPosterior, RowLooks, vector_lengths
+from privbench_core.units.random_walk import Drift
+from privbench_core.units.row_count import RowCount, size_classes
 
 CLASSES = (1, 2, 4, 8, 16, 32, 64)
 SHARES = np.array([0.6, 0.25, 0.12, 0.03])

@@ -13,7 +13,7 @@ import pytest
 from privbench_core import guards, tuning
 
 PRODUCT = Path(guards.__file__).parent
-PACKAGES = ("measure", "estimate", "models", "sampling", "columns")
+PACKAGES = ("estimators", "marginals", "units", "profiles", "links", "groups", "sampling", "columns")
 MOST_TUNED = 30
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import SpecError, ValidationError
-from privbench_core.models.parent_choice import Distinct, ParentChoice, pick_parents
+from privbench_core.links.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.privacy.budget import Budget
 from privbench_core.sampling.constraints import ignored_checks, made_dependent, row_rules
 from privbench_core.sampling.references import without_cycles

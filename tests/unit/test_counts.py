@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from privbench_core.columns.exact_sums import LARGEST, cell_index, contingency, joined, total, weighted_sums, words
 from privbench_core.errors import InternalError
-from privbench_core.estimate.coarsening import merge_codes
+from privbench_core.estimators.coarsening import merge_codes
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.degrees import extrapolated, ranked
-from privbench_core.estimate.popularity import rank_ends
-from privbench_core.measure.bounded import _counted_best
-from privbench_core.models.row_count import RowCount
+from privbench_core.links.degrees import extrapolated, ranked
+from privbench_core.links.measure_bounded import _counted_best
+from privbench_core.links.popularity_shapes import rank_ends
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.units.row_count import RowCount
 
 BOUNDS = (1, 4, 16, 64, 256)
 DEGREES = np.maximum(1, np.rint(200 / np.arange(1, 601) ** 0.9)).astype(int)

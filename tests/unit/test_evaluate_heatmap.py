@@ -15,7 +15,7 @@ from privbench_core.evaluation.heatmap import (
     selectivities,
     worst_and_typical,
 )
-from privbench_core.models.spn import Leaf, Product, Sum
+from privbench_core.marginals.spn import Leaf, Product, Sum
 from privbench_core.privacy.split_rules import ByValue
 from privbench_core.report import plots
 

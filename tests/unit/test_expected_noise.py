@@ -13,17 +13,17 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.commands.plan import tell_noise
-from privbench_core.measure.expected_noise import expected_noise, link_noise
-from privbench_core.measure.profile import learn_table
-from privbench_core.models.profile import Profile
-from privbench_core.models.row_count import RowCount
 from privbench_core.pipeline.plans import only_noise
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import Sensitivity, noise_std
+from privbench_core.profiles.expected_noise import expected_noise, link_noise
+from privbench_core.profiles.measure_profile import learn_table
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.units.row_count import RowCount
 from tests.helpers.heavy_tails import optional_keys
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import door_of, integer, owner_key, place_of, rows_of

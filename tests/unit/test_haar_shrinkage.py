@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privbench_core.estimate.denoising import shrink_haar
+from privbench_core.estimators.denoising import shrink_haar
 
 
 def test_what_noise_explains_is_taken_off() -> None:

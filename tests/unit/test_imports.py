@@ -105,3 +105,17 @@ def test_a_heavy_library_is_seen() -> None:
     code = [sys.executable, "-c", f"import pandas\n{IMPORTED}", "--help"]
     done = subprocess.run(code, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.stderr.split() == ["0", "pandas"]
+
+
+def test_in_the_rooms_of_marginals_and_keys_only_what_measures_may_spend():
+    core = PROJECT / "privbench_core"
+    spends = ("privbench_core.privacy.curator", "privbench_core.privacy.session")
+    found = {
+        (path.relative_to(core).as_posix(), module)
+        for room in ("marginals", "units", "profiles", "links", "groups")
+        for path in (core / room).glob("*.py")
+        if not path.name.startswith("measure_")
+        for module, name in imported(path)
+        if f"{module}.{name}".startswith(spends)
+    }
+    assert not found

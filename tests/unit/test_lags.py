@@ -12,7 +12,7 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
 from privbench_core.columns.lags import Intervals, lag_classes
-from privbench_core.models.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances, shares_of_cells
+from privbench_core.profiles.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances, shares_of_cells
 from privbench_core.sampling.lags import DatedRows, dated_columns
 from privbench_core.schema.columns import Column, ColumnType
 

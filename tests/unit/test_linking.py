@@ -9,16 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.estimate.biadjacency import ClassTarget, relaxed_links
-from privbench_core.measure.linking import Reference, _Candidate, _cross_marginal, _planned, countings
-from privbench_core.measure.targets import PublicParent
-from privbench_core.models.linked_lookup import LinkedLookup, _differing
-from privbench_core.models.linking import CrossMarginal, Linked, link_rows
-from privbench_core.models.parent_choice import Distinct, ParentChoice
-from privbench_core.models.popularity import ByRow
-from privbench_core.models.row_count import RowCount
-from privbench_core.models.rows import Rows
-from privbench_core.models.spn import Leaf
+from privbench_core.links.biadjacency import ClassTarget, relaxed_links
+from privbench_core.links.linked_lookup import LinkedLookup, _differing
+from privbench_core.links.linking import CrossMarginal, Linked, link_rows
+from privbench_core.links.measure_linking import Reference, _Candidate, _cross_marginal, _planned, countings
+from privbench_core.links.measure_targets import PublicParent
+from privbench_core.links.parent_choice import Distinct, ParentChoice
+from privbench_core.links.popularity import ByRow
+from privbench_core.marginals.sampler import Rows
+from privbench_core.marginals.spn import Leaf
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Measurement
 from privbench_core.privacy.views import ViewSpec
@@ -29,6 +28,7 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.relational.plan import Relational
 from privbench_core.synthesizers.steps.learned_link import completes_junction
+from privbench_core.units.row_count import RowCount
 from tests.helpers.databases import Database, club, forum, shop
 from tests.helpers.heavy_tails import many_to_many, optional_keys
 from tests.helpers.noise import SeededNoise

@@ -5,13 +5,14 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.measure.fanout import fit_fanout
-from privbench_core.measure.links import expected_context, link_context
-from privbench_core.models.fanout import OWN_FANOUT, OWNER_FANOUT, Fanout
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.measure_children import expected_context, link_context
+from privbench_core.links.measure_fanout import fit_fanout
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.profiles.names import OWN_FANOUT, OWNER_FANOUT
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (

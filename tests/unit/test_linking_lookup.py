@@ -11,23 +11,23 @@ from privbench_core.columns.registry import codec_for
 from privbench_core.columns.systematic import diffused_counts
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.guards import MAX_PUBLIC_CODES
-from privbench_core.measure.bounded import BoundedCounts, unbounded_targets
-from privbench_core.measure.lookup import fit_lookup
-from privbench_core.measure.popularity import row_popularity
-from privbench_core.measure.targets import PublicParent, Referred
-from privbench_core.models.lookup import ANY, ROW, TARGET, Lookup, marginals_of, with_code_of_none
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.popularity import ByRow
-from privbench_core.models.profile import Profile
-from privbench_core.models.row_count import RowCount
-from privbench_core.models.rows import Rows, draw_grouped
+from privbench_core.links.lookup import ANY, ROW, TARGET, Lookup, marginals_of, with_code_of_none
+from privbench_core.links.measure_bounded import BoundedCounts, unbounded_targets
+from privbench_core.links.measure_lookup import fit_lookup
+from privbench_core.links.measure_popularity import row_popularity
+from privbench_core.links.measure_targets import PublicParent, Referred
+from privbench_core.links.popularity import ByRow
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.marginals.sampler import Rows, draw_grouped
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.units.row_count import RowCount
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
     PLENTY,

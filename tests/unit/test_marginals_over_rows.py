@@ -9,19 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.estimate.fitting import fit_margins
-from privbench_core.estimate.joints import NoisyTable
-from privbench_core.measure.by_size import RowLooks, measure_by_size
-from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.profile import MarginalsOverRows
-from privbench_core.models.measured import Counted, MeasuredLeaf
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.row_count import RowCount
+from privbench_core.estimators.fitting import fit_margins
+from privbench_core.estimators.joints import NoisyTable
+from privbench_core.marginals.measure_pairs import PairwiseFit
+from privbench_core.marginals.measured import Counted, MeasuredLeaf
+from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.views import ViewSpec
+from privbench_core.profiles.measure_profile import MarginalsOverRows
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.units.measure_by_size import RowLooks, measure_by_size
+from privbench_core.units.row_count import RowCount
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
     category,

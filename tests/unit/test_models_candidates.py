@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.candidates import Candidates, noisy_cells
+from privbench_core.estimators.candidates import Candidates, noisy_cells
 
 
 def test_cells_of_a_joint_are_those_that_low_rank_leaves_noise_in():

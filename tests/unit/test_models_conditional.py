@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privbench_core.models.rows import PairMarginal, Rows, draw_column
+from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column
 
 CODES, N = 10, 20_000
 

@@ -7,11 +7,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.copula import Cut, SignSums, joint_by_copula, sign_noise
-from privbench_core.measure.one_way import Marginals
-from privbench_core.measure.pairwise import PairwiseFit, cuts_of, measure_signs
-from privbench_core.models.measured import MeasuredLeaf
-from privbench_core.models.rows import Rows
+from privbench_core.estimators.copula import Cut, SignSums, joint_by_copula, sign_noise
+from privbench_core.marginals.measure_one_way import Marginals
+from privbench_core.marginals.measure_pairs import PairwiseFit, cuts_of, measure_signs
+from privbench_core.marginals.measured import MeasuredLeaf
+from privbench_core.marginals.sampler import Rows
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.tuning import TUNING
 from tests.helpers.planted import curator_of, joint_of, one_way_of, tvd

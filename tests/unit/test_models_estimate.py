@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from privbench_core.estimate.denoising import onto_simplex, shrink_haar
-from privbench_core.estimate.fitting import combine, fit_margins, mutual_information
-from privbench_core.models.rows import draw_grouped
+from privbench_core.estimators.denoising import onto_simplex, shrink_haar
+from privbench_core.estimators.fitting import combine, fit_margins, mutual_information
+from privbench_core.marginals.sampler import draw_grouped
 
 
 @pytest.mark.parametrize("seed", range(6))

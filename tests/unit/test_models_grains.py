@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.coarsening import Ends, coarsenings
+from privbench_core.estimators.coarsening import Ends, coarsenings
 
 
 def by_number(counts, ordered=0):

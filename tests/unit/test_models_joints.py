@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.denoising import onto_simplex
-from privbench_core.estimate.joints import NoisyTable, estimated_joint, low_rank
+from privbench_core.estimators.denoising import onto_simplex
+from privbench_core.estimators.joints import NoisyTable, estimated_joint, low_rank
 
 
 def smooth_table(rows: int = 30, columns: int = 20, total: float = 40_000.0):

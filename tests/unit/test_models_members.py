@@ -7,11 +7,11 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from privbench_core.models.group_model import OWNER, GroupClass, GroupModel
-from privbench_core.models.row_count import UNIT_SIZE
-from privbench_core.models.rows import Rows
+from privbench_core.groups.group_model import OWNER, GroupClass, GroupModel
+from privbench_core.marginals.sampler import Rows
 from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.units.row_count import UNIT_SIZE
 
 SIZE = "#size"
 A = np.array([0.5, 0.3, 0.2])

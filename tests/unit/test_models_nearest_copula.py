@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.coarsening import merge_codes
-from privbench_core.estimate.copula import joint_by_copula, nearest_copula
-from privbench_core.estimate.joints import NoisyTable, estimated_joints
+from privbench_core.estimators.coarsening import merge_codes
+from privbench_core.estimators.copula import joint_by_copula, nearest_copula
+from privbench_core.estimators.joints import NoisyTable, estimated_joints
 
 CODES = 40
 EVEN = np.full(CODES, 250.0)

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from privbench_core.models.rows import PairMarginal, Rows, draw_column
-from privbench_core.models.spn import Leaf, Product, Sum, count_nodes, node_to_dict
+from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column
+from privbench_core.marginals.spn import Leaf, Product, Sum, count_nodes, node_to_dict
 from privbench_core.privacy.split_rules import ByValue, Centres
 from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from privbench_core.measure.one_way import choose_remeasurement
-from privbench_core.measure.pairwise import PairwiseFit
-from privbench_core.measure.scores import clear_scores, has_power, pair_scores
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.rows import Rows
-from privbench_core.models.spn import Leaf
+from privbench_core.marginals.measure_one_way import choose_remeasurement
+from privbench_core.marginals.measure_pairs import PairwiseFit
+from privbench_core.marginals.measure_scores import clear_scores, has_power, pair_scores
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.marginals.sampler import Rows
+from privbench_core.marginals.spn import Leaf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.queries import Marginal
 from privbench_core.tuning import TUNING

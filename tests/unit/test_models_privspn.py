@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.measure.one_way import Marginals
-from privbench_core.measure.privspn import HistogramSPN, PairwiseSPN, measure_one_way
-from privbench_core.models.measured import MeasuredParts
-from privbench_core.models.rows import Rows
-from privbench_core.models.spn import Leaf, Node, Product, Sum, count_nodes
+from privbench_core.marginals.measure_one_way import Marginals
+from privbench_core.marginals.measure_spn import HistogramSPN, PairwiseSPN, measure_one_way
+from privbench_core.marginals.measured import MeasuredParts
+from privbench_core.marginals.sampler import Rows
+from privbench_core.marginals.spn import Leaf, Node, Product, Sum, count_nodes
 from privbench_core.privacy.budget import Measure, Price
 from tests.helpers.planted import PLENTY, curator_of, joint_of, one_way_of, tvd
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privbench_core.models.record_swapping import TargetTable, swap
+from privbench_core.marginals.record_swapping import TargetTable, swap
 
 N = 4_000
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.models.rows import Rows
-from privbench_core.models.spn import swap_to_fit
+from privbench_core.marginals.sampler import Rows
+from privbench_core.marginals.spn import swap_to_fit
 from tests.helpers.planted import joint_of, tvd
 
 SIZES = {"a": 4, "b": 5, "c": 3}

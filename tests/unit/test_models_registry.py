@@ -7,10 +7,10 @@ import pytest
 
 from privbench_core import stored
 from privbench_core.errors import InternalError, ReleaseError
-from privbench_core.models.group_model import GroupModel
-from privbench_core.models.profile import Profile
-from privbench_core.models.rows import Rows
-from privbench_core.models.spn import Leaf, Product
+from privbench_core.groups.group_model import GroupModel
+from privbench_core.marginals.sampler import Rows
+from privbench_core.marginals.spn import Leaf, Product
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import ColumnType
 from privbench_core.stored import Storable, restored
 

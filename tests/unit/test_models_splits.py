@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.measure.privspn import lloyd_split
-from privbench_core.models.spn import split_by_attribute
+from privbench_core.marginals.measure_spn import lloyd_split
+from privbench_core.marginals.spn import split_by_attribute
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.split_rules import ByValue, Centres
 from tests.helpers.planted import curator_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.joints import NoisyTable, estimated_triples, explained
-from privbench_core.measure.one_way import Marginals
-from privbench_core.measure.pairwise import PairwiseFit, candidate_triples, measure_triples
-from privbench_core.models.measured import MeasuredLeaf
-from privbench_core.models.record_swapping import TargetTable, swap
-from privbench_core.models.rows import Rows
-from privbench_core.models.spn import node_to_dict
+from privbench_core.estimators.joints import NoisyTable, estimated_triples, explained
+from privbench_core.marginals.measure_one_way import Marginals
+from privbench_core.marginals.measure_pairs import PairwiseFit, candidate_triples, measure_triples
+from privbench_core.marginals.measured import MeasuredLeaf
+from privbench_core.marginals.record_swapping import TargetTable, swap
+from privbench_core.marginals.sampler import Rows
+from privbench_core.marginals.spn import node_to_dict
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.stored import restored
 from privbench_core.tuning import TUNING

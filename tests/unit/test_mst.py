@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privbench_core.errors import SpecError
-from privbench_core.models.one_way import OneWay
+from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.synthesizers.relational import mst
 from tests.helpers.databases import adversaries, town

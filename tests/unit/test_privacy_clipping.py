@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.measure.by_size import vector_lengths
-from privbench_core.models.row_count import RowCount
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.curator import Curator
@@ -27,6 +25,8 @@ from privbench_core.privacy.view_building import build_references, build_view
 from privbench_core.privacy.views import CodedView, HeldRows, ViewSpec
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.units.measure_by_size import vector_lengths
+from privbench_core.units.row_count import RowCount
 from tests.helpers.databases import Row, database_from, shop, town
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import integer, owner_key

@@ -12,18 +12,19 @@ import pytest
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import SpecError, UnsupportedBudgetError
-from privbench_core.measure.groups import FanoutClasses, agreeing
-from privbench_core.measure.links import expected_context
-from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
-from privbench_core.models.group_model import GroupModel
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.row_count import RowCount
+from privbench_core.groups.group_model import GroupModel
+from privbench_core.groups.measure_groups import FanoutClasses, agreeing
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.measure_children import expected_context
+from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Budget
+from privbench_core.profiles.names import OWNER_FANOUT, parent_column
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.privpetal import Options, PrivPetal
 from privbench_core.synthesizers.registry import load_synthesizer, names
+from privbench_core.units.row_count import RowCount
 from tests.helpers.databases import Database, forum, shop, town
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.random_walk import Drift
+from privbench_core.units.random_walk import Drift
 
 ROWS = np.array([4000.0, 3000.0, 2000.0, 1000.0, 500.0])
 

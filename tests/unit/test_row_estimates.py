@@ -10,15 +10,15 @@ import pytest
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.estimate.random_walk import Drift
-from privbench_core.measure.by_size import RowLooks
-from privbench_core.measure.groups import FanoutClasses, counted_by_class
-from privbench_core.measure.maximisation import Columns
-from privbench_core.models.fanout import Fanout
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.profile import Profile
-from privbench_core.models.row_count import RowCount
-from privbench_core.models.size_counts import ExpectedSizes
+from privbench_core.groups.measure_groups import FanoutClasses, counted_by_class
+from privbench_core.groups.measure_types import Columns
+from privbench_core.links.fanout import Fanout
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.marginals.size_counts import ExpectedSizes
+from privbench_core.profiles.profile import Profile
+from privbench_core.units.measure_by_size import RowLooks
+from privbench_core.units.random_walk import Drift
+from privbench_core.units.row_count import RowCount
 
 SIZES = RowCount(110.0, 1.0, 1, (1, 2, 4), np.array([10.0, 20.0, 80.0]), np.array([10.0, 10.0, 20.0]), 4)
 SHAPES = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.estimate.fitting import row_shares, with_row_shares
+from privbench_core.estimators.fitting import row_shares, with_row_shares
 
 SIZES = np.array([0.0, 1.0, 4.0, 30.0])
 NUMBERS = np.array([0.5, 0.3, 0.15, 0.05])

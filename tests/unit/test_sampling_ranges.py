@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from privbench_core import guards
-from privbench_core.models.group_model import OWNER
-from privbench_core.models.rows import Rows
+from privbench_core.groups.group_model import OWNER
+from privbench_core.marginals.sampler import Rows
 from privbench_core.sampling import ranges
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from tests.helpers.planted import draw_exactly, planted_pair

@@ -8,13 +8,12 @@ import pytest
 
 from privbench_core import guards
 from privbench_core.errors import InternalError, PublishError, SpecError
-from privbench_core.models.lookup import Lookup
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.profile import Profile
-from privbench_core.models.row_count import RowCount
-from privbench_core.models.rows import Rows
-from privbench_core.models.spn import Leaf
+from privbench_core.links.lookup import Lookup
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.marginals.sampler import Rows
+from privbench_core.marginals.spn import Leaf
 from privbench_core.privacy.budget import Budget
+from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
@@ -23,6 +22,7 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.steps.drawing import TableModels
 from privbench_core.synthesizers.steps.sampled import SampledTable
+from privbench_core.units.row_count import RowCount
 from privbench_core.validate.derived import fanout_column, integrity_frame, reference_column
 from tests.helpers.planted import (
     category,

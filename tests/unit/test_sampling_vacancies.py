@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.models.parent_choice import repeated
+from privbench_core.links.parent_choice import repeated
 from privbench_core.sampling import attributes
 from privbench_core.sampling.attributes import free_values
 from privbench_core.sampling.row_groups import group_numbers

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from privbench_core.evaluation.joins import sibling_agreement
-from privbench_core.models.fanout import Agreement
-from privbench_core.models.group_model import OWNER
-from privbench_core.models.rows import Rows
-from privbench_core.models.siblings import AgreeingSiblings, _Urn
+from privbench_core.groups.group_model import OWNER
+from privbench_core.groups.siblings import AgreeingSiblings, _Urn
+from privbench_core.links.fanout import Agreement
+from privbench_core.marginals.sampler import Rows
 
 _ROWS = 6_000
 _CODES = 4

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.models.row_count import powers_up_to
-from privbench_core.models.size_counts import Shapes, size_shapes
+from privbench_core.marginals.size_counts import Shapes, size_shapes
+from privbench_core.units.row_count import powers_up_to
 
 BOUND = 4096
 CODEC, CLASSES = FanoutCodec(BOUND), np.array(powers_up_to(BOUND))

@@ -11,22 +11,22 @@ import pytest
 
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.measure.learned import learn_domains
-from privbench_core.measure.one_way import least_noise
-from privbench_core.measure.privspn import PairwiseSPN
-from privbench_core.measure.profile import Cells, learn_table
-from privbench_core.measure.row_count import measure_row_count
-from privbench_core.models.row_count import RowCount
-from privbench_core.models.spn import Leaf, Node
+from privbench_core.marginals.measure_one_way import least_noise
+from privbench_core.marginals.measure_spn import PairwiseSPN
+from privbench_core.marginals.spn import Leaf, Node
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.profiles.measure_domains import learn_domains
+from privbench_core.profiles.measure_profile import Cells, learn_table
 from privbench_core.schema.columns import Column, ColumnType, Learn, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import StepKind
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.units.measure_row_count import measure_row_count
+from privbench_core.units.row_count import RowCount
 from tests.conftest import Town
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import plan_with

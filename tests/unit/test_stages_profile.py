@@ -13,10 +13,10 @@ from scipy.stats import rankdata
 
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.errors import UnsupportedBudgetError
-from privbench_core.measure.profile import learn_table
-from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.noise import NoiseSource
+from privbench_core.profiles.measure_profile import learn_table
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.stored import restored

@@ -11,12 +11,12 @@ import pytest
 
 from privbench_core.columns.registry import codec_for
 from privbench_core.engines.memory.database import PrivateDatabase
-from privbench_core.measure.adaptive_bins import CellCounts, share_of
-from privbench_core.measure.profile import learn_table
-from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.profiles.measure_bins import CellCounts, share_of
+from privbench_core.profiles.measure_profile import learn_table
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact

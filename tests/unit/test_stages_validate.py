@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from privbench_core.errors import NoiseOnlyError, ReleaseError, ValidationError
-from privbench_core.models.profile import Profile
 from privbench_core.pipeline import executor
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import ReleaseStore, Workspace
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec

@@ -26,7 +26,7 @@ from privbench_core.engines.sql.relations import Names, column, count, keep_rows
 from privbench_core.engines.sql.views import ROWS_OF_UNIT, UNIT, WEIGHT, Views
 from privbench_core.engines.stored import from_stored, to_stored
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
-from privbench_core.estimate.coarsening import merge_codes
+from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
 from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups

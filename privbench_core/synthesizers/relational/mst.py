@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from privbench_core.errors import SpecError
 from privbench_core.guards import TOLERANCE
-from privbench_core.models.measured import MeasuredLeaf
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.spn import Leaf, node_to_dict
+from privbench_core.marginals.measured import MeasuredLeaf
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.marginals.spn import Leaf, node_to_dict
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal

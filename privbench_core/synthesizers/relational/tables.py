@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from privbench_core.models.measured import MeasuredLeaf
-from privbench_core.models.one_way import OneWay
-from privbench_core.models.spn import node_to_dict
+from privbench_core.marginals.measured import MeasuredLeaf
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.marginals.spn import node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Own

@@ -29,8 +29,8 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.errors import InternalError
 from privbench_core.guards import HELD_FILES, MAX_CELLS, SLOTS
-from privbench_core.models.lookup import ROW, TARGET, Lookup
-from privbench_core.models.popularity import ByRank, ByRow, allocated_degrees, raked
+from privbench_core.links.lookup import ROW, TARGET, Lookup
+from privbench_core.links.popularity import ByRank, ByRow, allocated_degrees, raked
 from privbench_core.sampling.ranges import is_unique, weighted_shares
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey

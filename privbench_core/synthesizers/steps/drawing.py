@@ -19,14 +19,15 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import base_numbers, values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import InternalError, ValidationError
-from privbench_core.models.fanout import Fanout, children_column
-from privbench_core.models.lags import Lags
-from privbench_core.models.linking import Linked
-from privbench_core.models.lookup import Lookup
-from privbench_core.models.parent_choice import repeated
-from privbench_core.models.profile import Profile
-from privbench_core.models.rows import Model, Rows
-from privbench_core.models.siblings import AgreeingSiblings
+from privbench_core.groups.siblings import AgreeingSiblings
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.linking import Linked
+from privbench_core.links.lookup import Lookup
+from privbench_core.links.parent_choice import repeated
+from privbench_core.marginals.sampler import Model, Rows
+from privbench_core.profiles.lags import Lags
+from privbench_core.profiles.names import children_column
+from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.attributes import RowDraft
 from privbench_core.sampling.children import add_sizes, row_weights
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules

@@ -36,14 +36,14 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import contingency
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.guards import MAX_PAIRS, REFERENCE_ROWS, TINY
-from privbench_core.models.fanout import parent_column
-from privbench_core.models.profile import Profile
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, feature_size
 from privbench_core.privacy.queries import Distances, Marginal
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
+from privbench_core.profiles.names import parent_column
+from privbench_core.profiles.profile import Profile
 from privbench_core.publishing.figures import DEVIATIONS, FidelityFigure
 from privbench_core.sampling.children import row_weights
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity

@@ -15,25 +15,25 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.groups.group_model import OWNER
 from privbench_core.guards import REFERENCE_ROWS
-from privbench_core.measure.by_size import Features
-from privbench_core.measure.fanout import fit_sizes_and_siblings
-from privbench_core.measure.linking import Reference, measure_cross_marginals
-from privbench_core.measure.links import PAIRS
-from privbench_core.measure.lookup import fit_lookup
-from privbench_core.measure.targets import PublicParent, Referred
-from privbench_core.models.fanout import OWNER_FANOUT, Fanout, parent_column
-from privbench_core.models.group_model import OWNER
-from privbench_core.models.linked_lookup import LinkedLookup
-from privbench_core.models.linking import Linked
-from privbench_core.models.lookup import TARGET
-from privbench_core.models.popularity import ByRow
-from privbench_core.models.profile import Profile
-from privbench_core.models.rows import Model, Rows
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.linked_lookup import LinkedLookup
+from privbench_core.links.linking import Linked
+from privbench_core.links.lookup import TARGET
+from privbench_core.links.measure_children import PAIRS
+from privbench_core.links.measure_fanout import fit_sizes_and_siblings
+from privbench_core.links.measure_linking import Reference, measure_cross_marginals
+from privbench_core.links.measure_lookup import fit_lookup
+from privbench_core.links.measure_targets import PublicParent, Referred
+from privbench_core.links.popularity import ByRow
+from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
 from privbench_core.privacy.relations import lets_go, referring_rows
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.profiles.names import OWNER_FANOUT, parent_column
+from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.children import add_sizes, children_of, numbers_of_children
 from privbench_core.sampling.references import Parent
 from privbench_core.schema.constraints import ForeignKey
@@ -52,6 +52,7 @@ from privbench_core.synthesizers.steps.link import (
     released_profile,
 )
 from privbench_core.tuning import TUNING
+from privbench_core.units.measure_by_size import Features
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.guards import MAX_COUNTED
-from privbench_core.measure.by_size import Features
-from privbench_core.measure.links import PAIRS
-from privbench_core.measure.lookup import fit_lookup
-from privbench_core.measure.targets import PublicParent, Referred
-from privbench_core.models.fanout import Fanout, parent_column
-from privbench_core.models.lookup import Lookup
-from privbench_core.models.profile import Profile
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.lookup import Lookup
+from privbench_core.links.measure_children import PAIRS
+from privbench_core.links.measure_lookup import fit_lookup
+from privbench_core.links.measure_targets import PublicParent, Referred
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.relations import deciding_tables, lets_go, reference_moves, referring_rows, stability
+from privbench_core.profiles.names import parent_column
+from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.identity import Identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
+from privbench_core.units.measure_by_size import Features
 
 _BOUNDED = "bounded"  # parameter of a step that counts bounded references alone
 

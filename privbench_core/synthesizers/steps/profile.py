@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.registry import codec_for
-from privbench_core.measure.lags import own_lag_pairs
-from privbench_core.measure.learned import lists_to_learn
-from privbench_core.measure.privspn import PairwiseSPN
-from privbench_core.measure.profile import Cells, Network, learn_table
-from privbench_core.models.measured import Measured
-from privbench_core.models.profile import Profile
-from privbench_core.models.spn import count_nodes, node_to_dict
+from privbench_core.marginals.measure_spn import PairwiseSPN
+from privbench_core.marginals.measured import Measured
+from privbench_core.marginals.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
+from privbench_core.profiles.measure_domains import lists_to_learn
+from privbench_core.profiles.measure_lags import own_lag_pairs
+from privbench_core.profiles.measure_profile import Cells, Network, learn_table
+from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Learn, Values
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table

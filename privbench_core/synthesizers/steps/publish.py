@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import InternalError, ValidationError
-from privbench_core.measure.expected_noise import link_noise
 from privbench_core.privacy.budget import Price
+from privbench_core.profiles.expected_noise import link_noise
 from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle, write_table
 from privbench_core.publishing.figures import FidelityFigure, blocking, warnings_of
 from privbench_core.sampling.keys import added_by, as_added

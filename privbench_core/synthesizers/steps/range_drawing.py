@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.models.rows import Rows
+from privbench_core.marginals.sampler import Rows
 from privbench_core.sampling.children import children_of, numbers_of_children
 from privbench_core.sampling.ranges import (
     Reach,

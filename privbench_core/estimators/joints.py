@@ -1,0 +1,224 @@
+"""Estimate the joint of two or three columns from noisy counts of its cells, by denoising.
+
+Several estimates are mixed, each good for another kind of table. If two columns almost determine each other, most cells
+are empty, and the projection onto non-negative tables is good. Otherwise the joint minus the product of its marginals
+is close to a matrix of low rank, while noise is spread over all singular values; and if neighbouring codes are similar,
+smoothing over them helps. Joints of three columns are estimated around what the joints of their pairs explain. The risk
+of each estimate, and the best mixture, are estimated from the noisy counts themselves (Stein's unbiased risk estimate),
+so all of this is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.estimators.coarsening import merge_codes
+from privbench_core.estimators.copula import nearest_copula
+from privbench_core.estimators.denoising import Estimate, least_risk, onto_simplex
+from privbench_core.estimators.fitting import fit_margins
+from privbench_core.guards import SMOOTHING, TOLERANCE
+from privbench_core.stored import Storable
+from privbench_core.tuning import TUNING
+
+Array = NDArray[np.float64]
+Pair = tuple[str, str]
+Triple = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class NoisyTable(Storable):
+    """Released counts of the cells of two columns.
+
+    Attributes:
+        counts: Shape (size of the first, size of the second), or of their numbers of groups.
+        sigma: Standard deviation of the noise of a cell.
+        groups: Group of each code of both columns, where groups were counted.
+        ordered: How many leading codes of each column are intervals, in order; 0 for lists.
+    """
+
+    counts: Array
+    sigma: float
+    groups: tuple[NDArray[np.int64], ...] = ()
+    ordered: tuple[int, int] = (0, 0)
+
+
+def estimated_joints(
+    tables: Mapping[Pair, NoisyTable], clean: Mapping[str, Array], known: Mapping[Pair, Array] | None = None
+) -> dict[Pair, Array]:
+    """Return counts of all measured or known pairs with the given marginals, positive where these are.
+
+    Args:
+        tables: Measured with independent noise.
+        clean: Clean counts of all columns, with one total.
+        known: Joints of pairs from something else, which hold where a pair was not measured.
+    """
+    joints = dict(known or {})
+    for (a, b), table in tables.items():
+        base = joints.get((a, b))
+        if base is None:
+            base = nearest_copula(table.counts, table.sigma, table.groups, (clean[a], clean[b]), table.ordered)
+        joints[a, b] = _joint_of_codes(table, clean[a], clean[b], base)
+    return joints
+
+
+def _joint_of_codes(table: NoisyTable, first: Array, second: Array, base: Array | None) -> Array:
+    """Return `estimated_joint` of the measured groups, distributed over their codes by ``base``, or by their counts."""
+    if not table.groups:
+        return estimated_joint(table, first, second, base)
+    merged = [merge_codes(counts, [groups]) for counts, groups in zip((first, second), table.groups, strict=True)]
+    coarse = None if base is None else merge_codes(base, table.groups)
+    joint = estimated_joint(table, merged[0], merged[1], coarse)
+    shares = [_shares_in_groups(counts, groups) for counts, groups in zip((first, second), table.groups, strict=True)]
+    inside = np.outer(*shares)
+    if base is None or coarse is None:
+        return joint[np.ix_(*table.groups)] * inside
+    held = coarse[np.ix_(*table.groups)]
+    inside = np.divide(base, held, out=inside, where=held > SMOOTHING)
+    return fit_margins(joint[np.ix_(*table.groups)] * inside, [((0,), first), ((1,), second)])
+
+
+def _shares_in_groups(counts: Array, groups: NDArray[np.int64]) -> Array:
+    """Return the share of each code in its group; equal shares in a group without rows."""
+    held = np.bincount(groups, counts)
+    equal = 1 / np.bincount(groups)
+    return np.where(held[groups] > 0, counts / np.maximum(held, SMOOTHING)[groups], equal[groups])
+
+
+def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array | None = None) -> Array:
+    """Return counts of two columns with the given marginals, shape of the table; positive where both marginals are.
+
+    Args:
+        table: Released.
+        first: Clean counts of the first column.
+        second: Clean counts of the second column, with the same total.
+        base: What the joint is expected to be, with these marginals; None for independent columns.
+    """
+    sigma, total = table.sigma, max(float(first.sum()), 1.0)
+    product = np.outer(first, second) / total
+    found = product + _centred(table.counts - product)
+    expected = product if base is None else base
+    free = (found.shape[0] - 1) * (found.shape[1] - 1) / found.size  # share of the noise left after centring
+    projected = onto_simplex(found, total)
+    estimates = [
+        Estimate(projected, free * float((projected > 0).sum())),
+        Estimate(expected, 0.0),
+    ]
+    for around in (product,) if base is None else (product, base):
+        low = low_rank(found - around, sigma)
+        estimates.append(Estimate(around + low.values, low.freedom))
+    smooth = _smoother(first), _smoother(second)
+    plain = np.eye(len(first)), np.eye(len(second))
+    for across, along in ((smooth[0], plain[1]), (plain[0], smooth[1]), smooth):
+        freedom = free * float(np.trace(across) * np.trace(along))
+        estimates.append(Estimate(expected + across @ (found - expected) @ along.T, freedom))
+    mixed = onto_simplex(least_risk(estimates, found, sigma), total)
+    return fit_margins(np.maximum(mixed, TUNING.floor * np.minimum(product, sigma)), [((0,), first), ((1,), second)])
+
+
+def _smoother(counts: Array) -> Array:
+    """Return a matrix that smooths over neighbouring codes, relative to their counts (a Gaussian kernel).
+
+    Distance is the share of rows between two codes, so frequent codes are smoothed little. Codes without order are
+    smoothed too; the estimated risk then gives that estimate a low weight.
+    """
+    total = max(float(counts.sum()), SMOOTHING)
+    position = (np.cumsum(counts) - counts / 2) / total
+    kernel = np.exp(-0.5 * ((position[:, None] - position) / TUNING.clear) ** 2)
+    return np.asarray(counts[:, None] * kernel / np.maximum(kernel @ counts, SMOOTHING)[:, None])
+
+
+def low_rank(noisy: Array, sigma: float) -> Estimate:
+    """Shrink singular values optimally for white noise and squared error.
+
+    Sources: Gavish and Donoho 2017, section III (the shrinker); Candès, Sing-Long and Trzasko 2013 (its divergence).
+
+    Args:
+        noisy: A matrix with row and column sums of zero; so has its noise.
+        sigma: Standard deviation of a cell's noise.
+    """
+    if noisy.shape[0] > noisy.shape[1]:
+        transposed = low_rank(noisy.T, sigma)
+        return Estimate(transposed.values.T, transposed.freedom)
+    rank, width = max(noisy.shape[0] - 1, 1), max(noisy.shape[1] - 1, 1)
+    if sigma <= 0:
+        return Estimate(noisy, float(rank * width))
+    left, values, right = np.linalg.svd(noisy, full_matrices=False)
+    scale = np.sqrt(width) * sigma
+    shrunk, slopes = (found[:rank] for found in _shrunk(values / scale, rank / width))
+    small, kept = shrunk * scale, values[:rank]
+    gaps = kept[:, None] ** 2 - kept[None, :] ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cross = np.where(np.abs(gaps) > 0, (kept * small)[:, None] / gaps, 0.0)
+    freedom = slopes.sum() + (width - rank) * (small / np.maximum(kept, SMOOTHING)).sum() + 2 * cross.sum()
+    return Estimate((left[:, :rank] * small) @ right[:rank], float(freedom))
+
+
+def _shrunk(values: Array, shape: float) -> tuple[Array, Array]:
+    """Return singular values y (divided by the noise scale) after shrinkage, and the derivative of that.
+
+    √((y² - β - 1)² - 4β) / y above the edge 1 + √β, β being the shape; those below it are noise.
+    """
+    above = values > 1 + np.sqrt(shape)
+    root = np.sqrt(np.maximum((values**2 - shape - 1) ** 2 - 4 * shape, TOLERANCE))
+    values = np.maximum(values, 1.0)
+    slopes = 2 * (values**2 - shape - 1) / root - root / values**2
+    return np.where(above, root / values, 0.0), np.where(above, slopes, 0.0)
+
+
+def _centred(table: Array) -> Array:
+    """Return the nearest table whose rows and columns add up to 0: margins are known better from elsewhere."""
+    left = table - table.mean(axis=1, keepdims=True)
+    return np.asarray(left - left.mean(axis=0))
+
+
+def explained(triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, Array]) -> Array:
+    """Return counts of three columns that are as even as the counts of their pairs allow.
+
+    Args:
+        triple: The columns.
+        joints: Counts of pairs, in either order; those that are missing are of independent columns.
+        clean: Clean counts of the columns, with one total.
+    """
+    total = max(float(clean[triple[0]].sum()), 1.0)
+    product = np.einsum("i,j,k->ijk", *(clean[name] for name in triple)) / total**2
+    return fit_margins(product, _margins(triple, joints, clean))
+
+
+def estimated_triples(
+    tables: Mapping[Triple, NoisyTable], joints: Mapping[Pair, Array], clean: Mapping[str, Array]
+) -> dict[Triple, Array]:
+    """Return counts of the measured triples, with the margins of their pairs and positive where these are.
+
+    Args:
+        tables: Measured.
+        joints: As for `explained`.
+        clean: As for `explained`.
+    """
+    found = {}
+    for triple, table in tables.items():
+        base = explained(triple, joints, clean)
+        projected = onto_simplex(table.counts, float(base.sum()))
+        estimates = [Estimate(base, 0.0), Estimate(projected, float((projected > 0).sum()))]
+        mixed = np.maximum(least_risk(estimates, table.counts, table.sigma), TUNING.floor * base)
+        found[triple] = fit_margins(mixed, _margins(triple, joints, clean))
+    return found
+
+
+def _margins(
+    triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, Array]
+) -> list[tuple[tuple[int, ...], Array]]:
+    margins: list[tuple[tuple[int, ...], Array]] = []
+    for i, j in combinations(range(3), 2):
+        a, b = triple[i], triple[j]
+        if (a, b) in joints:
+            margins.append(((i, j), joints[a, b]))
+        elif (b, a) in joints:
+            margins.append(((i, j), joints[b, a].T))
+        else:
+            margins.append(((i, j), np.outer(clean[a], clean[b]) / max(float(clean[a].sum()), 1.0)))
+    return margins

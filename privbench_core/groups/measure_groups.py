@@ -1,0 +1,317 @@
+"""Measuring groups: normalised permutation marginals of an owned table, class by class of group sizes.
+
+Per class several looks, each worth a share of the price: one-way marginals of the children, which the profile's are
+brought together with (owners' follow from what is released of sizes); R-scores of all pairs of columns (of one
+child, of a child and its owner, of two children) against the product of these; the pairs that promise to lower the
+error more than their noise raises it; and columns in three children, where pairs do not explain them. As parts of a
+split by group size the classes cost what the dearest of them costs.
+
+Groups of different sizes are different relations, and as a size is a group's own, their marginals cost no more together
+than one of them does. But each has the noise of a whole marginal, so that sizes with few rows are merged: the merging
+interval of Algorithm 3, chosen from released numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, combinations_with_replacement, permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer, ordered_codes
+from privbench_core.estimators.candidates import Candidates
+from privbench_core.estimators.denoising import onto_simplex
+from privbench_core.estimators.fitting import fit_margins
+from privbench_core.groups.group_model import GroupClass, GroupModel
+from privbench_core.guards import FITTING_ROUNDS, LARGEST_ANY, NEGLIGIBLE, SMOOTHING
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.measure_children import expected_context
+from privbench_core.marginals.measure_one_way import measure_one_way
+from privbench_core.marginals.measure_pairs import PairwiseFit
+from privbench_core.marginals.measure_scores import has_power, pair_scores
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import CoMember, Feature, OfParent, Own, OwnerFanout
+from privbench_core.privacy.permutations import MOST_MEMBERS
+from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.split_rules import ByValue
+from privbench_core.privacy.views import ViewSpec
+from privbench_core.profiles.names import OWNER_FANOUT, parent_column
+from privbench_core.profiles.profile import Profile
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import Identity
+
+Array = NDArray[np.float64]
+Pair = tuple[str, str]
+_OTHER, _THIRD = "other.", "third."  # columns of the second child of a pair, and of the third of a triple
+
+
+@dataclass(frozen=True)
+class FanoutClasses:
+    """Expected numbers of rows by the size of their group, from released counts.
+
+    Attributes:
+        rows: In groups with at least 1, 2, 3 members, which are what marginals of as many members count; by code of the
+            size, shape (3, codes).
+        limits: T by code of the size: up to how many rows of a unit such groups may be counted in full, shape (codes,).
+        ends: Whether a class may end after a code: all groups up to it may have a T of their own; shape (codes,).
+    """
+
+    rows: Array
+    limits: NDArray[np.int64]
+    ends: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, fanout: Fanout, owners: float, rows_per_unit: int, *, of_units: bool) -> FanoutClasses:
+        """Rows in the groups of so many owners, and rows without an owner, each of which is a group.
+
+        Args:
+            fanout: Released sizes.
+            owners: Number of owners.
+            rows_per_unit: T: as how many rows larger groups count.
+            of_units: Whether a group is all that a unit has, so that groups may have a T of their own.
+        """
+        codec, size, (code_of, within) = fanout.codec, fanout.sizes.size, fanout.sizes.shares
+        expected = owners * fanout.counts[code_of] * within * codec.means(rows_per_unit)
+        # Small sizes are cells of their own.
+        in_cells = [expected * (np.arange(codec.size) >= members) for members in range(1, MOST_MEMBERS + 1)]
+        rows = np.array([np.bincount(code_of, cells, size) for cells in in_cells], dtype=np.float64)
+        rows[0, fanout.sizes.encode_numbers(np.ones(1, dtype=np.int64))] += fanout.ownerless
+        if not of_units:
+            return cls(rows, np.full(size, rows_per_unit), np.ones(size, dtype=bool))
+        largest = np.zeros(size, dtype=np.int64)
+        np.maximum.at(largest, code_of, np.append(codec.starts[1:], codec.bound + 1) - 1)
+        power = 1 << np.ceil(np.log2(np.maximum(largest, 1))).astype(np.int64)
+        least = np.where(largest <= LARGEST_ANY, np.maximum(largest, 1), power)
+        return cls(rows, np.minimum(least, rows_per_unit), (largest >= rows_per_unit) | (power == largest))
+
+    def shares(self, inside: NDArray[np.bool_]) -> Array:
+        """Of the rows in groups of some sizes, the share in those with at least 1, 2, 3 members, shape (3,)."""
+        counts = self.rows[:, inside].sum(axis=1)
+        return np.asarray(counts / max(counts[0], 1.0), dtype=float)
+
+    def classes(self, least: float) -> tuple[int, ...]:
+        """Class of each code: the shortest intervals of at least ``least`` rows, the rest in the last.
+
+        ``least`` is for the noise of the largest T, and less for less.
+        """
+        class_of, current, held = [], 0, 0.0
+        needed = least * self.limits / self.limits[-1]
+        for number, rows in enumerate(self.rows[0]):
+            class_of.append(current)
+            held += float(rows)
+            if self.ends[number] and held >= needed[number] and self.rows[0, number + 1 :].sum() >= least:
+                current, held = current + 1, 0.0
+        return tuple(class_of)
+
+
+def counted_by_class(classes: FanoutClasses, class_of: Sequence[int]) -> NDArray[np.int64]:
+    """T by code of the size, shape (codes,): all rows of a class count alike, as its largest groups do."""
+    largest = np.zeros(max(class_of) + 1, dtype=np.int64)
+    np.maximum.at(largest, np.asarray(class_of), classes.limits)
+    return np.asarray(largest[np.asarray(class_of)])
+
+
+def agreeing(looks: Sequence[OneWay], whole: OneWay) -> list[OneWay]:
+    """Counts of the parts of a split, by least squares with independent counts of the whole that they add up to.
+
+    Post-processing. With one part it is the average by variances.
+
+    Args:
+        looks: Of the parts, all of the same columns.
+        whole: Of all parts together, with these columns.
+    """
+    better: list[OneWay] = []
+    missing = {name: whole.counts[name] - sum(look.counts[name] for look in looks) for name in looks[0].counts}
+    variance = {name: whole.sigmas[name] ** 2 + sum(look.sigmas[name] ** 2 for look in looks) for name in missing}
+    for look in looks:
+        counts, sigmas = {}, {}
+        for name, noisy in look.counts.items():
+            share = look.sigmas[name] ** 2 / np.maximum(variance[name], SMOOTHING)
+            counts[name] = noisy + share * missing[name]
+            sigmas[name] = look.sigmas[name] * np.sqrt(1 - share)
+        better.append(replace(look, counts=counts, sigmas=sigmas))
+    return better
+
+
+@dataclass(frozen=True)
+class GroupFit:
+    """How the price of an owned table's groups is spent; see `privpetal.Options`."""
+
+    scores: float = 0.1
+    margins: float = 0.1
+    usefulness: float = 3.0
+    triples: float = 0.05
+    pairs: PairwiseFit = field(default_factory=lambda: PairwiseFit(max_pairs=1000))
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {**vars(self), "pairs": self.pairs.identity()}
+
+    def least(self, curator: Curator, price: Price, pairs: int, cells: float) -> float:
+        """Groups that make a marginal of so many cells λ-useful, if so many of them are measured for ``price``."""
+        sigma = curator.sigma([Marginal(())], price.share(1 / pairs))
+        return self.usefulness * math.sqrt(2 / math.pi) * sigma * cells
+
+    def fit(
+        self, session: PrivateSession, key: ForeignKey, parent: Profile, child: Profile, fanout: Fanout, price: Price
+    ) -> GroupModel:
+        """Measure the groups along an ownership key, for at most ``price``.
+
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7 and 8.
+
+        Args:
+            session: Open for the step.
+            key: The ownership key.
+            parent: Released profile of the owners.
+            child: The same of the children; they have attributes.
+            fanout: Released sizes of the groups.
+            price: Of everything here.
+        """
+        context = {OWNER_FANOUT: fanout.sizes} | {
+            parent_column(name): discretizer for name, discretizer in parent.discretizers.items()
+        }
+        of_units = parent.size.units is None
+        sizes = FanoutClasses.of(fanout, parent.size.rows, child.size.rows_per_unit, of_units=of_units)
+        spec = _view(key, parent, child, fanout.sizes)
+        curator = session.view(spec, "groups")
+        own, codes = list(child.discretizers), curator.sizes
+        kinds = (  # of one child, of its owner and it, of two children
+            list(combinations(own, 2)),
+            [(name, column) for name in context for column in own],
+            [(a, f"{_OTHER}{b}") for a, b in combinations_with_replacement(own, 2)],
+        )
+        cells = [codes[a] * codes[b] for kind in kinds for a, b in kind if min(codes[a], codes[b]) > 1]
+        rest = price.share(1 - self.scores - self.margins)
+        class_of = sizes.classes(self.least(curator, rest, max(len(cells), 1), float(np.mean(cells or [1]))))
+        full = counted_by_class(sizes, class_of)
+        counted = tuple(sorted(set(full.tolist())))
+        curator = session.view(replace(spec, rows_per_unit=counted), "groups")
+        parts = curator.split(ByValue(OWNER_FANOUT, class_of))
+        insides = [np.asarray(class_of) == number for number in range(len(parts))]
+        in_rows = [float(full[inside].max() / full.max()) for inside in insides]
+        looks = [
+            measure_one_way(part, own, price.share(self.margins)).times(factor)
+            for part, factor in zip(parts, in_rows, strict=True)
+        ]
+        looks = agreeing(looks, child.one_way)
+        ordered = ordered_codes({**context, **child.discretizers})
+        ordered |= {f"{_OTHER}{name}": number for name, number in ordered_codes(child.discretizers).items()}
+        classes = []
+        for part, look, factor, inside in zip(parts, looks, in_rows, insides, strict=True):
+            one_way = look.times(1 / factor)
+            shares = expected_context(key, parent, child.size, fanout, context, {}, inside)
+            owners = {name: of_name * one_way.total for name, of_name in shares.items()}
+            classes.append(self._class(part, owners, one_way, ordered, kinds, sizes.shares(inside), price))
+        return GroupModel(OWNER_FANOUT, class_of, tuple(classes), counted if of_units else ())
+
+    def _class(
+        self,
+        part: Curator,
+        owners: Mapping[str, Array],
+        one_way: OneWay,
+        ordered: Mapping[str, int],
+        kinds: tuple[list[Pair], ...],
+        shares: Array,
+        price: Price,
+    ) -> GroupClass:
+        """One class of sizes.
+
+        Args:
+            part: The class.
+            owners: Expected counts of the columns of the context.
+            one_way: Released counts of the children's columns.
+            ordered: `ordered_codes` of all columns.
+            kinds: Candidates: pairs of columns of one child, of its owner and it, of two children.
+            shares: Of the rows, the shares in groups with at least 1, 2, 3 members.
+            price: Of which the one-way marginals' share is spent.
+        """
+        own = list(one_way.counts)
+        clean = {**owners, **one_way.clean()}
+        marginals = {name: clean[name] / one_way.total for name in own}
+        of_two = {name: counts * shares[1] for name, counts in clean.items()}
+        of_two |= {f"{_OTHER}{name}": of_two[name] for name in own}
+        there = kinds if shares[1] > 0 else kinds[:2]
+        candidates = [
+            (a, b) for kind in there for a, b in kind if len(clean[a]) > 1 and min(part.sizes[a], part.sizes[b]) > 1
+        ]
+        for_scores, rest = price.share(self.scores), price.share(1 - self.scores - self.margins)
+        three = one_way.total * shares[2]
+        if not has_power(part, len(candidates), one_way.total, price):
+            return GroupClass(marginals)
+        scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
+        ways = Candidates.of(candidates, scores, {**of_two, **clean}, ordered)
+        useful = self._useful(part, own, three, rest.share(self.triples))
+        for_trios, rest = rest.share(self.triples), rest.share(1 - self.triples) if useful else rest
+        tables = self.pairs.choose(part, ways.useful, ways.cells, rest).tables(ways)
+        chosen = [[table for table in tables if table.pair in kind] for kind in kinds]
+        weights = [sum(table.cells ** (2 / 3) for table in kind) for kind in chosen]
+        joints: list[dict[Pair, Array]] = []
+        for kind, weight, counts in zip(chosen, weights, (clean, clean, of_two), strict=True):
+            share = rest.share(weight / sum(weights)) if kind else rest
+            joints.append(self.pairs.joints(part, kind, counts, share) if kind else {})
+        within, tied, between = joints
+        between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
+        alike = {name: between[name, name] for name in useful if (name, name) in between}
+        triples = self._triples(part, alike, three, for_trios) if alike else {}
+        return GroupClass(marginals, within, tied, between, triples)
+
+    def _useful(self, part: Curator, own: list[str], three: float, price: Price) -> list[str]:
+        """Columns whose marginal over three members is λ-useful, if all of these are measured; fewest codes first."""
+        names = sorted((name for name in own if part.sizes[name] > 1), key=lambda name: part.sizes[name])
+        useful: list[str] = []
+        for name in names:
+            if three < self.least(part, price.share(1 - self.scores), len(useful) + 1, part.sizes[name] ** 3):
+                break
+            useful.append(name)
+        return useful
+
+    def _triples(self, part: Curator, alike: Mapping[str, Array], three: float, price: Price) -> dict[str, Array]:
+        """Joints of a column in three members, where pairs do not explain them (the paper's h-scores and T2 steps).
+
+        Args:
+            part: The class.
+            alike: Column -> released joint of it in two members.
+            three: Number of rows in groups of at least three members.
+            price: Of scores and joints.
+        """
+        pairs = {name: (joint + joint.T) / 2 for name, joint in alike.items()}
+        expected = {name: three * _explained(joint) for name, joint in pairs.items()}
+        columns = {name: (name, f"{_OTHER}{name}", f"{_THIRD}{name}") for name in alike}
+        groups = tuple(((columns[name], expected[name]),) for name in alike)
+        noisy = part.measure("triple scores", [Distances(groups)], price.share(self.scores))
+        cells = np.array([expected[name].size for name in alike], dtype=float)
+        rest = price.share(1 - self.scores)
+        chosen = self.pairs.choose(part, noisy.values[0][:, None] / 2, cells[:, None], rest)
+        names = [list(alike)[i] for i, _ in chosen.ways]
+        triples = {}
+        for name in names:
+            counts = part.measure(f"{name} in three", [Marginal(columns[name])], rest.share(1 / len(names))).values[0]
+            # The order of members means nothing: the average over their orders has less noise.
+            mean = np.mean([counts.transpose(order) for order in permutations(range(3))], axis=0)
+            joint = onto_simplex(mean, three) / three
+            explained = expected[name] / max(expected[name].sum(), 1.0)
+            triples[name] = (1 - NEGLIGIBLE) * joint + NEGLIGIBLE * explained
+        return triples
+
+
+def _explained(pair: Array) -> Array:
+    """The joint of three members that is as even as their pair table allows."""
+    size = len(pair)
+    margins = [(axes, pair) for axes in ((0, 1), (0, 2), (1, 2))]
+    return fit_margins(np.full((size,) * 3, size**-3.0), margins, FITTING_ROUNDS)
+
+
+def _view(key: ForeignKey, parent: Profile, child: Profile, sizes: Discretizer) -> ViewSpec:
+    """Columns of a child, of its owner, and of another child."""
+    features: dict[str, tuple[Feature, Discretizer]] = {OWNER_FANOUT: (OwnerFanout(key), sizes)}
+    features |= {parent_column(name): (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
+    features |= {name: (Own(name), coder) for name, coder in child.discretizers.items()}
+    for member, prefix in enumerate((_OTHER, _THIRD), start=1):
+        features |= {f"{prefix}{name}": (CoMember(key, member, name), c) for name, c in child.discretizers.items()}
+    return ViewSpec(key.child, features, (child.size.rows_per_unit,))

@@ -1,0 +1,289 @@
+"""What is measured along an owner key: sizes of groups, their latent attributes, and how children follow them.
+
+PrivLava's Algorithm 2. Expectation-maximisation finds the types of groups (`maximisation`); then children's columns are
+related to types and to whatever else there is. All parts have prices that are fixed before the first one.
+
+In the paper, children are independent of each other given the type of their group. Two members that share one of many
+values, or are of about the same age, would need as many types as there are such values, and noise leaves few. So where
+children have attributes alone, the joints of two members are measured directly, as in PrivPetal (`groups`), and types
+keep what pairs do not tell. Children with latent attributes of their own, in the middle of a chain, are drawn as in the
+paper.
+
+Children that follow their group's type alone are drawn independently of each other: two heads of a household, or none.
+Where members stand in an order by one of their columns, each place has its own distribution, and a group has each place
+once. Which column that is follows from one look at all of them: the dependence of a column on the place, beyond what
+independent members would show when put in order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.group_codes import index_coder, place_count, sizes_and_ranks
+from privbench_core.estimators.segmentation import SIGNIFICANT
+from privbench_core.groups.group_model import GroupModel
+from privbench_core.groups.latent import Latents, latent_names
+from privbench_core.groups.measure_groups import GroupFit
+from privbench_core.groups.measure_types import Columns, Maximisation
+from privbench_core.guards import MAX_LATENT_VALUES, MAX_PLACES, TINY
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.measure_children import PAIRS, Siblings, expected_context, link_context, measure_links
+from privbench_core.links.measure_fanout import fit_fanout, fit_sizes, fit_sizes_and_siblings
+from privbench_core.marginals.measured import MeasuredLeaf
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.privacy.budget import Price, zero
+from privbench_core.privacy.features import Feature, MemberPlace, Own, OwnerType
+from privbench_core.privacy.queries import Distances, Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import ViewSpec
+from privbench_core.profiles.names import PLACE, parent_column
+from privbench_core.profiles.profile import Profile
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.identity import Identity
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LatentFit:
+    """How the price of an owner key's latent attributes is spent; see `privlava.Options`.
+
+    Attributes:
+        latents: Number of latent attributes.
+        iterations: T, of expectation-maximisation.
+        types: Share of expectation-maximisation, the rest is for what children are drawn from.
+        groups: Share of an iteration for marginals over groups (sizes; between latent attributes).
+        usefulness: λ: values are as many as keep the average marginal λ-useful.
+        observed: Share, where children have latent attributes of their own, of pairs of columns within a row.
+        places: Share, in what is for links, of the choice of a column that members are put in an order by.
+        typed: Share, in what is left, of joints with types and places, where the rest is for joints of members.
+        joints: How joints of members are measured.
+    """
+
+    latents: int
+    iterations: int
+    types: float
+    groups: float
+    usefulness: float
+    observed: float
+    places: float
+    typed: float
+    joints: GroupFit = field(default_factory=GroupFit)
+
+    def identity(self) -> Identity:
+        """Return all that a release depends on."""
+        return {**vars(self), "pairs": PAIRS.identity(), "joints": self.joints.identity()}
+
+    def link(
+        self,
+        session: PrivateSession,
+        key: ForeignKey,
+        parent: Profile,
+        child: Profile,
+        children: Columns,
+        for_sizes: Price,
+        for_groups: Price | None,
+        siblings: Siblings,
+    ) -> LatentLink:
+        """Measure the groups along an owner key: sizes, latent attributes, and what children are drawn from.
+
+        Where noise would leave fewer than two latent values there are none, and children that have latent attributes
+        themselves are related to their owner directly, as in PrivBench.
+
+        Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4, 7, 8 and 11.
+
+        Args:
+            session: Open for the step.
+            key: The owner key.
+            parent: The owners.
+            child: Their children.
+            children: Columns of the children.
+            for_sizes: Price of the sizes of groups.
+            for_groups: Of all else; None where children have no columns.
+            siblings: As in `fit_sizes`.
+        """
+        if for_groups is None or not children.sources:  # types of children may be hidden by noise
+            price = for_sizes + (for_groups or zero(for_sizes.measure))
+            fanout = fit_sizes(session, key, parent, child.size, price, siblings)
+            return LatentLink(fanout, MeasuredLeaf(OneWay({}, {}, child.total)), None)
+        observed: MeasuredLeaf | None = None
+        if children.types:
+            view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
+            counted = PAIRS.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
+            rest, one_way = for_groups.share(1 - self.observed), counted.one_way
+            observed = replace(counted, one_way=one_way.moved(children.left_out))
+            children = replace(children, one_way=observed.one_way)
+            values = self.values(session, key, children, rest)
+            if values < 2:  # noqa: PLR2004 - a single type is none
+                return LatentLink(fit_fanout(session, key, parent, child, for_sizes + rest, siblings), observed, None)
+            fanout, lags, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
+            if len(fanout.counts) == 1:  # no parent has children: there are no groups to give a type
+                return LatentLink(fanout, observed, None)
+            found, latents, context = self._types(session, key, parent, children, fanout, values, rest)
+            context = {**link_context(key, parent, child, fanout.sizes, siblings), **context}
+        else:
+            fanout, _, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
+            rest, one_way, lags = for_groups, children.counted, ()
+            values = self.values(session, key, children, rest)
+            if values < 2 or len(fanout.counts) == 1:  # noqa: PLR2004 - likewise
+                return LatentLink(fanout, self.joints.fit(session, key, parent, child, fanout, rest), None)
+            found, latents, context = self._types(session, key, parent, children, fanout, values, rest)
+        rest = rest.share(1 - self.types)
+        expected = expected_context(key, parent, child.size, found, context, siblings)
+        order = best_places(session, key, child, fanout, parent.total, rest.share(self.places))
+        rest = rest.share(1 - self.places)
+        if order is not None:
+            context = {**context, PLACE: (order, place_coder(order.most))}
+            largest = child.size.rows_per_unit if parent.size.units is None else np.inf
+            expected[PLACE] = expected_places(fanout, parent.total, order.most, largest)
+        members = observed or self.joints.fit(session, key, parent, child, fanout, rest.share(1 - self.typed))
+        of_links = rest if observed else rest.share(self.typed)
+        spec = ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,))
+        view = session.view(spec, "pair_tables")
+        links = measure_links(view, context, children.features, one_way, of_links, expected, lags)
+        joints = links if observed else {**fanout.pair_tables, **links}
+        most = 0 if order is None else order.most
+        return LatentLink(replace(found, pair_tables=joints, places=most), members, latents)
+
+    def _types(
+        self,
+        session: PrivateSession,
+        key: ForeignKey,
+        parent: Profile,
+        children: Columns,
+        fanout: Fanout,
+        values: int,
+        price: Price,
+    ) -> tuple[Fanout, Latents, dict[str, tuple[Feature, Discretizer]]]:
+        """Expectation-maximisation, for its share of ``price``: the owner's side of it, and children's context."""
+        names = latent_names(key.name, self.latents)
+        em = Maximisation(session, key, parent, children, fanout, self.groups, names)
+        model, part = em.start(values), price.share(self.types).share(self._part)
+        for number in range(self.iterations):
+            model = em.next(model, part, number)
+        typed = em.typed(model, part.share(self.groups), self.iterations)
+        types, coder = em.types(model)
+        context: dict[str, tuple[Feature, Discretizer]] = {
+            parent_column(name): (OwnerType(key, types, position), coder) for position, name in enumerate(names)
+        }
+        tables = {**fanout.fanout_tables, **em.fanout_tables(typed.sizes)}
+        return replace(fanout, fanout_tables=tables), Latents(names, typed.one_way, *model.scores()), context
+
+    def values(self, session: PrivateSession, key: ForeignKey, children: Columns, price: Price) -> int:
+        """Number of values of each latent attribute: as many as keep the average marginal λ-useful (section 4.7)."""
+        codes = [len(counts) for counts in children.one_way.counts.values() if len(counts) > 1]
+        if not codes:
+            return 0
+        view = session.view(ViewSpec(key.child, {}, (children.rows_per_unit,)), "types")
+        part = price.share(self.types * self._part * (1 - self.groups) / (len(codes) * self.latents))
+        least = self.usefulness * math.sqrt(2 / math.pi) * view.sigma([Marginal(())], part) * float(np.mean(codes))
+        return min(int(MAX_LATENT_VALUES ** (1 / self.latents)), int(children.one_way.total / max(least, TINY)))
+
+    @property
+    def _part(self) -> float:
+        """Share of an iteration; groups of the types that the last one leads to are measured once more."""
+        return 1 / (self.iterations + self.groups)
+
+
+@dataclass(frozen=True)
+class LatentLink:
+    """What is released along an owner key.
+
+    Attributes:
+        fanout: How sizes of groups and children follow the latent attributes, or where there are none the owner.
+        measured: What was measured of pairs of columns within the rows of the children, or of groups of them.
+        latents: The latent attributes; None where noise would hide them, or children have no columns.
+    """
+
+    fanout: Fanout
+    measured: MeasuredLeaf | GroupModel
+    latents: Latents | None
+
+
+def place_coder(most: int) -> Discretizer:
+    """A discretizer with a code for each place, in order."""
+    return index_coder(PLACE, place_count(most))
+
+
+def best_places(
+    session: PrivateSession, key: ForeignKey, child: Profile, fanout: Fanout, owners: float, price: Price
+) -> MemberPlace | None:
+    """The order of members that tells most, or None if noise may have made it; for ``price``.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
+
+    Args:
+        session: Open for the step.
+        key: The owner key.
+        child: The children.
+        fanout: Released sizes of groups.
+        owners: Number of owners.
+        price: Of the look.
+    """
+    most = min(key.max_children or 1, MAX_PLACES)
+    clean = {name: counts for name, counts in child.one_way.clean().items() if len(counts) > 1}
+    held = _held(fanout, owners, most)
+    if most < 2 or not clean or held[1:].sum() <= 0:  # noqa: PLR2004 - who is alone has one place
+        return None
+    orders = {name: _order(counts, child.discretizers[name], owners) for name, counts in clean.items()}
+    places = {name: MemberPlace(key, name, child.discretizers[name], order, most) for name, order in orders.items()}
+    coder = place_coder(most)
+    features: dict[str, tuple[Feature, Discretizer]] = {}
+    for name, place in places.items():
+        features[name], features[f"{PLACE} {name}"] = (Own(name), child.discretizers[name]), (place, coder)
+    view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "places")
+    total = child.one_way.total
+    rows = held[sizes_and_ranks(most)[0] - 1]
+    rows = rows / max(float(rows.sum()), TINY)
+    groups = tuple(((((f"{PLACE} {name}", name), np.outer(rows, counts)),)) for name, counts in clean.items())
+    noisy = view.measure("place scores", [Distances(groups)], price)
+    expected = [_by_chance(clean[name], orders[name], rows, most) * total for name in clean]
+    scores = noisy.values[0] - expected
+    best = int(np.argmax(scores))
+    return places[list(clean)[best]] if scores[best] > SIGNIFICANT * noisy.sigma else None
+
+
+def expected_places(fanout: Fanout, owners: float, most: int, largest: float) -> Array:
+    """Return the shares of the children that have each place, as released sizes of groups tell them; shape (codes,).
+
+    Of a group that is larger than ``most`` all further members have the last place; no more than ``largest`` count.
+    """
+    held, (size, rank) = _held(fanout, owners, most), sizes_and_ranks(most)
+    rows = held[size - 1]
+    code_of, shares = fanout.sizes.shares
+    beyond = np.maximum(fanout.codec.means(largest) - most, 0.0)
+    rows[(size == most) & (rank == most - 1)] += float((owners * fanout.counts[code_of] * shares) @ beyond)
+    return np.asarray(rows / max(float(rows.sum()), TINY))
+
+
+def _held(fanout: Fanout, owners: float, most: int) -> Array:
+    """Number of groups of 1, 2, … children, those of more than ``most`` as so many, shape (most,)."""
+    code_of, shares = fanout.sizes.shares
+    groups = owners * fanout.counts[code_of] * shares
+    held = np.bincount(np.minimum(fanout.codec.starts, most), groups, most + 1)
+    held[1] += fanout.ownerless
+    return np.asarray(held[1:])
+
+
+def _order(counts: Array, discretizer: Discretizer, owners: float) -> NDArray[np.int64]:
+    """Places of the codes: intervals in order; of a list, first what occurs about once in each group."""
+    intervals, size = discretizer.ordered, len(counts)
+    order = np.arange(size, dtype=np.int64)
+    values = np.argsort(np.abs(counts[intervals:] - owners), kind="stable")
+    order[intervals + values] = intervals + np.arange(size - intervals)
+    return order
+
+
+def _by_chance(counts: Array, order: NDArray[np.int64], rows: Array, most: int) -> float:
+    """The distance that independent members would have, as a share of all rows: order statistics of each size."""
+    shares = (counts / counts.sum())[np.argsort(order)]
+    below = np.append(0.0, np.cumsum(shares))
+    sizes, ranks = sizes_and_ranks(most)
+    reached = scipy.stats.binom.sf(ranks[:, None], sizes[:, None], np.clip(below, 0.0, 1.0))
+    return float(rows @ np.abs(np.diff(reached, axis=1) - shares).sum(axis=1))

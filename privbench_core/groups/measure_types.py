@@ -1,0 +1,271 @@
+"""Iterations of noisy expectation-maximisation (PrivLava, sections 4.2 and 4.6, Algorithm 1).
+
+The E-step is a view: each group has the type that is most likely under the parameters released so far, from its own
+rows (`privacy.features.GroupTypes`). The M-step measures marginals with the types as columns, and fits the next
+parameters to them at no cost. Latent attributes of what a table's rows own are columns of it (`Columns`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.binning import Binning
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.intervals import equal_width_codec
+from privbench_core.estimators.denoising import onto_simplex
+from privbench_core.estimators.fitting import combine
+from privbench_core.estimators.joints import NoisyTable, estimated_joint
+from privbench_core.groups.latent import LatentModel, Latents
+from privbench_core.guards import SMOOTHING, START_WAVES
+from privbench_core.links.fanout import Fanout
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.features import Feature, GroupTypes, Own, OwnerType, OwnFanout, OwnType
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import ViewSpec
+from privbench_core.profiles.names import OWN_FANOUT
+from privbench_core.profiles.profile import Profile
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.constraints import ForeignKey
+
+Array = NDArray[np.float64]
+Scores = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What there is of a table's rows: attributes, and latent attributes of the groups of children of each row.
+
+    Attributes:
+        sources: Column -> (source, discretizer).
+        one_way: Their released counts.
+        rows_per_unit: T: up to how many rows of a unit are counted in full.
+        types: Names of the latent attributes among them.
+        left_out: Of attributes: what counting up to so many rows of a unit leaves out (`Profile.left_out`).
+    """
+
+    sources: dict[str, tuple[Own | OwnType, Discretizer]]
+    one_way: OneWay
+    rows_per_unit: int
+    types: tuple[str, ...] = ()
+    left_out: Mapping[str, Array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, profile: Profile) -> Columns:
+        """The attributes of a table."""
+        sources: dict[str, tuple[Own | OwnType, Discretizer]] = {
+            name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()
+        }
+        return cls(sources, profile.one_way, profile.size.rows_per_unit, (), profile.left_out())
+
+    def with_latents(self, key: ForeignKey, latents: Latents, types: GroupTypes) -> Columns:
+        """With the latent attributes of the groups along a key to this table."""
+        sources = dict(self.sources)
+        for position, name in enumerate(latents.names):
+            sources[name] = (OwnType(key, types, position), value_coder(latents.shape[position]))
+        counts = {**self.one_way.counts, **latents.one_way.counts}
+        sigmas = {**self.one_way.sigmas, **latents.one_way.sigmas}
+        one_way = replace(self.one_way, counts=counts, sigmas=sigmas)
+        return Columns(sources, one_way, self.rows_per_unit, (*self.types, *latents.names), self.left_out)
+
+    @property
+    def counted(self) -> OneWay:
+        """``one_way`` distributed like the rows that are counted: what joints of these are to be compared with."""
+        return self.one_way.moved({name: -shift for name, shift in self.left_out.items()})
+
+    @property
+    def ordered(self) -> dict[str, int]:
+        """Attributes with ordered codes -> how many of their leading codes are intervals."""
+        of = {name: discretizer.ordered for name, (_, discretizer) in self.sources.items() if name not in self.types}
+        return {name: number for name, number in of.items() if number}
+
+    @property
+    def features(self) -> dict[str, tuple[Feature, Discretizer]]:
+        """Features of a view."""
+        return dict(self.sources)
+
+
+def value_coder(size: int) -> Discretizer:
+    """A discretizer with a code for each latent value."""
+    codec = equal_width_codec(Column("#type", ColumnType.INTEGER), 0, size - 1, size)
+    none = codec.size - size  # cells of other numbers, of which there are none
+    return Discretizer(codec, Binning((*range(size), *[0] * none), (*[1.0] * size, *[0.0] * none)))
+
+
+def types_of(
+    shape: tuple[int, ...], scores: tuple[Scores, Mapping[str, Scores]], sizes: Discretizer, children: Columns
+) -> GroupTypes:
+    """Return the parameters of the E-step, with the columns of the children that they are about.
+
+    Args:
+        shape: Values of each latent attribute, that of parents without children included.
+        scores: Of sizes, and of columns; see `LatentModel.scores`.
+        sizes: Coder of the sizes of groups.
+        children: Columns of the children.
+    """
+    of_sizes, of_columns = scores
+    columns = tuple((*children.sources[name], table) for name, table in of_columns.items())
+    return GroupTypes(shape, sizes, of_sizes, columns)
+
+
+@dataclass(frozen=True)
+class TypedGroups:
+    """Groups by their types, without noise, the value 0 of parents without children left out.
+
+    Attributes:
+        sizes: For each latent attribute, (value, size) over groups with children.
+        between: All latent attributes over groups with children.
+        one_way: Noisy numbers of parents by latent value.
+    """
+
+    sizes: tuple[Array, ...]
+    between: Array
+    one_way: OneWay
+
+
+@dataclass(frozen=True)
+class Maximisation:
+    """What all iterations share.
+
+    Attributes:
+        session: Open for the step.
+        key: The owner key.
+        parent: The owners.
+        children: Columns of the children.
+        fanout: Released sizes of groups.
+        groups: Share of an iteration for marginals over groups.
+        names: Of the latent attributes.
+    """
+
+    session: PrivateSession
+    key: ForeignKey
+    parent: Profile
+    children: Columns
+    fanout: Fanout
+    groups: float
+    names: tuple[str, ...]
+
+    @cached_property
+    def clean(self) -> dict[str, Array]:
+        """Counts of the children's columns that have several codes, as rows are counted."""
+        return {name: counts for name, counts in self.children.counted.clean().items() if len(counts) > 1}
+
+    def start(self, values: int) -> LatentModel:
+        """Parameters that tell groups apart by random functions of their rows: where all are alike, all types stay so.
+
+        The functions are of the released distributions and of a fixed seed: smooth over ordered codes, any over lists.
+        """
+        rng = np.random.default_rng(0)
+        shape = (values,) * len(self.names)
+        ordered = self.children.ordered
+        given = {name: _tilted(counts, shape, ordered.get(name, 0), rng) for name, counts in self.clean.items()}
+        held = self.fanout.counts.copy()
+        held[0] = 0.0
+        sizes = _tilted(held + SMOOTHING, shape, len(held), rng) / values ** len(self.names)
+        return LatentModel(sizes, given)
+
+    def next(self, model: LatentModel, price: Price, number: int) -> LatentModel:
+        """One iteration: the E-step under ``model``, and the next parameters from marginals that cost ``price``."""
+        found = self.typed(model, price.share(self.groups), number)
+        types, coder = self.types(model)
+        features = self.children.features
+        features |= {name: (OwnerType(self.key, types, k), coder) for k, name in enumerate(self.names)}
+        spec = ViewSpec(self.key.child, features, (self.children.rows_per_unit,))
+        pairs = [(name, column) for column in self.clean for name in self.names]
+        rows = self.session.view(spec, f"types {number}")
+        measured = rows.measure("children", [Marginal(pair) for pair in pairs], price.share(1 - self.groups))
+        noisy = dict(zip(pairs, measured.values, strict=True))
+        margins = [self._margin([noisy[name, column] for column in self.clean]) for name in self.names]
+        owned = {}
+        for column in self.clean:
+            joints = (
+                estimated_joint(NoisyTable(noisy[name, column][1:], measured.sigma), margin, self.clean[column])
+                for name, margin in zip(self.names, margins, strict=True)
+            )
+            # The value of rows without an owner, if there may be any, comes last.
+            owned[column] = tuple(joint[: len(joint) - int(self.key.optional)] for joint in joints)
+        code_of, shares = self.fanout.sizes.shares
+        mean_sizes = np.bincount(code_of, shares * self.fanout.codec.means()).astype(np.float64)
+        return LatentModel.fitted(found.sizes, found.between, owned, mean_sizes)
+
+    def typed(self, model: LatentModel, price: Price, number: int) -> TypedGroups:
+        """The E-step under ``model``, and the groups of each type, measured for ``price``."""
+        types, coder = self.types(model)
+        features: dict[str, tuple[Feature, Discretizer]] = {OWN_FANOUT: (OwnFanout(self.key), self.fanout.sizes)}
+        features |= {name: (OwnType(self.key, types, k), coder) for k, name in enumerate(self.names)}
+        counted = (self.parent.size.rows_per_unit,)
+        groups = self.session.view(ViewSpec(self.key.parent, features, counted), f"types {number}")
+        asked = [Marginal((name, OWN_FANOUT)) for name in self.names]
+        several = [Marginal(self.names)] if len(self.names) > 1 else []
+        measured = groups.measure("sizes", [*asked, *several], price)
+        return self._groups(measured.values, measured.sigma)
+
+    def types(self, model: LatentModel) -> tuple[GroupTypes, Discretizer]:
+        """The E-step, and the coder of a latent attribute."""
+        values = model.sizes.shape[1] + 1
+        types = types_of((values,) * len(self.names), model.scores(), self.fanout.sizes, self.children)
+        return types, value_coder(values)
+
+    def fanout_tables(self, sizes: tuple[Array, ...]) -> dict[str, Array]:
+        """Joints of each latent attribute and the number of children over parents, from those over groups."""
+        tables = {}
+        for name, joint in zip(self.names, sizes, strict=True):
+            empty = np.zeros(joint.shape[1])
+            empty[0] = self.fanout.counts[0] * joint.sum() / max(float(self.fanout.counts[1:].sum()), SMOOTHING)
+            whole = np.vstack([empty, joint])
+            tables[name] = whole / max(float(whole.sum()), SMOOTHING)
+        return tables
+
+    def _margin(self, noisy: list[Array]) -> Array:
+        """Rows by latent value, from the tables of all columns: their sums averaged by their variances."""
+        sums = np.stack([table[1:].sum(axis=1) for table in noisy])
+        weights = np.array([1 / table.shape[1] for table in noisy])
+        total = float(next(iter(self.clean.values())).sum())
+        return onto_simplex(weights @ sums / weights.sum(), total) + SMOOTHING
+
+    def _groups(self, noisy: tuple[Array, ...], sigma: float) -> TypedGroups:
+        """Joints over groups with children, and the numbers of parents by latent value."""
+        number, total = len(self.names), self.parent.total
+        counts, sigmas = {}, {}
+        for position, name in enumerate(self.names):
+            table = noisy[position]
+            value, deviation = table.sum(axis=1), np.full(len(table), sigma * math.sqrt(table.shape[1]))
+            if number > 1:
+                others = tuple(axis for axis in range(number) if axis != position)
+                again = noisy[-1].sum(axis=others)
+                cells = noisy[-1].size / len(again)
+                value, deviation = combine(value, deviation, again, sigma * math.sqrt(cells))
+            counts[name], sigmas[name] = value, deviation
+        one_way = OneWay(counts, sigmas)
+        held = np.maximum(self.fanout.counts[1:] * total, SMOOTHING)
+        joints = []
+        for position, name in enumerate(self.names):
+            margin = onto_simplex(one_way.counts[name][1:], float(held.sum())) + SMOOTHING
+            joint = estimated_joint(NoisyTable(noisy[position][1:, 1:], sigma), margin, held)
+            joints.append(np.hstack([np.zeros((len(margin), 1)), joint]))
+        if number == 1:
+            return TypedGroups(tuple(joints), joints[0].sum(axis=1), one_way)
+        inside = noisy[-1][tuple(slice(1, None) for _ in range(number))]
+        return TypedGroups(tuple(joints), onto_simplex(inside, float(held.sum())), one_way)
+
+
+def _tilted(counts: Array, shape: tuple[int, ...], ordered: int, rng: np.random.Generator) -> Array:
+    """Distributions over codes, each tilted by random functions of its latent values, shape (codes, *shape)."""
+    place = (np.cumsum(counts) - counts / 2) / counts.sum()
+    waves = np.stack([np.cos(np.pi * wave * place) for wave in range(1, START_WAVES + 1)])
+    exponent = np.zeros((len(counts), *shape))
+    for axis, values in enumerate(shape):
+        tilt = rng.standard_normal((values, START_WAVES)) @ waves
+        tilt[:, ordered:] = rng.standard_normal((values, len(counts) - ordered))
+        across = [1] * len(shape)
+        across[axis] = values
+        exponent += tilt.T.reshape(len(counts), *across)
+    joint = counts.reshape(-1, *([1] * len(shape))) * np.exp(exponent)
+    return np.asarray(joint / joint.sum(axis=0))

@@ -1,1 +1,0 @@
-"""The only spenders: everything here holds a curator and pays for what it asks."""

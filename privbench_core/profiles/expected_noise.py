@@ -1,0 +1,110 @@
+"""Say in rows what a price means, from declared and released numbers alone, before anything is measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from privbench_core.estimators.segmentation import SIGNIFICANT
+from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.noise import Sensitivity, noise_std
+from privbench_core.privacy.relations import bounded_moves, reference_moves, stability
+from privbench_core.profiles.measure_domains import expected_codes, learning_shares
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
+from privbench_core.units.measure_row_count import noise_of_rows
+from privbench_core.units.row_count import RowCount
+
+
+@dataclass(frozen=True)
+class ExpectedNoise:
+    """What the noise does to a table, in rows.
+
+    Attributes:
+        rows: ± of the number of rows, where each unit counts as one row.
+        cell: ± of one count of a column's histogram, likewise.
+        most: Declared: the rows that a unit may have, by which both may be multiplied: how many count in full is chosen
+            from released numbers, so that noise and what is left out balance.
+    """
+
+    rows: float
+    cell: float
+    most: int
+
+
+def expected_noise(schema: Schema, table: str, price: Price) -> ExpectedNoise:
+    """Return the noise that a profile of a private table costs at ``price``, about: joints and a second look differ.
+
+    Args:
+        schema: The database; its declared domains, keys and bounds count, no row.
+        table: A private table.
+        price: Of all that is measured of it.
+    """
+    columns = schema.table(table).attributes
+    learning = sum(learning_shares(schema.table(table)).values())
+    moved, each = stability(schema, table), max(1, len(columns))
+    all_columns = Sensitivity(each * moved, math.sqrt(each) * moved)
+    cell = noise_std(all_columns, price.share(1 - learning) if learning else price)
+    most, codes = schema.max_rows_per_unit(table), expected_codes(schema.table(table))
+    # Without a measured number of rows it is that of the columns' totals: a column of k codes has k times the variance.
+    of_totals = cell / math.sqrt(sum(1 / size for size in codes)) if codes else cell
+    rows = noise_of_rows(schema, table, price) if most > 1 else of_totals
+    return ExpectedNoise(SHOWN_DEVIATIONS * rows, SHOWN_DEVIATIONS * cell, most)
+
+
+@dataclass(frozen=True)
+class LinkNoise:
+    """What the noise does to a key off the ownership path, at best: if all of its price went into one count of links.
+
+    Attributes:
+        key: The key.
+        links: ± of a count of links, in rows.
+        rows: Released number of rows with the key; None before there is one.
+    """
+
+    key: ForeignKey
+    links: float
+    rows: float | None = None
+
+    @property
+    def all_noise(self) -> bool:
+        """Whether noise hides even a quarter of the links, so that released numbers say nothing of which there are."""
+        part = SIGNIFICANT / SHOWN_DEVIATIONS * math.sqrt(HIDDEN_PARTS) * self.links
+        return self.rows is not None and self.rows <= part
+
+    def __str__(self) -> str:
+        """Return in words what is known."""
+        key = self.key
+        what = f"links of {key.child} to {key.parent} by {', '.join(key.columns)}"
+        found = "" if self.rows is None else f"about {max(0, round(self.rows)):,} rows, "
+        return f"{what}: all noise at this ε ({found}± {self.links:,.0f})"
+
+
+def link_noise(
+    schema: Schema, key: ForeignKey, price: Price, size: RowCount | None = None, *, bounded: bool = False
+) -> LinkNoise:
+    """Return the noise of links along a key, from declared and released numbers alone.
+
+    Args:
+        schema: The database; its keys and bounds count, no row.
+        key: Not on the ownership path.
+        price: Of all that is measured along it.
+        size: Released, of the table that has the key: units of up to so many rows count in full as is best.
+        bounded: Whether references to a unit are bounded, see `BoundedReferences`: by as many as a unit's own rows.
+    """
+    own, moves = stability(schema, key.child), reference_moves(schema, key)
+
+    def noise(most: int) -> float:
+        moved = own * most + moves
+        sensitivity = Sensitivity(moved, moved)
+        if bounded:
+            lost, gained = bounded_moves(schema, key, most, own * most)
+            sensitivity = Sensitivity(lost + gained, math.hypot(lost, gained))
+        return SHOWN_DEVIATIONS * noise_std(sensitivity, price)
+
+    if size is None or size.bound == 1:
+        return LinkNoise(key, noise(1), None if size is None else size.rows)
+    scales = [size.rows / max(1.0, float(size.counted(most).sum())) for most in size.classes]
+    best = min(noise(most) * max(1.0, scale) for most, scale in zip(size.classes, scales, strict=True))
+    return LinkNoise(key, best, size.rows)

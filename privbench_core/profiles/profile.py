@@ -1,0 +1,107 @@
+"""A profile, as released: how a table's attributes are coded, and how often each code occurs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.categorical import CategoricalCodec
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.estimators.segmentation import SIGNIFICANT
+from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.profiles.lags import Lag
+from privbench_core.stored import Storable
+from privbench_core.units.row_count import RowCount
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Profile(Storable):
+    """Released: how a table's attributes are coded, and how often each code occurs.
+
+    Attributes:
+        discretizers: Column -> discretizer.
+        one_way: Noisy counts of the codes: of as many rows as there are if units with more than ``size.rows_per_unit``
+            have so many, but distributed like all rows.
+        size: Of the table.
+        by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
+        guessed: Column -> what is assumed of its values, where noise hid the domain that was to be learned.
+        lags: How far dates of a row are from earlier ones in it, where that is another thing than chance.
+    """
+
+    discretizers: Mapping[str, Discretizer]
+    one_way: OneWay
+    size: RowCount
+    by_size: Mapping[str, Array] = field(default_factory=dict)
+    guessed: Mapping[str, str] = field(default_factory=dict)
+    lags: tuple[Lag, ...] = ()
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The columns of which noise leaves nothing: their domain, or one code of rows whose quarters it would hide."""
+        found = list(self.guessed)
+        for name, discretizer in self.discretizers.items():
+            if name in self.guessed:
+                continue
+            sigma = float(self.one_way.sigmas[name][0])
+            parts = min(discretizer.codec.size, HIDDEN_PARTS)
+            if parts > 1 == discretizer.size and self.total <= SIGNIFICANT * sigma * math.sqrt(parts):
+                found.append(name)
+        return tuple(found)
+
+    @property
+    def made_up(self) -> dict[str, float]:
+        """Column -> share of its rows, by the released counts, whose values are made up: too few units share them."""
+        found = {}
+        for name, discretizer in self.discretizers.items():
+            codec, binning = discretizer.codec, discretizer.binning
+            if not isinstance(codec, CategoricalCodec) or codec.made is None or codec.other is None:
+                continue
+            code, share = (0, 1.0) if binning is None else (binning.code_of[codec.other], binning.weights[codec.other])
+            counts = np.maximum(self.one_way.counts[name], 0.0)
+            found[name] = float(counts[code] * share / max(float(counts.sum()), 1.0))
+        return found
+
+    @property
+    def all_noise(self) -> bool:
+        """Whether the released numbers show that they say nothing about the table: its rows, or all of its columns."""
+        no_rows = self.size.rows <= SIGNIFICANT * self.size.sigma
+        return no_rows or 0 < self._comparable == len(self.hidden)
+
+    @property
+    def noise_in_words(self) -> str:
+        """How many rows, more or less, and how many columns noise hides."""
+        rows = f"{max(0, round(self.size.rows)):,} ± {round(SHOWN_DEVIATIONS * self.size.sigma):,} rows"
+        return f"{rows}; noise hides {len(self.hidden)} of {self._comparable} columns" if self._comparable else rows
+
+    @property
+    def _comparable(self) -> int:
+        """Number of columns of which something was to be measured."""
+        codecs = {name: discretizer.codec for name, discretizer in self.discretizers.items()}
+        return sum(codec.size > 1 or isinstance(codec, CategoricalCodec) for codec in codecs.values())
+
+    @property
+    def total(self) -> float:
+        """Noisy number of rows, counted as in ``one_way``."""
+        return self.one_way.total
+
+    @property
+    def shapes(self) -> dict[str, Array]:
+        """Distributions of columns in each class of ``by_size``, shapes (classes, codes)."""
+        return {name: joint / joint.sum(axis=1, keepdims=True) for name, joint in self.by_size.items()}
+
+    @property
+    def counted(self) -> OneWay:
+        """``one_way`` distributed like the rows that were counted: what joints of these are to be compared with."""
+        return self.one_way.moved({name: -shift for name, shift in self.left_out().items()})
+
+    def left_out(self) -> dict[str, Array]:
+        """What ``by_size`` adds to counts of up to ``size.rows_per_unit`` rows of a unit: see `RowCount.left_out`."""
+        counted = self.size.counted(self.size.rows_per_unit)
+        return {name: self.size.left_out(shape, counted) for name, shape in self.shapes.items()}

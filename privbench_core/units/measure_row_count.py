@@ -1,0 +1,148 @@
+"""How many rows an owned table has, and how many of them a unit: measured before its columns are.
+
+Privacy counts units, queries count rows. Rows of a unit with up to T of them can be counted in full at T times the
+noise (`ViewSpec.rows_per_unit`), so a T is wanted that loses few rows and adds little noise. Which one does depends on
+how rows spread over units: a histogram of that comes first, at the noise of units, then a number of rows, and the T for
+everything else follows from these released numbers, the declared columns and the price.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.estimators.segmentation import ABSOLUTE, SIGNIFICANT
+from privbench_core.guards import FEW, HIDDEN_ROWS, TINY, TOLERANCE
+from privbench_core.marginals.measure_scores import highest_noise
+from privbench_core.marginals.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
+from privbench_core.privacy.budget import Price
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.features import UnitRows
+from privbench_core.privacy.noise import Sensitivity, noise_std
+from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.relations import WEIGHT_SCALE, stability
+from privbench_core.privacy.session import PrivateSession
+from privbench_core.privacy.views import ViewSpec
+from privbench_core.schema.tables import Schema
+from privbench_core.tuning import TUNING
+from privbench_core.units.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to, powers_up_to
+
+Array = NDArray[np.float64]
+
+
+def measure_row_count(session: PrivateSession, table: str, bound: int, price: Price) -> tuple[RowCount | None, Price]:
+    """The size of an owned table, and what is left of ``price``; None, for nothing, if no unit has more than one row.
+
+    Its T is 1, for a first look at the columns: no T tells codes from noise better, as rows grow less than T does.
+
+    Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
+    one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
+
+    Args:
+        session: Open for the step.
+        table: The table.
+        bound: Most rows of a unit, a product of declared bounds; beyond the largest T it says nothing, and counts as T.
+        price: Of all that is measured of the table.
+    """
+    if bound <= 1:
+        return None, price
+    bound = min(bound, WEIGHT_SCALE)
+    codec, powers, each = FanoutCodec(bound), tuple(powers_up_to(bound)), price.share(TUNING.size_share)
+    view = session.view(ViewSpec(table, {UNIT_SIZE: (UnitRows(), class_coder(codec, powers))}), "rows of units")
+    units = view.measure("sizes", [Marginal((UNIT_SIZE,))], each)
+    noisy, sigma = units.values[0], units.sigma
+    sizes = partial(estimate_bands, codec, powers, bar=highest_noise(price.measure, 1.0, 2 * len(powers)))
+    most = _truncation(sizes(noisy, sigma), sigma)
+    found = session.view(ViewSpec(table, {}, (most,)), "rows").measure("rows", [Marginal(())], each)
+    total = NoisySum(float(found.values[0]), found.sigma, most)
+    fit = sizes(noisy, sigma, rows=total)
+    off = float(np.hypot(total.sigma, fit.unknown_beyond(most)))
+    rows = _without_bias(total.value + fit.beyond(most), off, fit.rows())
+    scale = 1.0
+    if sigma >= HIDDEN_ROWS and rows <= off:
+        rows, scale = min(rows, float(HIDDEN_ROWS)), HIDDEN_ROWS / sigma  # of as few units as rows
+    at_least = max(rows, 1.0)  # shares of rows are divided by how many there are
+    fit = sizes(noisy * scale, sigma * scale, rows=NoisySum(at_least, min(off, TOLERANCE * at_least)))
+    classes = _classes(fit, bound)
+    of_class = fit.rows_up_to(classes), fit.rows_up_to(classes, 1)
+    left = price.share(1 - 2 * TUNING.size_share)
+    return RowCount(rows, off, 1, classes, *of_class, bound, noisy, sigma), left
+
+
+def _truncation(sizes: SizeCounts, sigma: float) -> int:
+    """Return the T with the least expected error of the number of rows, for so much noise of a unit."""
+
+    def error(most: int) -> float:
+        return float(np.hypot(most * sigma, sizes.unknown_beyond(most)))
+
+    return min(counts_up_to(sizes.codec.bound), key=error)
+
+
+def _without_bias(rows: float, sigma: float, likely: float) -> float:
+    """Return a number of rows, as far as it stands out of its noise: a likely one has less noise, and a bias.
+
+    Where noise is larger than the likely number, that is noise as well, and is drawn towards few rows: a table of which
+    nothing is known must not come out hundreds of times too large.
+
+    Args:
+        rows: An estimate without bias, which may be negative.
+        sigma: Its standard deviation.
+        likely: What sizes that are likely make of all that was measured.
+    """
+    if likely <= sigma:
+        return max(likely * likely / max(sigma, TINY), TINY)
+    share = 1 - (sigma / likely) ** 2
+    return max(share * rows + (1 - share) * likely, TINY)
+
+
+def counted_for_sizes(curator: Curator, parents: RowCount, expected: ExpectedSizes, price: Price) -> int:
+    """T for a histogram of numbers of children over the rows of a table whose units have several.
+
+    It is the one with the least expected error of the sizes of groups over the *children*: noise of one parent of 100
+    children is noise of 100 rows. What noise can do to a class of sizes is at most to hide it.
+
+    Args:
+        curator: Of a view that counts every unit once.
+        parents: Released size of the parents' table.
+        expected: Numbers of children, before any are measured.
+        price: Of the histogram.
+    """
+    sigma = curator.sigma([Marginal(())], price)
+
+    def error(most: int) -> float:
+        counted = max(1.0, float(parents.counted(most).sum()))
+        noise = np.minimum(ABSOLUTE * most * sigma / counted, expected.groups) @ expected.sizes
+        moved = TUNING.truncation_bias * (1 - counted / max(counted, parents.rows))
+        return float(noise) / max(float(expected.groups @ expected.sizes), TINY) + moved
+
+    return min(parents.classes, key=error)
+
+
+def distance_by_noise(sizes: Array, sigma: float, rows: float) -> Array:
+    """Expected total variation distance of columns with so many codes from themselves with noise, shape (columns,)."""
+    visible = np.minimum(sizes, 1 + rows / (SIGNIFICANT * sigma)) if sigma > 0 else sizes
+    return np.minimum(ABSOLUTE * sigma * visible / rows, 0.5)
+
+
+def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:
+    """Powers of two that part units by their number of rows: each class has units, and the last leaves no rows out."""
+    rows, powers = fit.rows(), powers_up_to(bound)
+    last = next((power for power in powers if rows - fit.rows(power) <= FEW * rows), powers[-1])
+    return tuple(power for power in powers if power <= last)
+
+
+def noise_of_rows(schema: Schema, table: str, price: Price) -> float:
+    """± rows of a table whose units may have several (one standard deviation), from its plan alone: no row is read.
+
+    It is the noise of the number of rows if all that is measured of the table costs ``price``, the number of rows gets
+    its share of it, and each unit has one row. T times as much where units have up to T rows: T is chosen from
+    released numbers, and is at most the declared bound (`Schema.max_rows_per_unit`).
+    """
+    own = 1.0  # weight that leaves with the unit
+    others = (stability(schema, table) - own) / 2  # weight that changes beside it
+    return noise_std(
+        Sensitivity(own + 2 * others, float(np.hypot(own + others, others))), price.share(TUNING.size_share)
+    )
