@@ -180,9 +180,10 @@ def merge_codes(counts: NDArray[Number], groups: Sequence[NDArray[np.int64]]) ->
         group_of.min() < 0 for group_of in groups
     ):
         raise InternalError("each code of each column is in one group")
+    merged = counts
     for axis, group_of in enumerate(groups):
-        codes_first = np.moveaxis(counts, axis, 0)
-        merged = np.zeros((int(group_of.max()) + 1, *codes_first.shape[1:]), dtype=counts.dtype)
-        np.add.at(merged, group_of, codes_first)
-        counts = np.moveaxis(merged, 0, axis)
-    return counts
+        codes_first = np.moveaxis(merged, axis, 0)
+        groups_first = np.zeros((int(group_of.max()) + 1, *codes_first.shape[1:]), dtype=counts.dtype)
+        np.add.at(groups_first, group_of, codes_first)
+        merged = np.moveaxis(groups_first, 0, axis)
+    return merged

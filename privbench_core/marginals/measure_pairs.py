@@ -95,9 +95,9 @@ class PairwiseFit:
         if not isinstance(found, Price):
             return replace(leaf, one_way=marginals.improve(left), counted=found.counted)
         left += found
-        return (
-            replace(leaf, one_way=marginals.improve(left), counted=marginals.rows_counted()) if leaf.triples else left
-        )
+        if not leaf.triples:
+            return left
+        return replace(leaf, one_way=marginals.improve(left), counted=marginals.rows_counted())
 
     def _find_pairs(
         self, marginals: Marginals, price: Price, ordered: Mapping[str, int], by_lags: Joints

@@ -34,7 +34,7 @@ def test_rows_come_closer_to_all_tables_and_keep_their_marginals():
     rows, tables = drawn(20_000), dependent()
     before = gap(rows, tables)
     counts = {name: np.bincount(codes) for name, codes in rows.codes.items()}
-    swap_to_fit(rows, ["a", "b", "c"], tables, np.random.default_rng(0))
+    swap_to_fit(rows, ["a", "b", "c"], tables.items(), np.random.default_rng(0))
     assert gap(rows, tables) < 0.6 * before
     for name, codes in rows.codes.items():
         np.testing.assert_array_equal(np.bincount(codes), counts[name])
@@ -44,7 +44,7 @@ def test_context_stays_as_it_is():
     rows, tables = drawn(5_000), dependent()
     context = rows.codes["a"].copy()
     before = tvd(joint_of(rows.codes, SIZES, "a", "b"), tables["a", "b"])
-    swap_to_fit(rows, ["b"], {("a", "b"): tables["a", "b"]}, np.random.default_rng(0))
+    swap_to_fit(rows, ["b"], [(("a", "b"), tables["a", "b"])], np.random.default_rng(0))
     np.testing.assert_array_equal(rows.codes["a"], context)
     assert tvd(joint_of(rows.codes, SIZES, "a", "b"), tables["a", "b"]) < 0.6 * before
 
@@ -59,7 +59,7 @@ def test_rows_that_weigh_differently_are_compared_by_weight():
         return tvd(found, tables["a", "b"])
 
     before = weighted()
-    swap_to_fit(rows, ["a", "b"], {("a", "b"): tables["a", "b"]}, np.random.default_rng(0))
+    swap_to_fit(rows, ["a", "b"], [(("a", "b"), tables["a", "b"])], np.random.default_rng(0))
     assert weighted() < 0.6 * before
 
 
@@ -67,7 +67,7 @@ def test_rows_that_weigh_differently_are_compared_by_weight():
 def test_few_rows_are_left_alone(n):
     rows = drawn(n)
     before = {name: codes.copy() for name, codes in rows.codes.items()}
-    swap_to_fit(rows, ["a", "b", "c"], dependent(), np.random.default_rng(0))
+    swap_to_fit(rows, ["a", "b", "c"], dependent().items(), np.random.default_rng(0))
     assert all((rows.codes[name] == codes).all() for name, codes in before.items())
 
 
@@ -75,7 +75,7 @@ def test_the_seed_decides_everything():
     results = []
     for seed in (3, 3, 4):
         rows = drawn(2_000)
-        swap_to_fit(rows, ["a", "b", "c"], dependent(), np.random.default_rng(seed))
+        swap_to_fit(rows, ["a", "b", "c"], dependent().items(), np.random.default_rng(seed))
         results.append(np.stack(list(rows.codes.values())))
     assert (results[0] == results[1]).all()
     assert (results[0] != results[2]).any()
