@@ -182,7 +182,7 @@ def merge_codes(counts: NDArray[Number], groups: Sequence[NDArray[np.int64]]) ->
         raise InternalError("each code of each column is in one group")
     merged = counts
     for axis, group_of in enumerate(groups):
-        codes_first = np.moveaxis(merged, axis, 0)
+        codes_first: NDArray[Number] = np.moveaxis(merged, axis, 0)
         groups_first = np.zeros((int(group_of.max()) + 1, *codes_first.shape[1:]), dtype=counts.dtype)
         np.add.at(groups_first, group_of, codes_first)
         merged = np.moveaxis(groups_first, 0, axis)
