@@ -156,7 +156,7 @@ def fit_sizes_and_siblings(
     expected = expected_context(key, parent, child.size, sizes, context, siblings)
     lags = measure_lags(session, key, features, expected, parent, child, ours.share(TUNING.first_look))
     rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
-    joints = {each.finer: each.joint(rows) for each in lags}
+    joints = {each.pair: each.joint(rows) for each in lags}
     return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags, left
 
 

@@ -107,7 +107,7 @@ def test_a_joint_follows_from_lags_without_being_measured() -> None:
     np.add.at(true, (a, b), 1)
     chances = lag_chances(base, own, classes, (12, 9))
     margins = true.sum(axis=1), true.sum(axis=0)
-    joint = joint_with_lags(*margins, chances, shares_of(v - x, codec) * len(x))
+    joint = joint_with_lags(*margins, chances, shares_of(v - x, codec))
     independent = np.outer(*margins) / len(x)
     assert low < 0
     assert np.abs(independent - true).sum() / 2 > 0.6 * len(x)
@@ -127,7 +127,7 @@ def drawn(
     owners = pa.table({"since": base.codec.grid.array(x)})  # type: ignore[attr-defined]
     step = own.codec.grid.step  # type: ignore[attr-defined]
     origin = own.codec.grid.origin  # type: ignore[attr-defined]
-    lag = Lag("since", "day", classes, shares_of(v * step + origin - x, codec), base)
+    lag = Lag("since", "day", classes, shares_of(v * step + origin - x, codec))
     rows = dated_columns(Lags([lag]), {"day": own}, (owners, np.arange(len(x))))["day"]
     moved, after = rows.drawn(codes, before, np.arange(len(x)), {}, rng)
     assert (own.encode(pa.chunked_array([after])) == moved).all(), "each day has its code"
@@ -185,7 +185,7 @@ def test_rows_whose_owner_has_no_day_stay_as_they_were_drawn() -> None:
     )
     codes = own.encode(pa.chunked_array([pa.array(x.astype(np.int32)).view(pa.date32())]))
     before = own.decode(codes, rng)
-    lag = Lag("since", "day", classes, np.arange(codec.size) == codec.starts.tolist().index(1), base)
+    lag = Lag("since", "day", classes, np.arange(codec.size) == codec.starts.tolist().index(1))
     rows = dated_columns(Lags([lag]), {"day": own}, (owners, np.arange(len(x))))["day"]
     _, after = rows.drawn(codes, before, np.arange(len(x)), {}, rng)
     unlike = np.array(before.to_pylist()) != np.array(after.to_pylist())
@@ -203,7 +203,7 @@ def test_days_come_after_others_of_their_row_and_may_move_to_the_code_beside() -
     early = rng.random(len(x)) < 0.1  # as joints of codes have it
     codes = np.where(early, np.maximum(own.encode(pa.chunked_array([own.codec.grid.array(x)])) - 1, 0), codes)  # type: ignore[attr-defined]
     codes = codes.astype(np.int32)
-    lag = Lag("begun", "day", classes, shares_of(v - x, codec), own)
+    lag = Lag("begun", "day", classes, shares_of(v - x, codec))
     rows = dated_columns(Lags(within=[lag]), {"begun": own, "day": own}, None)
     assert list(rows) == ["day"]
     others = {"begun": own.codec.grid.array(x)}  # type: ignore[attr-defined]
@@ -223,9 +223,7 @@ def test_days_of_an_assumed_range_may_be_where_those_of_their_owners_are(assumed
     rng = np.random.default_rng(7)
     x, v = days_after(base, 5_000)
     owners = pa.table({"since": base.codec.grid.array(x)})  # type: ignore[attr-defined]
-    lags = Lags(
-        [Lag("since", "day", classes, shares_of(v - x, codec), base)], (), frozenset({"day"} if assumed else ())
-    )
+    lags = Lags([Lag("since", "day", classes, shares_of(v - x, codec))], (), frozenset({"day"} if assumed else ()))
     rows = dated_columns(lags, {"day": own}, (owners, np.arange(len(x))))["day"]
     codes = np.zeros(len(x), dtype=np.int32)
     _, after = rows.drawn(codes, own.decode(codes, rng), np.arange(len(x)), {}, rng)
@@ -251,9 +249,9 @@ def test_what_is_drawn_again_has_the_same_odds() -> None:
 def test_lags_are_stored() -> None:
     base, own = dates(DAY, 4), dates(NULLABLE, 3)
     classes, codec = classes_of(base, own)
-    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size), base)
+    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size))
     again = Lag.from_dict(lag.to_dict())
-    assert (again.base, again.column, again.classes, again.above) == ("since", "day", classes, base)
+    assert (again.base, again.column, again.classes) == ("since", "day", classes)
     np.testing.assert_array_equal(again.shares, lag.shares)
 
 
@@ -266,7 +264,7 @@ def test_where_no_row_is_dated_nothing_is_drawn(case: str) -> None:
     places = np.full(n, -1 if case == "no owner" else 1)
     codes = np.full(n, 3 if case == "no code of a day" else 1, dtype=np.int32)
     before = own.decode(codes, np.random.default_rng(0))
-    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size), base)
+    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size))
     rows = dated_columns(Lags([lag]), {"day": own}, (owners, places))["day"]
     moved, after = rows.drawn(codes, before, np.arange(n), {}, np.random.default_rng(1))
     assert after.equals(before)
@@ -280,7 +278,7 @@ def test_lags_of_ten_thousand_years_are_whole_numbers() -> None:
     x = np.array([codec.starts[0], codec.last, codec.starts[32]])
     values = pa.table({"since": codec.grid.array(x)})
     shares = np.where(np.arange(lags.size) < lags.ordered, 1 / lags.ordered, 0.0)
-    lags = Lags([Lag("since", "day", classes, shares, coder)])
+    lags = Lags([Lag("since", "day", classes, shares)])
     rows = dated_columns(lags, {"day": coder}, (values, np.array([0, 1, 2, 0])))
     codes = np.array([63, 0, 5, 0], dtype=np.int32)
     before = coder.decode(codes, np.random.default_rng(0))
