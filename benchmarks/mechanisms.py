@@ -140,11 +140,11 @@ def _siblings() -> None:
 
 
 def _clipping() -> None:
-    _replace("units.measure_by_size.RowLooks._is_clipped", lambda *_: False)
+    _replace("units.measure_by_size.SizeStratifiedMarginals._is_clipped", lambda *_: False)
 
 
 def _clipped_joints() -> None:
-    _replace("units.measure_by_size.RowLooks.collisions", lambda *_: 1.0)
+    _replace("units.measure_by_size.SizeStratifiedMarginals.collisions", lambda *_: 1.0)
 
 
 def _size_drift() -> None:

@@ -99,9 +99,9 @@ class Profile(Storable):
     @property
     def counted(self) -> OneWay:
         """``one_way`` distributed like the rows that were counted: what joints of these are to be compared with."""
-        return self.one_way.moved({name: -shift for name, shift in self.left_out().items()})
+        return self.one_way.moved({name: -shift for name, shift in self.truncation_biases().items()})
 
-    def left_out(self) -> dict[str, Array]:
-        """What ``by_size`` adds to counts of up to ``size.rows_per_unit`` rows of a unit: see `RowCount.left_out`."""
+    def truncation_biases(self) -> dict[str, Array]:
+        """Return what counts of up to ``size.rows_per_unit`` rows of a unit leave out: `RowCount.truncation_bias`."""
         counted = self.size.counted(self.size.rows_per_unit)
-        return {name: self.size.left_out(shape, counted) for name, shape in self.shapes.items()}
+        return {name: self.size.truncation_bias(shape, counted) for name, shape in self.shapes.items()}

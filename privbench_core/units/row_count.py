@@ -79,8 +79,8 @@ class RowCount(Storable):
             least, largest = (middle, largest) if self.counted(most, middle).sum() > rows else (least, middle)
         return largest
 
-    def left_out(self, shape: Array, counted: Array) -> Array:
-        """The distribution of a column over all rows, less that over those that count; shape (codes,).
+    def truncation_bias(self, shape: Array, counted: Array) -> Array:
+        """Return the distribution of a column over all rows, less that over those that count; shape (codes,).
 
         Args:
             shape: Distributions in each class, shape (classes, codes).

@@ -99,8 +99,8 @@ def test_dependences_are_looked_for_where_there_are_rows_enough_and_found(price)
 def test_under_pure_privacy_a_small_table_is_looked_at_once():
     found = learned(MEASURES["pure"], 50, 0.0)
     assert {what for what, _ in found.charged} == {"rows", "one-way"}
-    shares = least_noise({name: look.codec.size for name, look in found.cells.looks.items()}, Measure.PURE)
-    for name, look in found.cells.looks.items():
+    shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.PURE)
+    for name, look in found.cells.known.items():
         once = noise_std(Sensitivity(1, 1), Price(Measure.PURE, 0.99 * shares[name]))
         assert np.sqrt(look.variances) == pytest.approx(once)
 
@@ -113,8 +113,8 @@ def test_where_nothing_depends_zcdp_loses_nothing_but_scores(n):
     assert not found.node.pairs
     scores = sum(amount for what, amount in found.charged if what in {"dependence scores", "triple scores"})
     assert (scores > 0) == (n > 50)
-    shares = least_noise({name: look.codec.size for name, look in found.cells.looks.items()}, Measure.ZCDP)
-    for name, look in found.cells.looks.items():
+    shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.ZCDP)
+    for name, look in found.cells.known.items():
         whole = Price(Measure.ZCDP, (price.amount - scores) * shares[name])
         assert np.sqrt(look.variances) == pytest.approx(noise_std(Sensitivity(1, 1), whole), rel=1e-3)
 
