@@ -159,8 +159,8 @@ def _size_shapes() -> None:
     def plain(_: Any, __: Any, noisy: Any, sigma: Any, ___: float) -> tuple[Any, Any]:
         return noisy, np.broadcast_to(sigma, noisy.shape)
 
-    _replace("marginals.size_counts.believed_counts", plain)
-    _replace("marginals.size_counts.Shapes.deviation", lambda *_: 0.0)
+    _replace("estimators.size_shapes.shrink_to_shapes", plain)
+    _replace("estimators.size_shapes.Shapes.deviation", lambda *_: 0.0)
 
 
 def _haar_shrinkage() -> None:

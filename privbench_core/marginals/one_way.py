@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Tails
 from privbench_core.estimators.denoising import onto_simplex
+from privbench_core.estimators.size_shapes import tail_counts
 from privbench_core.guards import NEGLIGIBLE
-from privbench_core.marginals.size_counts import tail_counts
 from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]

@@ -20,7 +20,6 @@ from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cut
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
-from privbench_core.estimators.fitting import combine
 from privbench_core.estimators.segmentation import segment_sums, segments
 from privbench_core.guards import FEW_VALUES, MOST_CUT, MOST_IN_ALL, MOST_LOOKS, MOST_PARTS, NEGLIGIBLE, THINNEST_CELL
 from privbench_core.marginals.measure_one_way import measure_one_way, view_of_cells
@@ -80,8 +79,8 @@ class CellCounts:
 
     def combined(self, counts: Array, sigma: float) -> CellCounts:
         """Return the average with independent counts of the same cells, by their variances."""
-        found, sigmas = combine(self.counts, np.sqrt(self.variances), counts, sigma)
-        return replace(self, counts=found, variances=sigmas**2)
+        gain = self.variances / (self.variances + sigma**2)
+        return replace(self, counts=self.counts + gain * (counts - self.counts), variances=sigma**2 * gain)
 
     def merged(self, max_codes: int) -> Binning:
         """Return the cells merged into codes; see `merge_cells`.

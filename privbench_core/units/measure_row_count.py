@@ -17,7 +17,6 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimators.segmentation import ABSOLUTE, SIGNIFICANT
 from privbench_core.guards import FEW, HIDDEN_ROWS, TINY, TOLERANCE
 from privbench_core.marginals.measure_scores import highest_noise
-from privbench_core.marginals.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import UnitRows
@@ -29,6 +28,7 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to, powers_up_to
+from privbench_core.units.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
 
 Array = NDArray[np.float64]
 

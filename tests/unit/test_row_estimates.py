@@ -14,11 +14,11 @@ from privbench_core.groups.measure_groups import FanoutClasses, counted_by_class
 from privbench_core.groups.measure_types import Columns
 from privbench_core.links.fanout import Fanout
 from privbench_core.marginals.one_way import OneWay
-from privbench_core.marginals.size_counts import ExpectedSizes
 from privbench_core.profiles.profile import Profile
 from privbench_core.units.measure_by_size import SizeStratifiedMarginals
 from privbench_core.units.random_walk import Drift
 from privbench_core.units.row_count import RowCount
+from privbench_core.units.size_counts import ExpectedSizes
 
 SIZES = RowCount(110.0, 1.0, 1, (1, 2, 4), np.array([10.0, 20.0, 80.0]), np.array([10.0, 10.0, 20.0]), 4)
 SHAPES = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
