@@ -45,15 +45,13 @@ class Profile(Storable):
     @property
     def hidden(self) -> tuple[str, ...]:
         """The columns of which noise leaves nothing: their domain, or one code of rows whose quarters it would hide."""
-        found = list(self.guessed)
-        for name, discretizer in self.discretizers.items():
-            if name in self.guessed:
-                continue
-            sigma = float(self.one_way.sigmas[name][0])
-            parts = min(discretizer.codec.size, HIDDEN_PARTS)
-            if parts > 1 == discretizer.size and self.total <= SIGNIFICANT * sigma * math.sqrt(parts):
-                found.append(name)
-        return tuple(found)
+
+        def merged_by_noise(name: str, coder: Discretizer) -> bool:
+            parts = min(coder.codec.size, HIDDEN_PARTS)
+            bar = SIGNIFICANT * float(self.one_way.sigmas[name][0]) * math.sqrt(parts)
+            return name not in self.guessed and parts > 1 == coder.size and self.total <= bar
+
+        return (*self.guessed, *(name for name, coder in self.discretizers.items() if merged_by_noise(name, coder)))
 
     @property
     def made_up(self) -> dict[str, float]:
