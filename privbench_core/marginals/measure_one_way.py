@@ -91,7 +91,7 @@ def measure_one_way(curator: Curator, names: Sequence[str], price: Price, label:
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
     """
     noisy = curator.measure(label, [Marginal((name,)) for name in names], price)
-    return OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
+    return OneWay.with_sigma(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
 
 
 def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:

@@ -35,7 +35,7 @@ class OneWay(Storable):
     tails: Mapping[str, Tails] = field(default_factory=dict)
 
     @classmethod
-    def alike(cls, counts: Mapping[str, Array], sigma: float, rows: float = 1.0) -> OneWay:
+    def with_sigma(cls, counts: Mapping[str, Array], sigma: float, rows: float = 1.0) -> OneWay:
         """Return counts with the same noise on every one."""
         return cls(counts, {name: np.full(len(values), sigma) for name, values in counts.items()}, rows)
 

@@ -201,7 +201,7 @@ class SizeStratifiedMarginals:
             if clipped:
                 found = found.clipped(most, counts, noisy.sigma)
             else:
-                found = found.updated(most, OneWay.alike(counts, noisy.sigma))
+                found = found.updated(most, OneWay.with_sigma(counts, noisy.sigma))
         return found
 
     def _is_clipped(self, chosen: Mapping[str, int], sigma: float, price: Price) -> bool:

@@ -108,7 +108,7 @@ def test_rows_that_joints_leave_out_have_the_same_odds_ratios_and_their_own_marg
     whole, exact = (counted + 3 * left) / 4, 1e-6
 
     def columns(joint: np.ndarray) -> OneWay:
-        return OneWay.alike({"a": 40 * joint.sum(axis=1), "b": 40 * joint.sum(axis=0)}, exact)
+        return OneWay.with_sigma({"a": 40 * joint.sum(axis=1), "b": 40 * joint.sum(axis=0)}, exact)
 
     leaf = MeasuredLeaf(
         columns(whole), {("a", "b"): NoisyTable(40 * counted, exact)}, counted=Counted(columns(counted), 1 / 4)

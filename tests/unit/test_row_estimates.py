@@ -38,7 +38,7 @@ def test_what_is_left_out_turns_counted_rows_into_all_rows() -> None:
 
 def test_a_profile_knows_what_its_counts_left_out() -> None:
     counted = SIZES.counted(1)
-    one_way = OneWay.alike({"x": counted @ SHAPES, "y": np.array([40.0])}, 1.0)
+    one_way = OneWay.with_sigma({"x": counted @ SHAPES, "y": np.array([40.0])}, 1.0)
     profile = Profile({}, one_way, SIZES, {"x": SHAPES * (counted / counted.sum())[:, None]})
     moved = one_way.moved(profile.truncation_biases())
     np.testing.assert_allclose(moved.counts["x"] / 40, SIZES.rows_of @ SHAPES / 110)
@@ -48,7 +48,7 @@ def test_a_profile_knows_what_its_counts_left_out() -> None:
 
 def test_latent_attributes_are_learned_from_rows_as_they_are_counted() -> None:
     """Joints of counted rows have their margins: those of all rows differ where units with many rows do."""
-    one_way = OneWay.alike({"x": SIZES.rows_of @ SHAPES, "y": np.array([40.0])}, 1.0)
+    one_way = OneWay.with_sigma({"x": SIZES.rows_of @ SHAPES, "y": np.array([40.0])}, 1.0)
     counted = SIZES.counted(1)
     profile = Profile({}, one_way, SIZES, {"x": SHAPES * (counted / counted.sum())[:, None]})
     columns = Columns.of(profile)

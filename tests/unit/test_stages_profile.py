@@ -32,10 +32,7 @@ YEAR_2000 = dt.date(2000, 1, 1)
 def profiled(column: Column, values: pa.Array, price: Price = PLENTY, noise: NoiseSource | None = None) -> Profile:
     table = Table("t", (integer("id"), column), ("id",))
     rows = rows_of(table, id=np.arange(len(values)), **{column.name: values})
-    session = door_of(Schema("s", (table,), "t"), {"t": rows}, price)
-    if noise is not None:
-        session._noise = noise
-    return learn_table(session, table, 1, price)[1]
+    return learn_table(door_of(Schema("s", (table,), "t"), {"t": rows}, price, noise), table, 1, price)[1]
 
 
 @pytest.mark.parametrize(
@@ -142,9 +139,7 @@ def test_values_of_units_with_many_rows_are_named_apart_though_noise_hides_them_
         "row": rows_of(row, id=np.arange(len(owners)), user=owners, x=values),
     }
     price = Price(Measure.ZCDP, 0.02, 1e-6)
-    session = door_of(schema, rows, price)
-    session._noise = SeededNoise(0)
-    cells, profile, _ = learn_table(session, row, 100, price)
+    cells, profile, _ = learn_table(door_of(schema, rows, price, SeededNoise(0)), row, 100, price)
     labels = profile.discretizers["x"].codec.labels()
     named = [labels.index(name) for name in names if name in labels]
     assert len(named) > 6
