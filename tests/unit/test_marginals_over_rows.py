@@ -91,12 +91,7 @@ def test_columns_are_drawn_as_they_were_measured_over_rows(seed: int) -> None:
     made = draw_exactly(schema, tables, noise=SeededNoise(seed), budget=Budget(3.2, 1e-9))["flight"].table
     off = [tvd(shares(tables["flight"], f"c{i}"), shares(made, f"c{i}")) for i in range(COLUMNS)]
     assert np.mean(off) < 0.1
-
-
-def test_rows_of_each_kind_of_unit_are_drawn_as_they_were_measured() -> None:
-    """By what is known of planes and of others: as if most rows were of others, these were .20 off; noise is .02."""
-    schema, tables, _ = flights()
-    made = draw_exactly(schema, tables, noise=SeededNoise(0), budget=Budget(3.2, 1e-9))["flight"].table
+    # By what is known of planes and of others: as if most rows were of others, these were .20 off; noise is .02.
     alone = [rows.filter(rows["plane_id"].is_null()) for rows in (tables["flight"], made)]
     off = [tvd(shares(alone[0], f"c{i}"), shares(alone[1], f"c{i}")) for i in range(COLUMNS)]
     assert np.mean(off) < 0.14
