@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,6 +192,11 @@ def count_nodes(node: Node) -> dict[str, int]:
         for name, number in count_nodes(part).items():
             own[name] += number
     return own
+
+
+def node_to_dict(node: Node) -> dict[str, Any]:
+    """Return the stored form of a network."""
+    return node.to_dict()
 
 
 def swap_to_fit(

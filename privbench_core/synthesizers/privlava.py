@@ -19,7 +19,7 @@ from privbench_core.groups.measure_types import Columns, types_of
 from privbench_core.links.fanout import Fanout
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.measured import MeasuredLeaf
-from privbench_core.marginals.spn import Leaf, Node, count_nodes
+from privbench_core.marginals.spn import Leaf, Node, count_nodes, node_to_dict
 from privbench_core.privacy.budget import Budget, Price, zero
 from privbench_core.privacy.relations import deciding_tables, stability
 from privbench_core.privacy.views import ViewSpec
@@ -226,4 +226,4 @@ def root_step(schema: Schema, table: Table, price: Price) -> Step:
 def _model(columns: Columns, node: Node) -> Artifact:
     """A model, and its columns that are latent."""
     latents = [[name, columns.sources[name][1].size] for name in columns.types]
-    return Artifact({"model": node.to_dict(), "latents": latents, "summary": count_nodes(node)})
+    return Artifact({"model": node_to_dict(node), "latents": latents, "summary": count_nodes(node)})

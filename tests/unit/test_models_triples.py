@@ -11,6 +11,7 @@ from privbench_core.marginals.measure_pairs import PairwiseFit, candidate_triple
 from privbench_core.marginals.measured import MeasuredLeaf
 from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import Rows
+from privbench_core.marginals.spn import node_to_dict
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.stored import restored
 from privbench_core.tuning import TUNING
@@ -44,7 +45,7 @@ def test_rows_follow_a_parity_that_no_pair_shows(price: Price) -> None:
     assert isinstance(found, MeasuredLeaf)
     assert set(found.triples) == {("a", "b", "c")}
     assert account.spent.amount == pytest.approx(price.amount)
-    leaf = restored(MeasuredLeaf.from_dict(found.to_dict()).fit().to_dict())
+    leaf = restored(node_to_dict(MeasuredLeaf.from_dict(found.to_dict()).fit()))
     rows = Rows(N)
     leaf.draw(rows, np.random.default_rng(0))
     assert set(rows.codes) == set(SIZES)

@@ -21,7 +21,7 @@ from privbench_core.errors import SpecError
 from privbench_core.guards import TOLERANCE
 from privbench_core.marginals.measured import MeasuredLeaf
 from privbench_core.marginals.one_way import OneWay
-from privbench_core.marginals.spn import Leaf
+from privbench_core.marginals.spn import Leaf, node_to_dict
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.queries import Distances, Marginal
@@ -59,11 +59,11 @@ class MST:
         removing one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 2, 5 and 7.
         """
         if len(one_way.counts) < 2:  # noqa: PLR2004 - no pair
-            return MeasuredLeaf(one_way).fit().to_dict()
+            return node_to_dict(MeasuredLeaf(one_way).fit())
         tree = _spanning_tree(curator, one_way, price.share(1 / 2))
         answers = curator.measure("pairs of a tree", [Marginal(pair) for pair in tree], price.share(1 / 2))
         noisy = dict(zip(tree, answers.values, strict=True))
-        return _estimated(one_way, noisy, answers.sigma).to_dict()
+        return node_to_dict(_estimated(one_way, noisy, answers.sigma))
 
 
 def _spanning_tree(curator: Curator, one_way: OneWay, price: Price) -> list[Pair]:

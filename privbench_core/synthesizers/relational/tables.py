@@ -10,6 +10,7 @@ import numpy as np
 
 from privbench_core.marginals.measured import MeasuredLeaf
 from privbench_core.marginals.one_way import OneWay
+from privbench_core.marginals.spn import node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import Own
@@ -118,7 +119,7 @@ class Independent:
 
         def run(context: StepContext) -> Artifact:
             released = released_profile(context.inputs, table.name)
-            return Artifact({"model": MeasuredLeaf(released.one_way).fit().to_dict(), "summary": {}})
+            return Artifact({"model": node_to_dict(MeasuredLeaf(released.one_way).fit()), "summary": {}})
 
         free = zero(price.measure)
         model = Step(("model", table.name), StepKind.MODEL, table.name, (profile,), (), free, run, version="2")

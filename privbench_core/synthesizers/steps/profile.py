@@ -13,7 +13,7 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.measured import Measured
-from privbench_core.marginals.spn import count_nodes
+from privbench_core.marginals.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
 from privbench_core.profiles.measure_domains import lists_to_learn
@@ -85,7 +85,7 @@ def learn_steps(schema: Schema, table: Table, price: Price, first: float, networ
     def fit(context: StepContext) -> Artifact:
         measured: Measured = restored(context.inputs[profile.key].data["measured"])
         node = measured.fit()
-        return Artifact({"model": node.to_dict(), "summary": count_nodes(node)})
+        return Artifact({"model": node_to_dict(node), "summary": count_nodes(node)})
 
     free = zero(price.measure)
     model = Step(("model", table.name), StepKind.MODEL, table.name, (profile.key,), (), free, fit, version="3")
