@@ -61,7 +61,7 @@ def choose_remeasurement(curator: Curator, one_way: OneWay, price: Price) -> Rem
             after[name] = float((first / np.sqrt(1 + (first / (alone * share**-power)) ** 2)).sum())
         noise = sum(after.values())
         plans.append(Remeasurement(shares, noise))
-    return min(plans, key=lambda plan: plan.noise)
+    return min(plans, key=lambda plan: plan.noise, default=Remeasurement({}, math.inf))
 
 
 def least_noise(counts: Mapping[Name, float], measure: Measure) -> dict[Name, float]:
