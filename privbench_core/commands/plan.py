@@ -31,7 +31,7 @@ from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.workspace import ReleaseStore
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.reach import find_reaches
+from privbench_core.privacy.relations import find_reaches
 from privbench_core.profiles.expected_noise import expected_noise, link_noise
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.ranges import can_be_cut

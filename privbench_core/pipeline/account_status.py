@@ -10,11 +10,10 @@ from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.record import step_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
-from privbench_core.privacy.ledger.balance import Balance, share_of
+from privbench_core.privacy.ledger.balance import Balance, Purchase, RefreshLimits, share_of
 from privbench_core.privacy.ledger.declarations import DeclaredLifetime
 from privbench_core.privacy.ledger.holds import Hold
 from privbench_core.privacy.ledger.ledger import Entry, Ledger, OtherDatabase
-from privbench_core.privacy.ledger.refresh_limits import Purchase, RefreshLimits
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step
 

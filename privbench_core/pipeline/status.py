@@ -19,8 +19,8 @@ from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import Observed
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price
+from privbench_core.privacy.ledger.balance import Purchase
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.ledger.refresh_limits import Purchase
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 

@@ -117,7 +117,7 @@ def test_the_auditor_finds_a_look_around_the_noise(monkeypatch: pytest.MonkeyPat
     measure = Curator.measure
 
     def named(self: Curator, what: str, *rest: Any) -> Any:
-        return measure(self, f"{what}, {self._view.rows} rows", *rest)
+        return measure(self, f"{what}, {self._view.data.held().rows} rows", *rest)
 
     monkeypatch.setattr(Curator, "measure", named)
     database = town(0)

@@ -12,7 +12,7 @@ _DECLARATIONS = "privacy/ledger/declarations.py"
 _HOLDS = "privacy/ledger/holds.py"
 _RELATION = "privacy/neighbour_relation.py"
 _WORKSPACE = "pipeline/workspace.py"
-_REFRESHES = "privacy/ledger/refresh_limits.py"
+_REFRESHES = "privacy/ledger/balance.py"
 _RUNNER = "pipeline/runner.py"
 _ADMISSION = "privacy/admission.py"
 _OBSERVE = "pipeline/observe.py"
@@ -367,8 +367,8 @@ PAYMENT = [
         "payment",
         "a table that was public counts as the same relation",
         _RELATION,
-        '    if then.get("public") != now.get("public"):\n        return',
-        '    if then.get("public") != now.get("public"):\n        return []\n        return',
+        '    if then.get("public") != now.get("public"):\n        protection',
+        '    if then.get("public") != now.get("public"):\n        return []\n        protection',
         (f"{_T_RELATION}::test_differences_name_the_table_the_key_and_what_changed",),
     ),
     Mutant(
@@ -631,8 +631,8 @@ CLOSED_LISTS = [
         "closed lists",
         "differences are taken from keys, which become NULL with another unit, and from NULL without a code",
         _ADMISSION,
-        "bases = [] if looked_at.relative is None else [_base(schema, of, looked_at.relative.to)]",
-        "bases = [looked_at]",
+        "bases = [] if own.relative is None else [_base(schema, of, own.relative.to)]",
+        "bases = [own]",
         (
             "tests/unit/test_relative_columns.py::test_no_view_looks_at_a_base_that_is_a_key_or_has_no_code_for_its_null",
         ),

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from privbench_core.errors import SpecError, UnsupportedBudgetError
 from privbench_core.guards import MAX_MOVED
 from privbench_core.privacy.budget import Budget, Price, zero
-from privbench_core.privacy.reach import bound_in_words
-from privbench_core.privacy.relations import keys_into_other_units
+from privbench_core.privacy.relations import bound_in_words, keys_into_other_units
 from privbench_core.profiles.measure_domains import lists_to_learn
 from privbench_core.schema.checks import parse_check
 from privbench_core.schema.columns import Column, Range, Scalar, Values

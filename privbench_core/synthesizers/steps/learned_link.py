@@ -30,7 +30,7 @@ from privbench_core.links.popularity import ByRow
 from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnerFanout, ParentRow
-from privbench_core.privacy.relations import lets_go, referring_rows
+from privbench_core.privacy.relations import is_set_null_across_units, referring_rows
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.names import OWNER_FANOUT, parent_column
 from privbench_core.profiles.profile import Profile
@@ -136,7 +136,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
         owner = table.owner_key
         inputs += [("profile", owner.parent), ("model", owner.parent), fanout_key(owner)]
 
-    referring = referring_rows(schema, key) if lets_go(schema, key) else None
+    referring = referring_rows(schema, key) if is_set_null_across_units(schema, key) else None
     no_rows = lookup_step(schema, key, price)
 
     def run(context: StepContext) -> Artifact:

@@ -22,7 +22,13 @@ from privbench_core.links.measure_lookup import fit_lookup
 from privbench_core.links.measure_targets import PublicParent, Referred
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OfParent
-from privbench_core.privacy.relations import deciding_tables, lets_go, reference_moves, referring_rows, stability
+from privbench_core.privacy.relations import (
+    deciding_tables,
+    is_set_null_across_units,
+    reference_moves,
+    referring_rows,
+    stability,
+)
 from privbench_core.profiles.names import parent_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.ranges import stays_inside
@@ -66,7 +72,7 @@ def link_step(
     reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]), *looked_at)
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters: dict[str, Any] = {"key": key_identity(key), "fit": fit, "stability": moves}
-    if lets_go(schema, key):
+    if is_set_null_across_units(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
     version = "29" if key.owner else "27" if _BOUNDED in parameters else "22" if counted else "20"
@@ -102,7 +108,7 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
             parent = Referred(above, released_numbers(schema, key, context.inputs))
         columns: Features = {}
         owners: dict[str, NDArray[np.float64]] = {}
-        referring = referring_rows(schema, key) if lets_go(schema, key) else None
+        referring = referring_rows(schema, key) if is_set_null_across_units(schema, key) else None
         if owner is not None:
             found = released_profile(context.inputs, owner.parent)
             features = found.discretizers.items()
