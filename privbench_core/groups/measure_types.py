@@ -48,7 +48,7 @@ class Columns:
         one_way: Their released counts.
         rows_per_unit: T: up to how many rows of a unit are counted in full.
         types: Names of the latent attributes among them.
-        left_out: Of attributes: what counting up to so many rows of a unit leaves out (`Profile.left_out`).
+        left_out: Of attributes: what counting up to so many rows of a unit leaves out (`Profile.truncation_biases`).
     """
 
     sources: dict[str, tuple[Own | OwnType, Discretizer]]
@@ -63,7 +63,7 @@ class Columns:
         sources: dict[str, tuple[Own | OwnType, Discretizer]] = {
             name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()
         }
-        return cls(sources, profile.one_way, profile.size.rows_per_unit, (), profile.left_out())
+        return cls(sources, profile.one_way, profile.size.rows_per_unit, (), profile.truncation_biases())
 
     def with_latents(self, key: ForeignKey, latents: Latents, types: GroupTypes) -> Columns:
         """With the latent attributes of the groups along a key to this table."""

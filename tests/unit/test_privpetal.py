@@ -156,7 +156,7 @@ def test_expected_owners_follow_the_released_sizes() -> None:
     released = Fanout(
         Discretizer(FanoutCodec(3)), np.array([0.0, 0.25, 0.5, 0.25]), pair_tables, {}, 125.0, ownerless=50.0
     )
-    parent = OneWay.alike({"x": np.array([50.0, 50.0]), "y": np.array([80.0, 20.0])}, 1.0)
+    parent = OneWay.with_sigma({"x": np.array([50.0, 50.0]), "y": np.array([80.0, 20.0])}, 1.0)
     size = RowCount(175, 1.0, 1, (1,), np.array([175.0]), np.array([175.0]), 3)
 
     def owners(inside: list[bool], *, optional: bool) -> dict[str, np.ndarray]:
@@ -177,14 +177,14 @@ def test_expected_owners_follow_the_released_sizes() -> None:
 
 def test_counts_of_parts_agree_with_those_of_the_whole_by_their_noise() -> None:
     """Exact counts of the whole are met; with equal noise two parts and the whole each give way by a third."""
-    parts = [OneWay.alike({"x": np.array([10.0, 4.0])}, 2.0), OneWay.alike({"x": np.array([20.0, 5.0])}, 2.0)]
-    exact = agreeing(parts, OneWay.alike({"x": np.array([36.0, 9.0])}, 0.0))
+    parts = [OneWay.with_sigma({"x": np.array([10.0, 4.0])}, 2.0), OneWay.with_sigma({"x": np.array([20.0, 5.0])}, 2.0)]
+    exact = agreeing(parts, OneWay.with_sigma({"x": np.array([36.0, 9.0])}, 0.0))
     np.testing.assert_allclose([look.counts["x"] for look in exact], [[13, 4], [23, 5]])
     np.testing.assert_allclose([look.sigmas["x"] for look in exact], np.full((2, 2), np.sqrt(2)))
-    noisy = agreeing(parts, OneWay.alike({"x": np.array([36.0, 9.0])}, 2.0))
+    noisy = agreeing(parts, OneWay.with_sigma({"x": np.array([36.0, 9.0])}, 2.0))
     np.testing.assert_allclose([look.counts["x"] for look in noisy], [[12, 4], [22, 5]])
     rng = np.random.default_rng(0)
     draws = rng.normal(0, [[3.0], [1.0], [2.0]], (3, 4000))
-    looks = [OneWay.alike({"x": values}, sigma) for values, sigma in zip(draws[:2], (3.0, 1.0), strict=True)]
-    for look in agreeing(looks, OneWay.alike({"x": draws[2]}, 2.0)):
+    looks = [OneWay.with_sigma({"x": values}, sigma) for values, sigma in zip(draws[:2], (3.0, 1.0), strict=True)]
+    for look in agreeing(looks, OneWay.with_sigma({"x": draws[2]}, 2.0)):
         assert look.counts["x"].std() == pytest.approx(look.sigmas["x"][0], rel=0.05)

@@ -196,9 +196,6 @@ class TableModels(Links):
                 raise InternalError(f"{key.name}: how many rows each of its parents owns is not known")
             name = children_column(other.name)
             codes[name], sizes[name] = coder.encode_numbers(numbers), coder.size
-        for lag in self.fanout.lags if key.owner and self.fanout else ():
-            codes[lag.context] = lag.above.encode(parent.table.column(lag.base))
-            sizes[lag.context] = lag.above.size
         return replace(parent, codes=codes, sizes=sizes)
 
     def draw(
