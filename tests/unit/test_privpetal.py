@@ -13,7 +13,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.errors import SpecError, UnsupportedBudgetError
 from privbench_core.groups.group_model import GroupModel
-from privbench_core.groups.measure_groups import FanoutClasses, agreeing
+from privbench_core.groups.measure_groups import FanoutClasses, reconciled
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.measure_children import expected_context
 from privbench_core.marginals.one_way import OneWay
@@ -178,13 +178,13 @@ def test_expected_owners_follow_the_released_sizes() -> None:
 def test_counts_of_parts_agree_with_those_of_the_whole_by_their_noise() -> None:
     """Exact counts of the whole are met; with equal noise two parts and the whole each give way by a third."""
     parts = [OneWay.alike({"x": np.array([10.0, 4.0])}, 2.0), OneWay.alike({"x": np.array([20.0, 5.0])}, 2.0)]
-    exact = agreeing(parts, OneWay.alike({"x": np.array([36.0, 9.0])}, 0.0))
+    exact = reconciled(parts, OneWay.alike({"x": np.array([36.0, 9.0])}, 0.0))
     np.testing.assert_allclose([look.counts["x"] for look in exact], [[13, 4], [23, 5]])
     np.testing.assert_allclose([look.sigmas["x"] for look in exact], np.full((2, 2), np.sqrt(2)))
-    noisy = agreeing(parts, OneWay.alike({"x": np.array([36.0, 9.0])}, 2.0))
+    noisy = reconciled(parts, OneWay.alike({"x": np.array([36.0, 9.0])}, 2.0))
     np.testing.assert_allclose([look.counts["x"] for look in noisy], [[12, 4], [22, 5]])
     rng = np.random.default_rng(0)
     draws = rng.normal(0, [[3.0], [1.0], [2.0]], (3, 4000))
     looks = [OneWay.alike({"x": values}, sigma) for values, sigma in zip(draws[:2], (3.0, 1.0), strict=True)]
-    for look in agreeing(looks, OneWay.alike({"x": draws[2]}, 2.0)):
+    for look in reconciled(looks, OneWay.alike({"x": draws[2]}, 2.0)):
         assert look.counts["x"].std() == pytest.approx(look.sigmas["x"][0], rel=0.05)

@@ -10,7 +10,7 @@ import pytest
 
 from privbench_core.evaluation.joins import sibling_agreement
 from privbench_core.groups.group_model import OWNER
-from privbench_core.groups.siblings import AgreeingSiblings, _Urn
+from privbench_core.groups.siblings import WithinGroupCorrelation, _Urn
 from privbench_core.links.fanout import Agreement
 from privbench_core.marginals.sampler import Rows
 
@@ -39,7 +39,7 @@ def drawn(
     owners = np.repeat(np.arange(len(sizes)), sizes)
     above = rng.integers(3, size=len(sizes))[owners]
     pair = []
-    for model in (Independent(given), AgreeingSiblings(Independent(given), agreements)):
+    for model in (Independent(given), WithinGroupCorrelation(Independent(given), agreements)):
         rows = Rows(len(owners))
         rows.add(OWNER, len(sizes), owners)
         rows.add("above", 3, above)

@@ -19,7 +19,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import base_numbers, values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import InternalError, ValidationError
-from privbench_core.groups.siblings import AgreeingSiblings
+from privbench_core.groups.siblings import WithinGroupCorrelation
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.linking import Linked
 from privbench_core.links.lookup import Lookup
@@ -271,7 +271,7 @@ class TableModels(Links):
         context = _referred(rows, inside, parents, places)
         fanout = self.fanout
         lags = Lags(fanout.lags if fanout else (), self.profile.lags, frozenset(self.profile.guessed))
-        model = AgreeingSiblings(self.model, fanout.agreements) if fanout and fanout.agreements else self.model
+        model = WithinGroupCorrelation(self.model, fanout.agreements) if fanout and fanout.agreements else self.model
         dated = dated_columns(lags, discretizers, above)
         draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated)
         draft.settle()
