@@ -154,7 +154,7 @@ class LatentFit:
         values: int,
         price: Price,
     ) -> tuple[Fanout, Latents, dict[str, tuple[Feature, Discretizer]]]:
-        """Return the owners' side of types, and children's context, by expectation-maximisation for its share of ``price``."""
+        """Run expectation-maximisation for its share of ``price``; return owners' side and children's context."""
         names = latent_names(key.name, self.latents)
         em = Maximisation(session, key, parent, children, fanout, self.groups, names)
         model, part = em.start(values), price.share(self.types).share(self._iteration)

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.group_codes import place_codes, place_count
 from privbench_core.columns.systematic import group_counts, narrow
-from privbench_core.groups.group_model import OWNER
-from privbench_core.groups.group_model import is_latent
+from privbench_core.groups.group_model import OWNER, is_latent
 from privbench_core.links.fanout import Fanout
 from privbench_core.marginals.sampler import Model, PairMarginal, Rows, draw_column
 from privbench_core.marginals.spn import Leaf

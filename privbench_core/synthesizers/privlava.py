@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from privbench_core.groups.group_model import GroupModel
-from privbench_core.groups.group_model import Latents
+from privbench_core.groups.group_model import GroupModel, Latents
 from privbench_core.groups.measure_latent import LatentFit
 from privbench_core.groups.measure_types import Columns, types_of
 from privbench_core.links.fanout import Fanout

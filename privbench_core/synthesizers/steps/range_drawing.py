@@ -5,7 +5,6 @@ A table of fewer rows than a range has, or whose rows cannot be drawn apart (`ca
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,7 +32,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import sampling_rng
 from privbench_core.synthesizers.steps.allocated_keys import AllocatedKey
-from privbench_core.synthesizers.steps.drawing import Links, TableModels
+from privbench_core.synthesizers.steps.drawing import TableModels
 from privbench_core.synthesizers.steps.sampled import Listed, Sample, SampledTable, span_of
 from privbench_core.workers import side_by_side
 
@@ -99,22 +98,25 @@ def pieces_of(models: TableModels, seed: int, samples: Mapping[str, SampledTable
 
 
 @dataclass(frozen=True)
-class _Ranges(ABC):
-    """What makes the ranges of a table, one at a time, and keeps them in files.
+class RangeDrawing:
+    """Makes the ranges of a table, one at a time, and keeps them in files; each depends on its number alone.
 
     Attributes:
         models: Released.
         seed: Of the run.
         samples: The tables that rows refer to, and those with other children of the same owners, by name.
         parts: Where finished ranges are kept.
+        pieces: The ranges, see `pieces_of`.
         allocated: References to other tables, as they are allocated to the ranges.
     """
 
-    models: Links
+    models: TableModels
     seed: int
     samples: Mapping[str, SampledTable]
     parts: PartFiles
-    allocated: tuple[AllocatedKey, ...] = field(default=(), kw_only=True)
+    pieces: tuple[Piece, ...] = ()
+    allocated: tuple[AllocatedKey, ...] = ()
+    _held: dict[int | None, tuple[Parent, Numbers]] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, number: int) -> Listed:
         """Make a range and store it; one that an earlier run has finished is left as it is."""
@@ -138,13 +140,9 @@ class _Ranges(ABC):
         try:
             listed = list(side_by_side(drawing, range(len(self.owners)), workers))
         finally:
-            drawing.forget_allocated_keys()
+            for allocated in drawing.allocated:
+                allocated.forget()
         return replace(SampledTable.listing(listed, **facts), parts=self.parts)
-
-    def forget_allocated_keys(self) -> None:
-        """Delete what `with_allocated_keys` has stored."""
-        for allocated in self.allocated:
-            allocated.forget()
 
     def with_allocated_keys(self, workers: int | None = None) -> Self:
         """Return the same with references to other tables allocated to ranges, in files beside the finished ones."""
@@ -157,64 +155,13 @@ class _Ranges(ABC):
             found.append(AllocatedKey.plan(models.table, key, lookup, referred, sizes, rows, seed, files))
         return replace(self, allocated=tuple(found))
 
-    def _linked(self, number: int, units: Numbers | None) -> dict[str, Parent]:
-        """Return what the rows of a range may refer to off the ownership path, by name of the key.
-
-        Args:
-            number: Of the range.
-            units: Those that its rows belong to; None for units of their own.
-        """
-        parents = {allocated.key.name: allocated.range(number) for allocated in self.allocated}
-        for key in self.models.keys:
-            lookup = self.models.lookups[key.name]
-            if units is not None and stays_inside(self.models.schema, self.models.table, key):
-                above = self.samples[key.parent]
-                found = self.models.parent(key.parent, above.of_units(units))
-                scale = self.models.scale * found.table.num_rows / max(1, sum(above.rows))
-                parents[key.name] = replace(found, lookup=lookup.at_scale(scale))
-            elif key.name not in parents:
-                parents[key.name] = replace(self._referred(key, None), lookup=lookup)
-        return parents
-
-    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
-        """Return the rows that a key refers to, with all that the link looks at: those of a range, or all of them."""
-        return self.models.parent(key.parent, self.samples[key.parent].part(number))
-
     @property
-    @abstractmethod
     def owners(self) -> tuple[int, ...]:
         """For each range the range of owners that its rows belong to."""
-
-    @abstractmethod
-    def made(self, number: int) -> Sample:
-        """Return the rows of a range; their ``parents`` are rows of the range of their owners, along the owner key."""
-
-    @abstractmethod
-    def _planned_rows(self, workers: int | None) -> Sequence[int]:
-        """Return how many rows each range has before any are left out."""
-
-
-@dataclass(frozen=True)
-class RangeDrawing(_Ranges):
-    """Draws a table range by range; what a range holds depends on its number alone.
-
-    Attributes:
-        pieces: The ranges, see `pieces_of`.
-    """
-
-    models: TableModels
-    pieces: tuple[Piece, ...]
-    _held: dict[int | None, tuple[Parent, Numbers]] = field(
-        default_factory=dict, repr=False, compare=False, kw_only=True
-    )
-
-    @property
-    def owners(self) -> tuple[int, ...]:
-        """See `_Ranges.owners`."""
         return tuple(piece.owners or 0 for piece in self.pieces)
 
     def made(self, number: int) -> Sample:
-        """See `_Ranges.made`."""
+        """Return the rows of a range; their ``parents`` are rows of the range of their owners, along the owner key."""
         piece, models, owner = self.pieces[number], self.models, self.models.table.owner_key
         rng = sampling_rng(self.seed, "sample", models.table.name, str(number))
         here, rows, owners, before, start = None, Rows(piece.rows), None, piece.first, 0
@@ -235,7 +182,30 @@ class RangeDrawing(_Ranges):
         places = drawn.parents[owner.name]
         return replace(drawn, parents={owner.name: np.where(places < 0, -1, places + start)})
 
+    def _linked(self, number: int, units: Numbers | None) -> dict[str, Parent]:
+        """Return what the rows of a range, which belong to ``units``, may refer to off the ownership path, by key."""
+        models = self.models
+        parents = {allocated.key.name: allocated.range(number) for allocated in self.allocated}
+        for key in models.keys:
+            lookup = models.lookups[key.name]
+            if units is not None and stays_inside(models.schema, models.table, key):
+                above = self.samples[key.parent]
+                found = models.parent(key.parent, above.of_units(units))
+                scale = models.scale * found.table.num_rows / max(1, sum(above.rows))
+                parents[key.name] = replace(found, lookup=lookup.at_scale(scale))
+            elif key.name not in parents:
+                parents[key.name] = replace(self._referred(key, None), lookup=lookup)
+        return parents
+
+    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
+        """Return the rows that a key refers to, with all that the link depends on: those of a range, or all of them."""
+        owner = self.models.table.owner_key
+        counted = self.models.counted.get(key.name, {})
+        own = self._numbers(number)[1] if owner is not None and owner in counted else None
+        return self.models.counting(key, self.samples, number, own)
+
     def _planned_rows(self, workers: int | None) -> Sequence[int]:
+        """Return how many rows each range has before any are left out."""
         return list(side_by_side(self._planned, self.pieces, workers))
 
     def _planned(self, piece: Piece) -> int:
@@ -244,19 +214,14 @@ class RangeDrawing(_Ranges):
         _, children, (start, stop) = self._children(piece)
         return int(children[start:stop].sum()) + piece.ownerless
 
-    def _referred(self, key: ForeignKey, number: int | None) -> Parent:
-        owner = self.models.table.owner_key
-        own = self._numbers(number)[1] if owner is not None and owner in self.models.counted[key.name] else None
-        return self.models.counting(key, self.samples, number, own)
-
     def _children(self, piece: Piece) -> tuple[Parent, Numbers, tuple[int, int]]:
-        """A range of owners, how many children each has, and which of them are those of a piece."""
+        """Return a range of owners, how many children each has, and which of them are those of a piece."""
         above, numbers = self._numbers(piece.owners)
         cuts = cuts_between_units(numbers, np.asarray(above.units), piece.of)
         return above, numbers, (cuts[piece.place], cuts[piece.place + 1])
 
     def _numbers(self, owners: int | None) -> tuple[Parent, Numbers]:
-        """The owners of a range, or all of them, and how many children each has."""
+        """Return the owners of a range, or all of them, and how many children each has."""
         models, owner = self.models, self.models.table.owner_key
         if owner is None or models.fanout is None:
             raise InternalError(f"{models.table.name}: rows of the unit's table have no owners")
@@ -272,22 +237,21 @@ class RangeDrawing(_Ranges):
 
 
 @dataclass(frozen=True)
-class RangeCompletion(_Ranges):
-    """Fills the deferred keys of a table range by range: its second pass.
+class RangeCompletion(RangeDrawing):
+    """Fills the deferred keys of a table range by range: its second pass, over the table as it is in ``samples``."""
 
-    Attributes:
-        first: What the first pass has left.
-    """
-
-    first: SampledTable
+    @property
+    def first(self) -> SampledTable:
+        """What the first pass has left."""
+        return self.samples[self.models.table.name]
 
     @property
     def owners(self) -> tuple[int, ...]:
-        """See `_Ranges.owners`."""
+        """See `RangeDrawing.owners`."""
         return self.first.owners
 
     def made(self, number: int) -> Sample:
-        """See `_Ranges.made`."""
+        """See `RangeDrawing.made`."""
         drawn = self.first.part(number)
         rng = sampling_rng(self.seed, "references", self.models.table.name, str(number))
         return self.models.complete(drawn, self._linked(number, drawn.units), rng)

@@ -18,8 +18,8 @@ from privbench_core.schema.identity import constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
-from privbench_core.synthesizers.steps.drawing import DRAWING, Links, TableModels
-from privbench_core.synthesizers.steps.link import counted_beside, fanout_key, released_lookup, released_profile
+from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels
+from privbench_core.synthesizers.steps.link import counted_beside, fanout_key
 from privbench_core.synthesizers.steps.range_drawing import RangeCompletion, RangeDrawing, pieces_of
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
@@ -81,17 +81,13 @@ def complete_step(schema: Schema, table: Table, free: Price) -> Step:
     """The step that fills the deferred keys of a table: its second pass."""
     keys = deferred_of(schema, table)
     parents = sorted({key.parent for key in keys})
-    coded = sorted({table.name, *parents})
     inputs: list[Key] = [("sample", table.name), *(("sample", name) for name in parents), ("profile", table.name)]
     inputs += [*(("profile", name) for name in parents), *(fanout_key(key) for key in keys)]
 
     def run(context: StepContext) -> Artifact:
-        lookups = {key.name: released_lookup(context.inputs, key, context.scale) for key in keys}
-        profiles = {name: released_profile(context.inputs, name) for name in coded}
-        samples = {name: SampledTable(context.inputs["sample", name]) for name in coded}
-        links = Links(schema, table, context.scale, lookups, profiles)
-        completion = RangeCompletion(links, context.seed, samples, context.parts, samples[table.name])
-        return completion.drawn(context.workers)
+        models = TableModels.of_deferred(schema, table, context.inputs, context.scale)
+        samples = {name: SampledTable(context.inputs["sample", name]) for name in (table.name, *parents)}
+        return RangeCompletion(models, context.seed, samples, context.parts).drawn(context.workers)
 
     return _drawing_step(schema, table, sampled_key(schema, table), inputs, free, run, "3")
 
