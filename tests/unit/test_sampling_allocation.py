@@ -17,7 +17,7 @@ from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.allocated_keys import Allocation
 from privbench_core.synthesizers.steps.drawing import TableModels
-from privbench_core.synthesizers.steps.range_drawing import RangeDrawing, pieces_of
+from privbench_core.synthesizers.steps.sample import RangeDrawing, pieces_of
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.workers import side_by_side
 from tests.helpers.market import market

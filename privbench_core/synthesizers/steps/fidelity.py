@@ -52,8 +52,7 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels
 from privbench_core.synthesizers.steps.link import counted_beside, released_profile
-from privbench_core.synthesizers.steps.range_drawing import Piece, RangeDrawing
-from privbench_core.synthesizers.steps.sample import first_parents, model_inputs
+from privbench_core.synthesizers.steps.sample import Piece, RangeDrawing, first_parents, model_inputs
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Array = NDArray[np.float64]
