@@ -105,14 +105,13 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions
     """
     prices = network_prices(schema, budget, options)
     steps = [step for table in schema.private_tables for step in learn(table, prices.tables[table.name])]
-    steps += [
-        link(schema, key, price) for key, price in sorted(prices.links.items(), key=lambda each: not each[0].owner)
-    ]
+    keys = sorted(prices.links, key=lambda key: not key.owner)
+    steps += [link(schema, key, prices.links[key]) for key in keys]
     return whole_plan(name, schema, budget, steps, prices.validation)
 
 
 def network_prices(schema: Schema, budget: Budget, options: LinkOptions) -> Prices:
-    """Return how a plan of networks divides a budget: γ to tables and the rest to keys, both by numbers of attributes."""
+    """Return how a plan of networks divides a budget: γ to tables, the rest to keys, by numbers of attributes."""
     measuring, validation, deltas = divided(schema, budget, options.validation)
     keys = [key for table in schema.sampling_order if not table.public for key in table.foreign_keys]
     gamma = options.gamma if keys else 1.0

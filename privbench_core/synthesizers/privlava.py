@@ -141,7 +141,7 @@ def table_columns(schema: Schema, table: str, inputs: Mapping[Key, Artifact]) ->
 
 
 def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Price | None, fit: LatentFit) -> Step:
-    """Return the step that measures groups along an owner key: sizes, observed marginals, latent attributes (Algorithm 2).
+    """Return the step that measures groups along an owner key: sizes, marginals, latent attributes (Algorithm 2).
 
     Args:
         schema: The database.
