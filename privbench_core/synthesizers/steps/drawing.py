@@ -187,6 +187,8 @@ class TableModels:
         if self.model is None:
             raise InternalError(f"{self.table.name}: rows without a model")
         table = self.table
+        if table.owner_key is not None and owners is None:
+            raise InternalError(f"{table.owner_key.name}: children without owners")
         units = self._units(rows.n, owners, parents, numbering[0])
         add_sizes(rows, units, self.profile, self.model)
         columns, places, codes = self._columns(self.model, rows, owners, parents, rng, numbering, units)
