@@ -37,10 +37,8 @@ class _Base:
     """A column that a column of the rows comes after.
 
     Attributes:
-        numbers: Its value for each row, shape (n,).
-        known: Where there is one, same shape.
-        starts: First lag of each class, shape (classes,).
-        widths: Number of lags of each class, same shape.
+        numbers, known: Its value for each row, and where there is one, shape (n,).
+        starts, widths: First lag and number of lags of each class, shape (classes,).
         shares: Of the classes, over the rows that have a lag, same shape.
     """
 

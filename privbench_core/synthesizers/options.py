@@ -44,7 +44,7 @@ class GroupOptions(FidelityOptions):
 
     Attributes:
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
-        links: Weight of an attribute that a foreign key may be tied to, likewise.
+        links: Weight of an attribute that a foreign key may depend on, likewise.
         profile: Share of what a table's attributes get for its profile (one-way marginals, learned domains), which also
             gets what stands for its rows: as much as one attribute, or half of the table's budget.
     """

@@ -159,7 +159,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price, fit: Callable[...
 def _link_size(schema: Schema, key: ForeignKey) -> float:
     """Weight of a key in sharing out 1 - γ: the attributes it may relate.
 
-    Rows without attributes leave numbers of children to be measured, which cost what they cost beside other rows'
+    Rows without attributes leave numbers of children to be measured, which cost the same as with other rows'
     attributes. In a junction table the owner's attributes are related to those of what it refers to.
     """
     table, parent = schema.table(key.child), schema.table(key.parent)

@@ -42,17 +42,17 @@ from privbench_core.synthesizers.steps.profile import profile_step
 
 @dataclass(frozen=True)
 class Options(GroupOptions):
-    """Public parameters beside the common ones; the names of the paper where it has them.
+    """Public parameters in addition to the common ones; the names of the paper where it has them.
 
     Attributes:
         latents: Number of latent attributes of a foreign key: the paper's Z1 and Z2.
         iterations: T of Algorithm 1.
-        types: Share of all iterations in what an owned table's groups cost beside observed marginals.
+        types: Share of all iterations in what an owned table's groups cost other than observed marginals.
         groups: Share of an iteration for marginals over groups: sizes, and pairs of latent attributes (the 4 and the 1
             of 20:4:1).
         observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1), where children
             have latent attributes of their own.
-        places: Share, in what links cost beside the former two, of the choice of a column that orders the members of a
+        places: Share, in what links cost other than the former two, of the choice of a column that orders the members of a
             group.
         typed: Share, in what is left, of joints with types and places, where children have attributes alone: the rest
             is for joints of members.

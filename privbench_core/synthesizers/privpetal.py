@@ -30,7 +30,7 @@ from privbench_core.synthesizers.steps.profile import profile_step
 
 @dataclass(frozen=True)
 class Options(GroupOptions):
-    """Public parameters beside the common ones; the names of the paper where it has them.
+    """Public parameters in addition to the common ones; the names of the paper where it has them.
 
     Attributes:
         scores: Share of R-scores in what an owned table's groups cost, σ_R of Algorithm 1 (a 1 of 1:1:8).

@@ -132,7 +132,7 @@ class AllocatedKey:
             table: The referring one.
             key: Of it.
             lookup: Released, of the key.
-            coded: A range of the parents, with codes of what the link looks at.
+            coded: A range of the parents, with codes of what the link depends on.
             sizes: Parents of each range.
             rows: Planned for each range of the referring table.
             seed: Of the run.

@@ -29,7 +29,7 @@ _RULE = (
 
 
 def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) -> Step:
-    """The step that writes the bundle; a workload is re-bound to the synthetic rows.
+    """Return the step that writes the bundle; a workload is re-bound to the synthetic rows.
 
     The executor does not run it after a validate step whose expectations do not hold.
 
@@ -92,7 +92,7 @@ def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: in
 def _workload(
     context: StepContext, schema: Schema, sampled: Mapping[str, SampledTable]
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """The SQL text of the run's workload for these rows, and what the receipt says about it, both by name."""
+    """Return the SQL text of the run's workload for these rows, and what the receipt says about it, both by name."""
     if not context.workload:
         return {}, {}
     from privbench_core.workload.rebind import (

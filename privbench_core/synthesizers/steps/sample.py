@@ -99,8 +99,8 @@ def pieces_of(models: TableModels, seed: int, samples: Mapping[str, SampledTable
             rows, [float(fanout.numbers(n, rng, (j, strata)).sum()) for j, n in enumerate(owners.rows)]
         )
         inside = [samples[key.parent] for key in models.keys if stays_inside(models.schema, table, key)]
-        beside = [max((parent.rows_between(*span) for parent in inside), default=0) for span in owners.units]
-        counts = [range_count(max(b - a, n)) for (a, b), n in zip(pairwise(ends), beside, strict=True)]
+        most = [max((parent.rows_between(*span) for parent in inside), default=0) for span in owners.units]
+        counts = [range_count(max(b - a, n)) for (a, b), n in zip(pairwise(ends), most, strict=True)]
         alone = equal_shares(ownerless, sum(counts))
         for j, count in enumerate(counts):
             for place in range(count):
@@ -157,7 +157,7 @@ class RangeDrawing:
         return replace(SampledTable.listing(listed, **facts), parts=self.parts)
 
     def with_allocated_keys(self, workers: int | None = None) -> Self:
-        """Return the same with references to other tables allocated to ranges, in files beside the finished ones."""
+        """Return the same with references to other tables allocated to ranges, in files next to the finished ones."""
         models, seed, found = self.models, self.seed, list[AllocatedKey]()
         keys = [k for k in models.keys if reach(models.schema, models.table, k) in (Reach.OWN, Reach.ALLOCATED)]
         rows = self._planned_rows(workers) if keys else ()
@@ -307,17 +307,17 @@ def public_step(table: Table, free: Price) -> Step:
 
 def sample_step(schema: Schema, table: Table, free: Price) -> Step:
     """Return the step that draws a private table."""
-    parents, beside = first_parents(schema, table), [key.child for key in counted_beside(schema, table)]
+    parents, siblings = first_parents(schema, table), [key.child for key in counted_beside(schema, table)]
 
     def run(context: StepContext) -> Artifact:
         models = TableModels.of(schema, table, context.inputs, context.scale)
-        samples = {name: SampledTable(context.inputs["sample", name]) for name in (*parents, *beside)}
+        samples = {name: SampledTable(context.inputs["sample", name]) for name in (*parents, *siblings)}
         ignored = ignored_checks(table)
         facts = {"checks not kept while sampling": ", ".join(ignored)} if ignored else {}
         pieces = pieces_of(models, context.seed, samples)
         return RangeDrawing(models, context.seed, samples, context.parts, pieces).drawn(context.workers, **facts)
 
-    inputs = [*model_inputs(schema, table), *(("sample", name) for name in (*parents, *beside))]
+    inputs = [*model_inputs(schema, table), *(("sample", name) for name in (*parents, *siblings))]
     return _drawing_step(schema, table, ("sample", table.name), inputs, free, run, DRAWING)
 
 

@@ -32,7 +32,7 @@ class Sample:
         table: Its rows.
         parents: Foreign key name -> row number of each row's parent, -1 for NULL.
         weights: How much each row counts in the measure of its model: less than 1 for rows of units that have more than
-            are counted in full; None where all count alike.
+            are counted in full; None where each counts 1.
         dropped: Why rows were dropped while sampling -> how many.
         units: Number of the unit of each row of a private table.
         latents: Latent attribute -> number of its codes, and the code of each row.
