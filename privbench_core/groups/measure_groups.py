@@ -69,11 +69,7 @@ class FanoutClasses:
     def of(cls, fanout: Fanout, owners: float, rows_per_unit: int, *, of_units: bool) -> FanoutClasses:
         """Return rows in the groups of so many owners, and rows without an owner, each of which is a group.
 
-        Args:
-            fanout: Released sizes.
-            owners: Number of owners.
-            rows_per_unit: T: as how many rows larger groups count.
-            of_units: Whether a group is all that a unit has, so that groups may have a T of their own.
+        ``of_units`` says that a group is all that a unit has, so that groups may have a T of their own.
         """
         codec, size, (code_of, within) = fanout.codec, fanout.sizes.size, fanout.sizes.shares
         expected = owners * fanout.counts[code_of] * within * codec.means(rows_per_unit)
@@ -218,14 +214,8 @@ class GroupFit:
     ) -> GroupClass:
         """Measure one class of sizes, for ``price`` less the share of margins.
 
-        Args:
-            part: The class.
-            owners: Expected counts of the columns of the context.
-            one_way: Released counts of the children's columns.
-            ordered: `ordered_codes` of all columns.
-            kinds: Candidates: pairs of columns of one child, of its owner and it, of two children.
-            shares: Of the rows, the shares in groups with at least 1, 2, 3 members.
-            price: Of the step.
+        ``owners`` are expected counts of the context's columns, ``shares`` those of the rows in groups with at least 1,
+        2, 3 members, and ``kinds`` candidate pairs: of one child, of its owner and it, of two children.
         """
         own, three = list(one_way.counts), one_way.total * shares[2]
         clean = {**owners, **one_way.clean()}
@@ -267,13 +257,9 @@ class GroupFit:
         return useful
 
     def _triples(self, part: Curator, same: Mapping[str, Array], three: float, price: Price) -> dict[str, Array]:
-        """Return joints of a column in three members, where pairs do not explain them (the paper's h-scores, T2 steps).
+        """Return joints of columns in ``three`` members where pairs do not explain them (the paper's h-scores, T2 steps).
 
-        Args:
-            part: The class.
-            same: Column -> released joint of it in two members.
-            three: Number of rows in groups of at least three members.
-            price: Of scores and joints.
+        ``same`` are released joints of each column in two members.
         """
         expected = {name: three * _explained((joint + joint.T) / 2) for name, joint in same.items()}
         columns = {name: (name, f"{_OTHER}{name}", f"{_THIRD}{name}") for name in same}

@@ -51,19 +51,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LatentFit:
-    """How the price of an owner key's latent attributes is spent; see `privlava.Options`.
-
-    Attributes:
-        latents: Number of latent attributes.
-        iterations: T, of expectation-maximisation.
-        types: Share of expectation-maximisation, the rest is for what children are drawn from.
-        groups: Share of an iteration for marginals over groups (sizes; between latent attributes).
-        usefulness: λ: values are as many as keep the average marginal λ-useful.
-        observed: Share, where children have latent attributes of their own, of pairs of columns within a row.
-        places: Share, in what is for links, of the choice of a column that members are put in an order by.
-        typed: Share, in what is left, of joints with types and places, where the rest is for joints of members.
-        joints: How joints of members are measured.
-    """
+    """How the price of an owner key's latent attributes is spent; see `privlava.Options`."""
 
     latents: int
     iterations: int
@@ -210,14 +198,6 @@ def best_places(
     """Return the most informative order of members, or None if noise may have made it; for ``price``.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
-
-    Args:
-        session: Open for the step.
-        key: The owner key.
-        child: The children.
-        fanout: Released sizes of groups.
-        owners: Number of owners.
-        price: Of the measurement.
     """
     most = min(key.max_children or 1, MAX_PLACES)
     clean = {name: counts for name, counts in child.one_way.clean().items() if len(counts) > 1}

@@ -104,11 +104,7 @@ def types_of(
 ) -> GroupTypes:
     """Return the parameters of the E-step, with the columns of the children that they are about.
 
-    Args:
-        shape: Values of each latent attribute, that of parents without children included.
-        scores: Of sizes, and of columns; see `LatentModel.scores`.
-        sizes: Coder of the sizes of groups.
-        children: Columns of the children.
+    ``shape`` has the value of parents without children; ``scores`` are those of `LatentModel.scores`.
     """
     of_sizes, of_columns = scores
     columns = tuple((*children.sources[name], table) for name, table in of_columns.items())
@@ -132,13 +128,7 @@ class LatentModel:
 
     @classmethod
     def fitted(cls, groups: TypedGroups, columns: Mapping[str, tuple[Array, ...]], mean_sizes: Array) -> LatentModel:
-        """Fit to counts without noise to speak of, none negative.
-
-        Args:
-            groups: By type.
-            columns: For each column of the children, and each latent attribute, the joint (value, code) over rows.
-            mean_sizes: Mean size of the groups of each code of sizes.
-        """
+        """Fit to counts, none negative; ``columns`` have a joint (value, code) over rows for each latent attribute."""
         of_groups = _largest_entropy(groups.sizes, groups.between)
         rows = np.tensordot(mean_sizes, of_groups, axes=(0, 0))
         joints = {name: _largest_entropy(of_column, rows) for name, of_column in columns.items()}
@@ -167,24 +157,14 @@ class TypedGroups:
 
 @dataclass(frozen=True)
 class Maximisation:
-    """What all iterations share.
-
-    Attributes:
-        session: Open for the step.
-        key: The owner key.
-        parent: The owners.
-        children: Columns of the children.
-        fanout: Released sizes of groups.
-        groups: Share of an iteration for marginals over groups.
-        names: Of the latent attributes.
-    """
+    """What all iterations of an owner key share."""
 
     session: PrivateSession
     key: ForeignKey
     parent: Profile
     children: Columns
     fanout: Fanout
-    groups: float
+    groups: float  # share of an iteration for marginals over groups
     names: tuple[str, ...]
 
     @cached_property

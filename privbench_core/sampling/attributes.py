@@ -60,18 +60,7 @@ class RowDraft:
         rng: np.random.Generator,
         dated: Mapping[str, DatedRows],
     ) -> None:
-        """Draw all rows once.
-
-        Args:
-            table: Whose rows they are.
-            rows: With their context drawn; not changed.
-            model: Released.
-            discretizers: Of the attributes.
-            checks: All of the table that are to be kept.
-            fixed: Columns that are drawn already and stay.
-            rng: Sampling only.
-            dated: Columns that come after those of their owners, or after others of the row.
-        """
+        """Draw all rows once; ``rows`` have their context, and ``fixed`` columns are drawn already and stay."""
         self.table, self.rows, self.model, self.discretizers = table, rows, model, discretizers
         self.fixed, self.rng, self.dated = fixed, rng, dated
         attributes = {column.name for column in table.attributes}
@@ -259,13 +248,7 @@ def free_values(
 def allocate_within_bins(
     codes: Mapping[str, Codes], discretizers: Mapping[str, Discretizer], rng: np.random.Generator
 ) -> dict[str, Codes]:
-    """Draw a cell for every code of every column, as `Discretizer.cells`, balanced against the other columns.
-
-    Args:
-        codes: Column -> codes of all rows.
-        discretizers: Of these columns.
-        rng: Sampling only.
-    """
+    """Draw a cell for every code of every column, as `Discretizer.cells`, balanced against the other columns."""
     cells = {name: discretizer.cells(codes[name], rng) for name, discretizer in discretizers.items()}
     merged = {name for name, coder in discretizers.items() if np.count_nonzero(coder.shares[1]) > coder.size}
     if not merged or len(next(iter(codes.values()))) < FEW_ROWS:
@@ -282,19 +265,12 @@ def allocate_within_bins(
 
 @dataclass(frozen=True)
 class _Column:
-    """A column's codes and its cells.
-
-    Attributes:
-        codes: Of all rows.
-        rows: Expected number of rows of each cell, shape (cells,).
-        members: 1 where a cell belongs to a code, shape (codes, cells).
-        mixture: Weights of the codes that a cell is interpolated from, shape (cells, codes).
-    """
+    """A column's codes and its cells."""
 
     codes: Codes
-    rows: Array
-    members: Array
-    mixture: Array
+    rows: Array  # expected, of each cell, shape (cells,)
+    members: Array  # 1 where a cell belongs to a code, shape (codes, cells)
+    mixture: Array  # weights of the codes that a cell is interpolated from, shape (cells, codes)
 
     @classmethod
     def of(cls, codes: Codes, discretizer: Discretizer) -> _Column:

@@ -209,13 +209,7 @@ class DatedRows:
 def dated_columns(
     lags: Lags, discretizers: Mapping[str, Discretizer], owners: tuple[pa.Table, Places] | None
 ) -> dict[str, DatedRows]:
-    """Return the columns with lags by name, those before that others of the row come after.
-
-    Args:
-        lags: Released.
-        discretizers: Of the rows' columns, in their order.
-        owners: Rows of the owners, and the owner of each row, -1 for none; None where rows have none.
-    """
+    """Return the columns with lags by name, those before that others of the row come after."""
     take = None if owners is None else pa.array(owners[1], mask=owners[1] < 0)
     found = {}
     for name, coder in discretizers.items():

@@ -60,7 +60,7 @@ class Artifact:
 
     @classmethod
     def from_bytes(cls, stored: bytes, parts: PartFiles | None = None) -> Artifact:
-        """Return the inverse of `to_bytes`, but for ``parts``, which have files of their own; raises as `verified` does."""
+        """Return the inverse of `to_bytes`, but for ``parts``, which are files; raises as `verified` does."""
         return cls._decoded(verified(stored), parts)
 
     @classmethod

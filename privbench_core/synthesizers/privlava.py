@@ -52,8 +52,7 @@ class Options(GroupOptions):
             of 20:4:1).
         observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1), where children
             have latent attributes of their own.
-        places: Share, in what links cost other than the former two, of the choice of a column that orders the members of a
-            group.
+        places: Share, in what links cost other than the former two, of the choice of a column that orders members.
         typed: Share, in what is left, of joints with types and places, where children have attributes alone: the rest
             is for joints of members.
         usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
@@ -141,15 +140,7 @@ def table_columns(schema: Schema, table: str, inputs: Mapping[Key, Artifact]) ->
 
 
 def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Price | None, fit: LatentFit) -> Step:
-    """Return the step that measures groups along an owner key: sizes, marginals, latent attributes (Algorithm 2).
-
-    Args:
-        schema: The database.
-        key: The owner key.
-        for_sizes: Price of the sizes of groups.
-        for_groups: Price of all else, None where children have no columns.
-        fit: How that is spent.
-    """
+    """Return the step that measures groups along an owner key: sizes, marginals, latent attributes (Algorithm 2)."""
     price = for_sizes if for_groups is None else for_sizes + for_groups
 
     def run(context: StepContext) -> Artifact:

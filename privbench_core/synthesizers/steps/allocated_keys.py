@@ -94,24 +94,14 @@ class Allocation:
 
 @dataclass(frozen=True)
 class AllocatedKey:
-    """The places of all parents along a key, and which of them each range of rows gets.
-
-    Attributes:
-        key: Off the ownership path.
-        lookup: Released, of the key.
-        bounded: Whether only so many rows may refer to a parent.
-        allocation: Of places to ranges of rows.
-        seed: Of the run.
-        files: One for each range of parents: their keys and codes, and how many places they have.
-        digests: Of the files.
-    """
+    """The places of all parents along a key, and which of them each range of rows gets."""
 
     key: ForeignKey
     lookup: Lookup
-    bounded: bool
+    bounded: bool  # whether only so many rows may refer to a parent
     allocation: Allocation
     seed: int
-    files: PartFiles
+    files: PartFiles  # for each range of parents, their keys and codes, and how many places they have
     digests: tuple[str, ...]
 
     @classmethod
@@ -126,18 +116,7 @@ class AllocatedKey:
         seed: int,
         files: PartFiles,
     ) -> AllocatedKey:
-        """Decide how often each parent is referred to.
-
-        Args:
-            table: The referring one.
-            key: Of it.
-            lookup: Released, of the key.
-            coded: A range of the parents, with codes of what the link depends on.
-            sizes: Parents of each range.
-            rows: Planned for each range of the referring table.
-            seed: Of the run.
-            files: For what is decided.
-        """
+        """Decide how often each parent is referred to; ``coded`` ranges have codes of what the link depends on."""
         rng = sampling_rng(seed, "degrees", key.name)
         most = 1 if is_unique(table, key) else key.max_children
         references = round(sum(rows) * (1 - lookup.none))

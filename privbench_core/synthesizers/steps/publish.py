@@ -32,11 +32,6 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
     """Return the step that writes the bundle; a workload is re-bound to the synthetic rows.
 
     The executor does not run it after a validate step whose expectations do not hold.
-
-    Args:
-        schema: The database.
-        free: The price.
-        links: The step of each key off the ownership path: where it paid so little that noise hides it, that is said.
     """
     inputs: list[Key] = [sampled_key(schema, table) for table in schema.tables]
     inputs += [("validate", table.name) for table in schema.tables]

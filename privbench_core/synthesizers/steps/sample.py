@@ -79,13 +79,7 @@ class Piece:
 
 
 def pieces_of(models: TableModels, seed: int, samples: Mapping[str, SampledTable]) -> tuple[Piece, ...]:
-    """Cut a table into ranges of about as many rows, each with the children of some units of one range of owners.
-
-    Args:
-        models: Of the table.
-        seed: Of the run.
-        samples: The tables that it refers to, by name.
-    """
+    """Cut a table into ranges of about as many rows, each with the children of some units of one range of owners."""
     table, fanout, (rows, ownerless) = models.table, models.fanout, models.planned_rows
     pieces: list[Piece] = []
     if not can_be_cut(models.schema, table):

@@ -94,21 +94,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Listed(Storable):
-    """A finished range of rows, as a step's artifact lists it.
-
-    Attributes:
-        digest: Of its file.
-        rows: Number of rows.
-        owners: Number of the range that their owners are in; 0 for the unit's table.
-        dropped: Why rows were dropped while sampling -> how many.
-        units: The least and the greatest number of the units of its rows.
-    """
+    """A finished range of rows, as a step's artifact lists it."""
 
     digest: str
     rows: int
-    owners: int
+    owners: int  # number of the range of their owners; 0 for the unit's table
     dropped: Mapping[str, int]
-    units: tuple[int, int]
+    units: tuple[int, int]  # the least and the greatest
 
 
 @dataclass(frozen=True)
