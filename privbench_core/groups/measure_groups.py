@@ -257,7 +257,7 @@ class GroupFit:
         return useful
 
     def _triples(self, part: Curator, same: Mapping[str, Array], three: float, price: Price) -> dict[str, Array]:
-        """Return joints of columns in ``three`` members where pairs do not explain them (the paper's h-scores, T2 steps).
+        """Return joints of columns in ``three`` members that pairs do not explain (the paper's h-scores, T2 steps).
 
         ``same`` are released joints of each column in two members.
         """

@@ -13,16 +13,8 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.validate.derived import fanout_column, integrity_frame, reference_column
-from tests.helpers.planted import (
-    category,
-    draw_exactly,
-    integer,
-    made_exactly,
-    owner_key,
-    planted_pair,
-    rows_of,
-    texts,
-)
+from tests.helpers.databases import keyed
+from tests.helpers.planted import category, draw_exactly, integer, made_exactly, owner_key, planted_pair, rows_of, texts
 
 TOWN = Table("town", (integer("country"), Column("code", ColumnType.TEXT), category("a", 2)), ("country", "code"))
 
@@ -163,12 +155,7 @@ def test_composite_keys_and_junctions_hold_over_ranges(build, most, monkeypatch)
 
 def test_a_chain_below_an_empty_table_is_empty():
     schema, tables = planted_pair(50)
-    toy = Table(
-        "toy",
-        (integer("id"), integer("child_id"), category("t", 2)),
-        ("id",),
-        (owner_key("toy", "child_id", "child", 2),),
-    )
+    toy = keyed("toy", integer("child_id"), category("t", 2), keys=(owner_key("toy", "child_id", "child", 2),))
     longer = Schema("planted", (*schema.tables, toy), "parent")
     empty = {
         **tables,

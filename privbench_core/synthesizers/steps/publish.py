@@ -31,7 +31,8 @@ _RULE = (
 def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) -> Step:
     """Return the step that writes the bundle; a workload is re-bound to the synthetic rows.
 
-    The executor does not run it after a validate step whose expectations do not hold.
+    The executor does not run it after a validate step whose expectations do not hold. It says which of ``links``, the
+    steps of keys off the ownership path, paid so little that noise hides what they measure.
     """
     inputs: list[Key] = [sampled_key(schema, table) for table in schema.tables]
     inputs += [("validate", table.name) for table in schema.tables]
