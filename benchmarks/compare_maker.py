@@ -31,7 +31,11 @@ from time import process_time
 from typing import Any
 
 _UP_TO_SAMPLES = ("profile", "model", "fanout", "sample")
-_PACKAGES = ("measure", "models", "estimate", "columns", "sampling", "synthesizers", "engines.memory", "privacy")
+_PACKAGES = (
+    *("estimators", "marginals", "units", "profiles", "links", "groups", "columns", "sampling", "synthesizers"),
+    *("measure", "models", "estimate"),  # in earlier code
+    *("engines.memory", "privacy"),
+)
 _LIBRARIES = ("duckdb", "scipy.optimize", "scipy.sparse.csgraph", "scipy.special", "scipy.stats", "charset_normalizer")
 _SAID = 2000  # characters of a traceback that are kept
 
@@ -106,7 +110,10 @@ def _source(file: str) -> tuple[Any, dict[str, Any]]:
 def _import_all() -> None:
     """Import in this process what a run may, so that no run pays for it."""
     for package in _PACKAGES:
-        found = import_module(f"privbench_core.{package}")
+        try:
+            found = import_module(f"privbench_core.{package}")
+        except ModuleNotFoundError:  # of another state of the code
+            continue
         for module in walk_packages(found.__path__, f"{found.__name__}."):
             with suppress(ImportError):  # of packages that may not be there
                 import_module(module.name)

@@ -7,9 +7,11 @@ within its budget: what the mechanism would have paid goes to what is left.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from importlib import import_module
 from pkgutil import resolve_name, walk_packages
@@ -19,8 +21,9 @@ import numpy as np
 
 from benchmarks.paired import Case
 from privbench_core.errors import PrivbenchError
+from privbench_core.tuning import TUNING
 
-_PACKAGES = ("measure", "models", "estimate", "columns", "sampling", "synthesizers")
+_PACKAGES = ("estimators", "marginals", "units", "profiles", "links", "groups", "columns", "sampling", "synthesizers")
 _NEEDS_OTHERS = "relational.mst"  # imports packages that may not be there
 
 
@@ -41,7 +44,8 @@ class Mechanism:
     @property
     def fingerprint(self) -> str:
         """Of the code that leaves it out."""
-        return blake2b(inspect.getsource(self.leave_out).encode(), digest_size=4).hexdigest()
+        code = self.what if isinstance(self.leave_out, partial) else inspect.getsource(self.leave_out)
+        return blake2b(code.encode(), digest_size=4).hexdigest()
 
 
 def leave_out(names: Iterable[str]) -> None:
@@ -55,7 +59,14 @@ def leave_out(names: Iterable[str]) -> None:
 
 
 def named(name: str) -> Mechanism:
-    """Return the mechanism of a name; PrivbenchError, with all names, if there is none."""
+    """Return the mechanism of a name, or ``FIELD*FACTOR``: a field of `Tuning` that is multiplied by a number.
+
+    Raises:
+        PrivbenchError: There is none; the message has all names.
+    """
+    field, times, factor = name.partition("*")
+    if times and hasattr(TUNING, field) and factor.replace(".", "", 1).isdigit():
+        return Mechanism(f"the field {name} of Tuning", partial(_multiply, field, float(factor)), ())
     if name not in MECHANISMS:
         raise PrivbenchError(f"{name}: there is no such mechanism; there are {', '.join(sorted(MECHANISMS))}")
     return MECHANISMS[name]
@@ -80,6 +91,18 @@ def _replace(place: str, value: Any) -> None:
             setattr(user, name, value)
 
 
+def _multiply(field: str, factor: float) -> None:
+    """Multiply a field of `Tuning`, and the constants of modules that are called after it."""
+    _import_all()
+    old = getattr(TUNING, field)
+    new = tuple(factor * part for part in old) if isinstance(old, tuple) else type(old)(factor * old)
+    object.__setattr__(TUNING, field, new)
+    for module in tuple(sys.modules.values()):
+        if getattr(module, "__name__", "").startswith("privbench_core"):
+            for name in re.findall(rf"^([A-Z_]+) = TUNING\.{field}$", inspect.getsource(module), re.MULTILINE):
+                _replace(f"{module.__name__.removeprefix('privbench_core.')}.{name}", new)
+
+
 def _import_all() -> None:
     """Import all modules that may use a mechanism, so that `_replace` finds them."""
     for package in _PACKAGES:
@@ -90,11 +113,11 @@ def _import_all() -> None:
 
 
 def _nearest_copula() -> None:
-    _replace("estimate.copula.nearest_copula", lambda *_: None)
+    _replace("estimators.copula.nearest_copula", lambda *_: None)
 
 
 def _record_swapping() -> None:
-    _replace("models.spn.swap_to_fit", lambda *_: None)
+    _replace("marginals.spn.swap_to_fit", lambda *_: None)
 
 
 def _within_bins() -> None:
@@ -105,30 +128,30 @@ def _within_bins() -> None:
 
 
 def _row_shares() -> None:
-    _replace("measure.fanout._fitted_to_rows", lambda *_: {})
+    _replace("links.measure_fanout._fitted_to_rows", lambda *_: {})
 
 
 def _signs() -> None:
-    _replace("measure.pairwise.measure_signs", lambda _curator, _clean, _ordered, price: (None, price))
+    _replace("marginals.measure_pairs.measure_signs", lambda _curator, _clean, _ordered, price: (None, price))
 
 
 def _siblings() -> None:
-    _replace("measure.fanout.agreements_tell", lambda *_: False)
+    _replace("links.measure_fanout.agreements_tell", lambda *_: False)
 
 
 def _clipping() -> None:
-    _replace("measure.by_size.RowLooks._is_clipped", lambda *_: False)
+    _replace("units.measure_by_size.RowLooks._is_clipped", lambda *_: False)
 
 
 def _clipped_joints() -> None:
-    _replace("measure.by_size.RowLooks.collisions", lambda *_: 1.0)
+    _replace("units.measure_by_size.RowLooks.collisions", lambda *_: 1.0)
 
 
 def _size_drift() -> None:
     def none(classes: int) -> tuple[Any, Any]:
         return np.zeros(1), np.ones((1, 1, classes, classes))
 
-    _replace("estimate.random_walk._priors", none)
+    _replace("units.random_walk._priors", none)
 
 
 def _size_shapes() -> None:
@@ -136,25 +159,25 @@ def _size_shapes() -> None:
     def plain(_: Any, __: Any, noisy: Any, sigma: Any, ___: float) -> tuple[Any, Any]:
         return noisy, np.broadcast_to(sigma, noisy.shape)
 
-    _replace("models.size_counts.believed_counts", plain)
-    _replace("models.size_counts.Shapes.deviation", lambda *_: 0.0)
+    _replace("marginals.size_counts.believed_counts", plain)
+    _replace("marginals.size_counts.Shapes.deviation", lambda *_: 0.0)
 
 
 def _haar_shrinkage() -> None:
-    _replace("estimate.denoising.shrink_haar", lambda found, *_: found)
+    _replace("estimators.denoising.shrink_haar", lambda found, *_: found)
 
 
 def _lags() -> None:
-    _replace("measure.lags.lag_features", lambda *_: {})
-    _replace("measure.lags.own_lag_share", lambda *_: 0.0)
+    _replace("profiles.measure_lags.lag_features", lambda *_: {})
+    _replace("profiles.measure_lags.own_lag_share", lambda *_: 0.0)
 
 
 def _triples() -> None:
-    _replace("measure.pairwise.candidate_triples", lambda *_: [])
+    _replace("marginals.measure_pairs.candidate_triples", lambda *_: [])
 
 
 def _adaptive_bins() -> None:
-    _replace("measure.adaptive_bins.share_of", lambda *_: 0.0)
+    _replace("profiles.measure_bins.share_of", lambda *_: 0.0)
 
 
 def _counted() -> None:
@@ -162,19 +185,19 @@ def _counted() -> None:
 
 
 def _public_attributes() -> None:
-    _replace("measure.popularity.ParentReferences.with_attributes", lambda references, *_: references)
+    _replace("links.measure_popularity.ParentReferences.with_attributes", lambda references, *_: references)
 
 
 def _exchanged_references() -> None:
-    _replace("models.linked_lookup._differing", lambda assigned, *_: assigned)
+    _replace("links.linked_lookup._differing", lambda assigned, *_: assigned)
 
 
 def _parts_of_whole() -> None:
-    _replace("measure.groups.agreeing", lambda looks, _: looks)
+    _replace("groups.measure_groups.agreeing", lambda looks, _: looks)
 
 
 def _trios() -> None:
-    _replace("measure.groups.GroupFit._useful", lambda *_: [])
+    _replace("groups.measure_groups.GroupFit._useful", lambda *_: [])
 
 
 MECHANISMS: dict[str, Mechanism] = {

@@ -341,7 +341,7 @@ def test_what_mechanisms_leave_out_is_replaced_wherever_it_is_used():
     script = """
 from benchmarks import mechanisms
 from privbench_core.errors import PrivbenchError
-from privbench_core.marginals import denoising
+from privbench_core.estimators import denoising
 from privbench_core.links import measure_fanout as fanout
 from privbench_core.marginals import spn
 for name in mechanisms.MECHANISMS:
@@ -349,7 +349,7 @@ for name in mechanisms.MECHANISMS:
 assert fanout.shrink_haar is denoising.shrink_haar and fanout.shrink_haar(1, 2) == 1
 assert spn.swap_to_fit(1, 2) is None
 assert fanout._fitted_to_rows(1, 2) == {}
-for place in ("models.spn.swapped", "measure.by_size.RowLooks.never"):
+for place in ("marginals.spn.swapped", "units.measure_by_size.RowLooks.never"):
     try:
         mechanisms._replace(place, None)
     except PrivbenchError as error:
