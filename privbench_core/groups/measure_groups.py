@@ -142,9 +142,16 @@ class GroupFit:
         """Return all that a release depends on."""
         return {**vars(self), "pairs": self.pairs.identity()}
 
-    def _npms(self, price: Price) -> Price:
-        """Return what is for NPMs: what margins and scores leave."""
-        return price.share(1 - self.scores - self.margins)
+    def _prices(self, price: Price) -> dict[str, Price]:
+        """Return the table of prices of a class: the paper's 1 : 1 : 8, of which triples get a share where useful."""
+        npms = price.share(1 - self.scores - self.margins)
+        return {
+            "scores": price.share(self.scores),
+            "margins": price.share(self.margins),
+            "npms": npms,
+            "triples": npms.share(self.triples),
+            "pairs": npms.share(1 - self.triples),
+        }
 
     def _least(self, curator: Curator, price: Price, pairs: int, cells: float) -> float:
         """Return the groups that make a marginal of so many cells λ-useful, if ``pairs`` are measured for ``price``."""
@@ -179,7 +186,8 @@ class GroupFit:
             [(a, f"{_OTHER}{b}") for a, b in combinations_with_replacement(own, 2)],
         )
         cells = [codes[a] * codes[b] for kind in kinds for a, b in kind if min(codes[a], codes[b]) > 1]
-        least = self._least(curator, self._npms(price), max(len(cells), 1), float(np.mean(cells or [1])))
+        prices = self._prices(price)
+        least = self._least(curator, prices["npms"], max(len(cells), 1), float(np.mean(cells or [1])))
         class_of = sizes.classes(least)
         full = counted_by_class(sizes, class_of)
         counted = tuple(sorted(set(full.tolist())))
@@ -187,7 +195,7 @@ class GroupFit:
         insides = [np.asarray(class_of) == number for number in range(len(parts))]
         in_rows = [float(full[inside].max() / full.max()) for inside in insides]
         margins = [
-            measure_one_way(part, own, price.share(self.margins)).times(factor)
+            measure_one_way(part, own, prices["margins"]).times(factor)
             for part, factor in zip(parts, in_rows, strict=True)
         ]
         ordered = ordered_codes({**context, **child.discretizers})
@@ -230,11 +238,11 @@ class GroupFit:
         ]
         if not has_power(part, len(candidates), one_way.total, price):
             return GroupClass(marginals)
-        expected, npms = {**of_two, **clean}, self._npms(price)
-        scores = pair_scores(part, expected, candidates, price.share(self.scores))
+        expected, prices = {**of_two, **clean}, self._prices(price)
+        scores = pair_scores(part, expected, candidates, prices["scores"])
         ways = Candidates.of(candidates, scores, expected, ordered)
-        useful = self._useful(part, own, three, npms.share(self.triples))
-        for_triples, for_pairs = npms.share(self.triples), npms.share(1 - self.triples) if useful else npms
+        useful = self._useful(part, own, three, prices["triples"])
+        for_pairs = prices["pairs" if useful else "npms"]
         tables = self.pairs.choose(part, ways.useful, ways.cells, for_pairs).tables(ways)
         chosen = [[table for table in tables if table.pair in kind] for kind in kinds]
         weights = [sum(table.cells ** (2 / 3) for table in kind) for kind in chosen]
@@ -244,7 +252,7 @@ class GroupFit:
         ]
         between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
         same = {name: between[name, name] for name in useful if (name, name) in between}
-        triples = self._triples(part, same, three, for_triples) if same else {}
+        triples = self._triples(part, same, three, prices["triples"]) if same else {}
         return GroupClass(marginals, within, above, between, triples)
 
     def _useful(self, part: Curator, own: list[str], three: float, price: Price) -> list[str]:

@@ -113,24 +113,35 @@ class LatentFit:
         if values < 2 or len(fanout.counts) == 1:  # noqa: PLR2004 - or no parent has children
             members = observed or self.joints.fit(session, key, parent, child, fanout, rest)
             return LatentLink(fanout, members, None)
-        found, latents, context = self._types(session, key, parent, children, fanout, values, rest)
+        prices = self._prices(rest, observed=observed is not None)
+        found, latents, context = self._types(session, key, parent, children, fanout, values, prices["types"])
         if observed:
             context = {**link_context(key, parent, child, fanout.sizes, siblings), **context}
-        rest = rest.share(1 - self.types)
         expected = expected_context(key, parent, child.size, found, context, siblings)
-        order = best_places(session, key, child, fanout, parent.total, rest.share(self.places))
-        rest = rest.share(1 - self.places)
+        order = best_places(session, key, child, fanout, parent.total, prices["places"])
         if order is not None:
             context = {**context, PLACE: (order, place_coder(order.most))}
             largest = child.size.rows_per_unit if parent.size.units is None else np.inf
             expected[PLACE] = expected_places(fanout, parent.total, order.most, largest)
-        members = observed or self.joints.fit(session, key, parent, child, fanout, rest.share(1 - self.typed))
+        members = observed or self.joints.fit(session, key, parent, child, fanout, prices["members"])
         spec = ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,))
-        view, for_links = session.view(spec, "pair_tables"), rest if observed else rest.share(self.typed)
-        links = measure_links(view, context, children.features, one_way, for_links, expected, lags if observed else ())
+        view = session.view(spec, "pair_tables")
+        links = measure_links(
+            view, context, children.features, one_way, prices["links"], expected, lags if observed else ()
+        )
         joints = links if observed else {**fanout.pair_tables, **links}
         most = 0 if order is None else order.most
         return LatentLink(replace(found, pair_tables=joints, places=most), members, latents)
+
+    def _prices(self, rest: Price, *, observed: bool) -> dict[str, Price]:
+        """Return the table of prices of what follows sizes and observed pairs; members are then observed already."""
+        for_links = rest.share(1 - self.types).share(1 - self.places)
+        return {
+            "types": rest.share(self.types),
+            "places": rest.share(1 - self.types).share(self.places),
+            "members": for_links.share(0.0 if observed else 1 - self.typed),
+            "links": for_links if observed else for_links.share(self.typed),
+        }
 
     def _types(
         self,
@@ -142,10 +153,10 @@ class LatentFit:
         values: int,
         price: Price,
     ) -> tuple[Fanout, Latents, dict[str, tuple[Feature, Discretizer]]]:
-        """Run expectation-maximisation for its share of ``price``; return owners' side and children's context."""
+        """Run expectation-maximisation for ``price``; return owners' side and children's context."""
         names = latent_names(key.name, self.latents)
         em = Maximisation(session, key, parent, children, fanout, self.groups, names)
-        model, part = em.start(values), price.share(self.types).share(self._iteration)
+        model, part = em.start(values), price.share(self._iteration)
         for number in range(self.iterations):
             model = em.next(model, part, number)
         typed = em.typed(model, part.share(self.groups), self.iterations)
