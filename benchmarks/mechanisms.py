@@ -193,7 +193,7 @@ def _exchanged_references() -> None:
 
 
 def _parts_of_whole() -> None:
-    _replace("groups.measure_groups.agreeing", lambda looks, _: looks)
+    _replace("groups.measure_groups.reconciled", lambda looks, _: looks)
 
 
 def _trios() -> None:

@@ -16,7 +16,7 @@ from privbench_core.evaluation.inputs import read_bundle_and_source
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.publishing.bundle import load_bundle, read_bundle
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.steps import range_drawing
+from privbench_core.synthesizers.steps import sample
 from tests.helpers.market import market
 from tests.helpers.planted import broken_expectations, place_of, planted_pair
 from tests.helpers.postgres import new_database, psql, rows
@@ -79,10 +79,8 @@ def test_ranges_that_are_gone_are_drawn_again_and_damaged_ones_are_refused(
     run(spec, tmp_path / "out")
     expected = content(tmp_path / "out")
     drawn: list[int] = []
-    draw = range_drawing.RangeDrawing.made
-    monkeypatch.setattr(
-        range_drawing.RangeDrawing, "made", lambda self, number: (drawn.append(number), draw(self, number))[1]
-    )
+    draw = sample.RangeDrawing.made
+    monkeypatch.setattr(sample.RangeDrawing, "made", lambda self, number: (drawn.append(number), draw(self, number))[1])
     stored_parts(spec)[1].unlink()
     run(spec, tmp_path / "out")
     assert len(drawn) == 1  # the others were finished

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.groups.latent import Latents
+from privbench_core.groups.group_model import Latents
 from privbench_core.privacy import view_building
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import (

@@ -213,32 +213,34 @@ def test_no_unit_moves_a_difference_from_the_owner_of_another_one(cascades: bool
         assert unit == 1 or len(left) < len(everything), "its purchases are gone"
 
 
-def test_no_view_looks_at_an_owner_that_may_not_be_there_or_at_its_keys() -> None:
+LATER = replace(owned(INTEGER).table("row").column("later"), relative=Relative("unit.base", Range(0, 9)))
+
+
+@pytest.mark.parametrize(
+    ("coded", "optional", "column", "message"),
+    [
+        (LATER, True, LATER, "not there in rows without an owner"),
+        (LATER, False, replace(LATER, relative=Relative("unit.id", Learn())), "only columns that are not part of a"),
+        (replace(LATER, nullable=False), False, replace(LATER, nullable=False), "no code for it"),
+    ],
+)
+def test_no_view_reads_an_owner_that_may_not_be_there_or_its_keys(
+    coded: Column, optional: bool, column: Column, message: str
+) -> None:
     schema = owned(INTEGER)
     rows = {
         "unit": pa.table({"id": [7], "base": pa.array([1])}),
         "row": pa.table({"id": [0], "up": [7], "later": pa.array([2])}),
     }
     row = schema.table("row")
-    codec = Discretizer(codec_for(replace(row.column("later"), relative=Relative("unit.base", Range(0, 9)))))
-    view = ViewSpec("row", {"later": (Own("later"), codec)})
-    door_of(schema, rows).view(view, "fine")
-    (key,) = row.foreign_keys
-    alone = replace(row, foreign_keys=(replace(key, optional=True),))
-    session = door_of(replace(schema, tables=(schema.table("unit"), alone)), rows)
-    with pytest.raises(InternalError, match="not there in rows without an owner"):
-        session.view(view, "optional")
-    of_key = replace(row.column("later"), relative=Relative("unit.id", Learn()))
-    keyed = replace(row, columns=(*row.columns[:2], of_key))
-    session = door_of(replace(schema, tables=(schema.table("unit"), keyed)), rows)
-    with pytest.raises(InternalError, match="only columns that are not part of a key"):
-        session.view(view, "a key as base")
-    strict = replace(row.column("later"), nullable=False)
-    without = Discretizer(codec_for(replace(strict, relative=Relative("unit.base", Range(0, 9)))))
-    never = replace(row, columns=(*row.columns[:2], strict))
-    session = door_of(replace(schema, tables=(schema.table("unit"), never)), rows)
-    with pytest.raises(InternalError, match="no code for it"):
-        session.view(ViewSpec("row", {"later": (Own("later"), without)}), "NULL of the base")
+    view = ViewSpec("row", {"later": (Own("later"), Discretizer(codec_for(coded)))})
+    if coded.nullable:
+        door_of(schema, rows).view(view, "fine")
+    key = replace(row.foreign_keys[0], optional=optional)
+    changed = replace(row, columns=(*row.columns[:2], column), foreign_keys=(key,))
+    session = door_of(replace(schema, tables=(schema.table("unit"), changed)), rows)
+    with pytest.raises(InternalError, match=message):
+        session.view(view, "refused")
 
 
 def shares(source: np.ndarray, values: np.ndarray) -> np.ndarray:
