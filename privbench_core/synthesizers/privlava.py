@@ -3,7 +3,8 @@
 Algorithm 3 of the paper: private foreign keys in an order in which the groups of a table are modelled before its rows
 are grouped themselves, so that latent attributes found below are columns of the tables above. Here these keys are the
 owner keys; rows refer to further parents, private or public, by what is measured between their attributes, matched to
-rows that are there already (`links.lookup`): a group along such a key has rows of many units, and no unit-wise type.
+rows that are there already (`links.link_model`): a group along such a key has rows of many units and no unit-wise
+type.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import (
     counted_along,
     fanout_key,
-    lookup_step,
+    reference_step,
     released_numbers,
     released_profile,
 )
@@ -105,7 +106,7 @@ class PrivLava:
         else:
             steps.append(root_step(schema, table, rest))
         others = (other for other in table.foreign_keys if not other.owner)
-        return steps + [lookup_step(schema, other, prices.link(other)) for other in others]
+        return steps + [reference_step(schema, other, prices.link(other)) for other in others]
 
 
 def owned_keys(schema: Schema, table: str) -> list[ForeignKey]:
