@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from privbench_core.synthesizers.steps.learned_link import LinkFit, learned_link
 
 from benchmarks import peers, sandag
 from benchmarks.data import data_folder
@@ -52,7 +53,6 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.privbench import network_plan
 from privbench_core.synthesizers.relational.plan import Options
-from privbench_core.synthesizers.steps.learned_link import LinkFit, learned_link
 from privbench_core.synthesizers.steps.profile import profile_step
 
 DELTA = 1e-9

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError
-from privbench_core.links.measure_targets import order_of_alike
+from privbench_core.links.degrees import rank_ends, rank_sums, row_counts, truncated_mean
 from privbench_core.links.parent_choice import Distinct, ParentChoice, pick_parents
 from privbench_core.links.popularity import ByRank, ByRow, allocated_degrees
-from privbench_core.links.popularity_shapes import rank_ends, rank_sums, row_counts, truncated_mean
+from privbench_core.links.targets import order_of_alike
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.views import ViewSpec

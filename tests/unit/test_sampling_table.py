@@ -8,7 +8,7 @@ import pytest
 
 from privbench_core import guards
 from privbench_core.errors import InternalError, PublishError, SpecError
-from privbench_core.links.lookup import Lookup
+from privbench_core.links.link_model import LinkModel
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.marginals.sampler import Rows
 from privbench_core.marginals.spn import Leaf
@@ -136,7 +136,7 @@ def test_declared_unique_columns_hold_and_nulls_do_not_clash():
     assert made["guest"].num_rows > missing + 30
 
 
-def drawn(table: Table, parents: dict[str, Parent], lookups: dict[str, Lookup]):
+def drawn(table: Table, parents: dict[str, Parent], lookups: dict[str, LinkModel]):
     """Six rows of a table without attributes whose keys are given by position."""
     schema = Schema("s", (table, Table("p", (integer("id"),), ("id",), public=True)), table.name)
     profile = Profile({}, OneWay({}, {}), RowCount(6.0, 0.0))
