@@ -10,6 +10,7 @@ NEGLIGIBLE = 1e-9  # share, or number of rows, that stands for none where a posi
 TOLERANCE = 1e-6  # relative difference below which two numbers are the same
 EXACT_FLOAT = 1 << 53  # up to which floats hold, and add up, whole numbers exactly
 FINEST_CELL = 2.0**-24  # width of a cell of floats that is not cut further, as a share of the numbers in it
+RARE_RATE = 1e-3  # of the largest: rarer things may not be there at all, and say nothing of slopes
 MAX_DECLARED_CELLS = 4096  # of a range: merging them by noisy counts stays quick
 
 BLOCK_ROWS = 1 << 16  # rows worked on at a time, so that what they need stays in the cache

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
-from privbench_core.guards import MAX_PARTS
+from privbench_core.guards import MAX_PARTS, RARE_RATE, SMOOTHING, TINY
 from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
@@ -59,6 +59,85 @@ def coarsenings(counts: Array, ordered: int = 0) -> list[Coarsening]:
         if number not in found and number > min(len(counts) - 1, 1):
             found[number] = Coarsening(groups, number, _lost(shares, groups, ordered))
     return list(found.values())
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Groups of a column's codes, with fewer rows in each the nearer it is to either end of the order.
+
+    Those that have most, or came first, are apart from the many: groups are as wide in the log-odds of a row's rank.
+    Of codes without an order the most frequent ones are groups of their own, and all others are one.
+
+    Attributes:
+        groups: Group of each code, dense, shape (codes,).
+        shares: Of the rows, by code, shape (codes,).
+        places: Log-odds of the rank of the rows of each ordered code, as far as groups tell them apart.
+    """
+
+    groups: Numbers
+    shares: Array
+    places: Array
+
+    @classmethod
+    def of(cls, shares: Array, ordered: int, number: int, least: float) -> Ends:
+        """Make about ``number`` groups.
+
+        Args:
+            shares: Of the rows, by code, shape (codes,).
+            ordered: Number of leading codes that are intervals, in order.
+            number: Of groups, about.
+            least: Share of the rows that a group should have: smaller ones at an end are one.
+
+        >>> Ends.of(np.array([0.9, 0.05, 0.03, 0.015, 0.005]), 5, 4, 1e-3).groups.tolist()
+        [0, 1, 1, 2, 2]
+        """
+        least = min(max(least, SMOOTHING), 0.5)  # beyond the last code with rows the rank is 1, whose odds are infinite
+        groups, places = np.zeros(len(shares), dtype=np.int64), np.zeros(ordered)
+        whole = float(shares[:ordered].sum())
+        if whole > 0:
+            rank = np.clip((np.cumsum(shares[:ordered]) - shares[:ordered] / 2) / whole, least, 1 - least)
+            places = np.log(rank / (1 - rank))
+            widest = max(-np.log(least / (1 - least)), TINY)
+            groups[:ordered] = np.clip(((places / widest + 1) / 2 * number).astype(np.int64), 0, number - 1)
+        listed = np.arange(ordered, len(shares))
+        frequent = listed[np.argsort(-shares[listed], kind="stable")][: number - 1]
+        own = frequent[shares[frequent] >= least]
+        groups[listed] = number + len(own)
+        groups[own] = number + np.arange(len(own))
+        return cls(np.unique(groups, return_inverse=True)[1].astype(np.int64), shares, places)
+
+    @property
+    def of_groups(self) -> Array:
+        """Share of the rows of each group, shape (groups,)."""
+        return np.bincount(self.groups, self.shares).astype(np.float64)
+
+    def spread(self, found: Array) -> Array:
+        """Return shares of something else by code, from those by group; shapes (groups,) and (codes,).
+
+        How often it is found with a row changes evenly, in logarithms, from the middle of a group to that of the next;
+        within a group by no more than it differs from its neighbours'.
+        """
+        rates = np.divide(found, self.of_groups, out=np.zeros(len(found)), where=self.of_groups > 0)
+        weights = self.shares + TINY
+        if len(self.places):
+            inside = self.groups[: len(self.places)]
+            numbers, held = np.unique(inside), weights[: len(self.places)]
+            middle = np.bincount(inside, held * self.places)[numbers] / np.bincount(inside, held)[numbers]
+            logs = np.log(np.maximum(rates[numbers], RARE_RATE * float(rates.max())) + TINY)
+            steps = np.abs(np.diff(logs))
+            reach = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))[inside]
+            change = _through(self.places, middle, logs) - logs[inside]
+            weights[: len(self.places)] *= np.exp(np.clip(change, -reach, reach))
+        return np.asarray(found[self.groups] * weights / np.bincount(self.groups, weights)[self.groups])
+
+
+def _through(x: Array, places: Array, values: Array) -> Array:
+    """Return what lines through points have at ``x``, those at the ends being drawn on."""
+    if len(places) == 1:
+        return np.full(len(x), values[0])
+    at = np.clip(np.searchsorted(places, x) - 1, 0, len(places) - 2)
+    slopes = np.diff(values) / np.maximum(np.diff(places), TINY)
+    return np.asarray(values[at] + slopes[at] * (x - places[at]))
 
 
 def _groups(shares: Array, ordered: int, least: float) -> Numbers:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimators.segmentation import ABSOLUTE
-from privbench_core.guards import BOUND_STEP, MAX_CELLS
-from privbench_core.links.degrees import extrapolated, rank_ends, ranked, zipf
+from privbench_core.guards import BOUND_STEP, MAX_CELLS, TINY
+from privbench_core.links.degrees import extrapolated, rank_ends, ranked, unbounded_means, zipf
 from privbench_core.links.measure_references import Counting, rank_popularity, share_in_full
 from privbench_core.links.popularity import ByRank
 from privbench_core.privacy.budget import Price
@@ -65,6 +65,28 @@ class BoundedCounts:
         last = int(np.searchsorted(self.in_rows, self.in_rows[-1])) + 1  # what larger bounds count is no more
         sums = ranked(self.in_rows[:last], self.totals[:last], ends, self.unit_rows)
         return ByRank(ends, sums, 0.5, self.rows), price  # off by rounding
+
+
+def over_all_references(shares: Array, usual: Array, way: Counting, parents: RowCount) -> Array:
+    """Return the distribution of a target over all references, from that over references that a bound counts.
+
+    How many count per parent of each code shows how many do not: popular parents lose more of theirs. Degrees of
+    parents of a code are assumed to be exponential, so that m · (1 - exp(-bound / m)) of a mean m count. All references
+    that do not count are shared among the codes in proportion to what each so lacks. Where a unit may have several of
+    the parents, the bound is not theirs, and nothing changes.
+
+    Args:
+        shares: Over the references that count, shape (codes,).
+        usual: Among all parents, shape (codes,).
+        way: Which references count.
+        parents: Number of rows that may be referred to.
+    """
+    if way.bounded is None or parents.units is not None:
+        return shares
+    there = usual * max(parents.rows, 1.0)
+    rates = shares * (way.references * way.inside) / np.maximum(there, TINY)
+    lost = (unbounded_means(rates, way.bound) - rates) * there
+    return shares * way.inside + lost * ((1 - way.inside) / lost.sum()) if lost.sum() > 0 else shares
 
 
 def measure_bounded(

@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.group_codes import present_or_not
+from privbench_core.estimators.coarsening import Ends
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
-from privbench_core.guards import SHOWN_DEVIATIONS, TINY, TOLERANCE
+from privbench_core.estimators.segmentation import ABSOLUTE
+from privbench_core.guards import SHOWN_DEVIATIONS, SMOOTHING, TINY, TOLERANCE
 from privbench_core.links.degrees import truncated_mean
 from privbench_core.links.link_model import ANY, COUNTED, ROW, LinkModel, coded_by_position
 from privbench_core.links.linking import CrossMarginal
-from privbench_core.links.measure_bounded import BoundedCounts, measure_bounded, most_informative
+from privbench_core.links.measure_bounded import BoundedCounts, measure_bounded, most_informative, over_all_references
 from privbench_core.links.measure_children import PAIRS, measure_links
 from privbench_core.links.measure_joints import Sides, measure_cross_marginals, planned
 from privbench_core.links.measure_references import Counting, countings, rank_popularity, row_popularity
@@ -156,7 +158,7 @@ def _to_private(
     targets, total = _targets_or_any(key, parent), child.one_way.total
     if parent is not None and ANY in targets and not key.may_be_empty:
         return _Degrees({}, {}, rank_popularity(ways, max(1.0, child.size.rows), price))
-    share = 1.0 if parent is None else 1 / 2
+    share = 1.0 if parent is None else 1 / 4
     view = session.view(ViewSpec(key.child, dict(targets), (child.size.rows_per_unit,)), "targets")
     noisy = view.measure("targets", [Marginal((name,)) for name in targets], price.share(share))
     usual = parent.usual_shares() if parent else {}
@@ -182,14 +184,23 @@ def _bounded(
     if not targets:
         return _Degrees(_targets_or_any(key, parent), {ANY: np.array([present, 1 - present])}, popularity, 1 - present)
     for_targets = price.share(1 / 2) + left
-    codes = float(np.mean([coder.size for _, coder in targets.values()]))
-    way = most_informative(counts.ways, for_targets.share(1 / len(targets)), codes, 1.0)
-    view = session.view(ViewSpec(key.child, targets, (way.most,), way.bounded), "targets")
+    each, codes = for_targets.share(1 / len(targets)), float(np.mean([coder.size for _, coder in targets.values()]))
+    way = most_informative(counts.ways, each, codes, 1.0)
+    noise = way.noise(each)
+    visible = SHOWN_DEVIATIONS * noise / ABSOLUTE * way.references * way.inside / way.bound  # parents at the bound
+    number = max(2, round(1 / math.sqrt(max(noise, SMOOTHING))))  # of groups of codes that are most informative
+    ends = {
+        name: Ends.of(p, targets[name][1].ordered, number, visible / max(parent.profile.size.rows, 1.0))
+        for name, p in usual.items()
+    }
+    columns = {name: (feature, coder.grouped(ends[name].groups)) for name, (feature, coder) in targets.items()}
+    view = session.view(ViewSpec(key.child, columns, (way.most,), way.bounded), "targets")
     noisy = view.measure("targets", [Marginal((name,)) for name in targets], for_targets)
     marginals = {}
     for name, found in zip(targets, noisy.values, strict=True):
-        clean = clean_target(found[:-1], noisy.sigma, usual[name], way.rows) / way.rows
-        marginals[name] = np.append(clean * present, 1 - present)
+        clean = clean_target(found[:-1], noisy.sigma, ends[name].of_groups, way.rows) / way.rows
+        shares = over_all_references(ends[name].spread(clean), usual[name], way, parent.profile.size)
+        marginals[name] = np.append(shares * present, 1 - present)
     return _differing(_Degrees(targets, marginals, popularity, 1 - present), usual)
 
 

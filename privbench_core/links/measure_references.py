@@ -63,6 +63,12 @@ class Counting:
         return max(share_in_full(self.size, self.most, self.collisions) * self.inside, TINY)
 
     @property
+    def bound(self) -> float:
+        """How many references to one unit count at most, as rows."""
+        in_full = self.counted / self.inside
+        return math.inf if self.bounded is None else self.bounded.most / in_full
+
+    @property
     def rows(self) -> float:
         """Number of rows that count in a view of rows, where units beyond T count as T rows."""
         return self.references * self.counted
