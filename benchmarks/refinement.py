@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from privbench_core.synthesizers.steps.learned_link import LinkFit, learned_link
 
 from benchmarks import peers, sandag
 from benchmarks.data import data_folder
@@ -36,6 +35,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, cross_distances, junctions, link_junction, link_tables
 from privbench_core.evaluation.marginals import crossing_subsets
+from privbench_core.links.measure_link import LinkFit
 from privbench_core.marginals.sampler import Rows
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.run import public_workload
@@ -53,6 +53,7 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.privbench import network_plan
 from privbench_core.synthesizers.relational.plan import Options
+from privbench_core.synthesizers.steps.link import learned_link
 from privbench_core.synthesizers.steps.profile import profile_step
 
 DELTA = 1e-9

@@ -28,7 +28,7 @@ from privbench_core.synthesizers.steps.link import (
     completes_junction,
     determined,
     link_step,
-    reference_step,
+    lookup_step,
     released_numbers,
     released_profile,
 )
@@ -121,7 +121,7 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions
 
 def conditional_link(schema: Schema, key: ForeignKey, price: Price) -> Step:
     """Return the step along a key where rows are drawn given their owners, or linked to what they refer to."""
-    return (fanout_step if key.owner else reference_step)(schema, key, price)
+    return (fanout_step if key.owner else lookup_step)(schema, key, price)
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price, fit: Callable[..., Fanout] = fit_fanout) -> Step:

@@ -35,7 +35,7 @@ from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import (
     counted_along,
     fanout_key,
-    reference_step,
+    lookup_step,
     released_numbers,
     released_profile,
 )
@@ -106,7 +106,7 @@ class PrivLava:
         else:
             steps.append(root_step(schema, table, rest))
         others = (other for other in table.foreign_keys if not other.owner)
-        return steps + [reference_step(schema, other, prices.link(other)) for other in others]
+        return steps + [lookup_step(schema, other, prices.link(other)) for other in others]
 
 
 def owned_keys(schema: Schema, table: str) -> list[ForeignKey]:

@@ -24,7 +24,7 @@ from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, S
 from privbench_core.synthesizers.options import GroupOptions, Prices, group_shares
 from privbench_core.synthesizers.privbench import SharedOptions, fanout_step
 from privbench_core.synthesizers.steps.assemble import whole_plan
-from privbench_core.synthesizers.steps.link import fanout_key, reference_step, released_fanout, released_profile
+from privbench_core.synthesizers.steps.link import fanout_key, lookup_step, released_fanout, released_profile
 from privbench_core.synthesizers.steps.profile import profile_step
 
 
@@ -82,7 +82,7 @@ class PrivPetal:
             fit = GroupFit(options.scores, options.margins, options.usefulness, options.triples)
             steps.append(groups_step(schema, key, prices.groups(table), fit))
         others = (other for other in table.foreign_keys if not other.owner)
-        return steps + [reference_step(schema, other, prices.link(other)) for other in others]
+        return steps + [lookup_step(schema, other, prices.link(other)) for other in others]
 
 
 def _sizes(*how: Any) -> Fanout:

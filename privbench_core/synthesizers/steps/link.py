@@ -87,7 +87,7 @@ def bounded_keys(plan: Plan) -> frozenset[str]:
     return frozenset(step.key[1] for step in plan.steps if bounds_references(step))
 
 
-def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit = LinkFit()) -> Step:  # noqa: B008
+def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit = LinkFit()) -> Step:  # noqa: B008
     """Return the step that measures a key off the ownership path; references may follow the row's owner.
 
     Not those within the unit, which the row's attributes follow, and those that are filled when all rows are there.
@@ -118,7 +118,7 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit =
 
 def learned_link(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
     """Return the step that measures what links of rows that are drawn by themselves are learned from."""
-    return owner_step(schema, key, price, fit) if key.owner else reference_step(schema, key, price, fit)
+    return owner_step(schema, key, price, fit) if key.owner else lookup_step(schema, key, price, fit)
 
 
 def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
