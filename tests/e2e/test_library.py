@@ -1,4 +1,4 @@
-"""docs/library.md, run unchanged next to the example's spec and a part of its rows."""
+"""docs/library.md and docs/synthesizers.md, run unchanged next to the example's spec and a part of its rows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from privbench_core.synthesizers.relational import tables
 from tests.helpers.example import part_of_the_example
 from tests.helpers.noise import seed_noise
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "library.md"
+DOCUMENTS = [Path(__file__).parents[2] / "docs" / name for name in ("library.md", "synthesizers.md")]
+TEXT = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
 MODULE, METHOD = "independent", "chained"
 HOUSEHOLDS = 8_000
 
 
 @pytest.fixture(scope="module")
 def blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    return re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def beside_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: 
     for name, found in ((MODULE, registry), (METHOD, tables)):
         [module] = [block for block in blocks if block.startswith(f"# {name}.py\n")]
         (tmp_path / f"{name}.py").write_text(module, encoding="utf-8")
-        [declared] = re.findall(rf"^{name} = \"(.*)\"$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+        [declared] = re.findall(rf"^{name} = \"(.*)\"$", TEXT, re.MULTILINE)
         points = EntryPoints([*found.installed(found.GROUP), EntryPoint(name, declared, found.GROUP)])
         monkeypatch.setattr(found, "installed", lambda _, points=points: points)
     monkeypatch.syspath_prepend(tmp_path)
@@ -51,10 +52,10 @@ def beside_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: 
     return tmp_path
 
 
-def test_the_document_runs(beside_the_example: Path, blocks: list[str]) -> None:
+def test_the_documents_run(beside_the_example: Path, blocks: list[str]) -> None:
     names: dict[str, Any] = {"__name__": "document"}
     for block in blocks:
-        exec(compile(block, str(DOCUMENT), "exec"), names)
+        exec(compile(block, "documents", "exec"), names)
     assert 0.1 <= names["account"].balance.spent <= 0.8
     assert names["result"].paid > 0
     assert len(names["persons"]) == pytest.approx(pq.read_metadata("person.parquet").num_rows, rel=0.05)

@@ -348,7 +348,7 @@ def test_yaml_makes_no_objects(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_documentation_is_a_spec(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "spec_reference.md").read_text(encoding="utf-8")
     example = text.partition("```yaml\n")[2].partition("```")[0]
     assert load(tmp_path, example).schema.deferred_keys == {"customer.referred_by"}
 

@@ -16,12 +16,12 @@ from privbench_core.spec.yaml_io import read_yaml
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json_schema()
-_SHOWN = (ROOT / "docs/spec.md").read_text(encoding="utf-8")
+_SHOWN = (ROOT / "docs/spec_reference.md").read_text(encoding="utf-8")
 WHOLE = re.search(r"## The whole file\n\n```yaml\n(.*?)```", _SHOWN, re.DOTALL)
 
 
 def documented() -> str:
-    """Return the spec file that docs/spec.md shows."""
+    """Return the spec file that docs/spec_reference.md shows."""
     assert WHOLE is not None
     return WHOLE[1]
 

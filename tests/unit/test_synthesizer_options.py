@@ -17,8 +17,8 @@ _ROW = re.compile(r"^\| (`.+?`) \| (.+?) \| ", re.MULTILINE)
 
 
 def documented(name: str) -> dict[str, str]:
-    """Options and their defaults in the table of docs/spec.md that is headed by ``name``."""
-    text = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
+    """Options and their defaults in the table of docs/spec_reference.md that is headed by ``name``."""
+    text = (Path(__file__).parents[2] / "docs" / "spec_reference.md").read_text(encoding="utf-8")
     table = text.partition(f"| {name} | default | |\n")[2].partition("\n\n")[0]
     found: dict[str, str] = {}
     for names, defaults in _ROW.findall(table):
