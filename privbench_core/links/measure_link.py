@@ -29,6 +29,7 @@ from privbench_core.links.measure_joints import Sides, measure_cross_marginals, 
 from privbench_core.links.measure_references import Counting, countings, rank_popularity, row_popularity
 from privbench_core.links.popularity import Popularity
 from privbench_core.links.targets import PublicParent, Referred, marginals_of
+from privbench_core.marginals.measure_scores import has_power
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Own, ParentRow
 from privbench_core.privacy.queries import Marginal
@@ -117,9 +118,13 @@ def fit_link(
         price = rest + left
     ways = counts.ways if counts else countings(session, key, child.size) if parent else ()
     left_side: Features = {**{name: (Own(name), coder) for name, coder in child.discretizers.items()}, **owner[0]}
-    share = fit.degrees
-    if not left_side or not (key.same_unit or planned(ways, 1, price.share((1 - share) * (1 - fit.select)))):
-        share = 1.0
+    share, for_joints = fit.degrees, price.share(1 - fit.degrees)
+    if key.same_unit:
+        promising = _joints_have_power(session, key, child, parent, len(left_side), for_joints)
+    else:
+        promising = planned(ways, 1, for_joints.share(1 - fit.select)) is not None
+    if not (left_side and promising):
+        share, for_joints = 1.0, price.share(0.0)
     if isinstance(parent, PublicParent):
         degrees = _to_public(session, key, child.size, parent, price.share(share))
     elif counts is not None and isinstance(parent, Referred):
@@ -129,21 +134,40 @@ def fit_link(
     shares = {**{name: found / found.sum() for name, found in child.one_way.clean().items()}, **owner[1]}
     right = {name: column for name, column in degrees.targets.items() if not name.startswith(COUNTED)}
     joints: tuple[CrossMarginal, ...] = ()
-    if share < 1 and right and key.same_unit:
+    if for_joints.amount > 0 and right and key.same_unit:
         view = session.view(ViewSpec(key.child, {**right, **left_side}, (child.size.rows_per_unit,)), "links")
-        found = measure_links(view, right, left_side, child.one_way, price.share(1 - share), degrees.marginals)
+        found = measure_links(view, right, left_side, child.one_way, for_joints, degrees.marginals)
         joints = tuple(CrossMarginal(column, target, (), joint.T) for (target, column), joint in found.items())
-    elif share < 1 and right:
+    elif for_joints.amount > 0 and right:
         present = None if counts is None else 1 - degrees.null_share
         of_counted = {name: _of_present(p) if counts else p for name, p in degrees.marginals.items()}
         sides = Sides(left_side, right, {**shares, **of_counted}, present)
-        joints = measure_cross_marginals(session, key, sides, ways, price.share(1 - share), fit.select)
-    targets, marginals = {name: coder for name, (_, coder) in degrees.targets.items()}, degrees.marginals
-    if key.may_be_empty and not key.optional:  # where rows that count may refer to none, and all have to refer to one
+        joints = measure_cross_marginals(session, key, sides, ways, for_joints, fit.select)
+    return _linked(key, degrees, joints)
+
+
+def _linked(key: ForeignKey, found: _Degrees, joints: tuple[CrossMarginal, ...]) -> LinkModel:
+    """Return the link; rows that count may refer to none where all have to refer to one, and none is drawn so."""
+    targets, marginals = {name: coder for name, (_, coder) in found.targets.items()}, found.marginals
+    if key.may_be_empty and not key.optional:
         targets = {name: coder for name, coder in targets.items() if name != ANY}
         marginals = {name: _of_present(marginals[name])[:-1] for name in targets}
         joints = tuple(joint for joint in joints if joint.right != ANY)
-    return LinkModel(targets, marginals, joints, degrees.popularity, degrees.null_share * key.optional, key.optional)
+    return LinkModel(targets, marginals, joints, found.popularity, found.null_share * key.optional, key.optional)
+
+
+def _joints_have_power(
+    session: PrivateSession,
+    key: ForeignKey,
+    child: Profile,
+    parent: Referred | PublicParent | None,
+    columns: int,
+    price: Price,
+) -> bool:
+    """Return whether joints of columns of rows and what they refer to within their unit stand out of noise: free."""
+    rows = session.view(ViewSpec(key.child, {}, (child.size.rows_per_unit,)), "links")
+    targets = len(parent.targets(key)) if isinstance(parent, Referred) else 1
+    return has_power(rows, columns * max(targets, 1), child.one_way.total, price)
 
 
 def _to_private(
