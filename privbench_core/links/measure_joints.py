@@ -35,7 +35,7 @@ from privbench_core.units.measure_by_size import Features
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_WIDE, _LEAST = 8 * 8, 2 * 2  # cells of a marginal that shows most of two columns, and of one that shows anything
+_WIDE, LEAST = 8 * 8, 2 * 2  # cells of a marginal that shows most of two columns, and of one that shows anything
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,11 @@ class Sides:
     right: Features
     shares: Mapping[str, Array]
     referring: float | None = None
+
+    @property
+    def least(self) -> int:
+        """Free cells of the smallest marginal that is of use: along a SET NULL key, the share of one of two groups."""
+        return LEAST if self.referring is None else 1
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -93,11 +98,14 @@ def measure_cross_marginals(
         select: Share of a marginal's price for choosing it, where not all are measured.
     """
     pairs = sides.pairs
-    plan = planned(ways, len(pairs), price.share(1 - select))
+    plan = planned(ways, len(pairs), price.share(1 - select), sides.least)
     if plan is None:
         return ()
     (number, cells, way), features = plan, {**sides.left, **sides.right}
     candidates = list(_candidates(pairs, features, sides.shares, cells))
+    if cells < LEAST:
+        candidates = [each for each in candidates if math.prod(int(of.max()) + 1 for of in each.groups) <= LEAST]
+        number = min(number, len(candidates))
     margins = [_expected(each, sides, way) for each in candidates]
     columns = {
         shown: (features[name][0], features[name][1].grouped(groups))
@@ -120,7 +128,9 @@ def measure_cross_marginals(
     return tuple(found)
 
 
-def planned(ways: Sequence[Counting], most: int, price: Price) -> tuple[int, float, Counting] | None:
+def planned(
+    ways: Sequence[Counting], most: int, price: Price, least: int = LEAST
+) -> tuple[int, float, Counting] | None:
     """Return how many marginals to measure, the cells each may have, and which rows count; None for nothing.
 
     These are fewer marginals, with fewer cells, where noise would hide them.
@@ -129,6 +139,7 @@ def planned(ways: Sequence[Counting], most: int, price: Price) -> tuple[int, flo
         ways: To count rows.
         most: Marginals.
         price: Of the answers of all.
+        least: Cells of the smallest marginal that is of use.
     """
     numbers = [math.ceil(most / 2**halves) for halves in range((most - 1).bit_length() + 1)] if most else []
     for number in numbers:
@@ -139,7 +150,7 @@ def planned(ways: Sequence[Counting], most: int, price: Price) -> tuple[int, flo
 
         best = min(ways, key=error)
         cells = TUNING.most_noise / best.noise(each)
-        if cells >= _WIDE or (number == 1 and cells >= _LEAST):
+        if cells >= _WIDE or (number == 1 and cells >= least):
             return number, min(cells, MAX_MARGINAL_CELLS), best
     return None
 

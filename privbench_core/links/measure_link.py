@@ -25,7 +25,7 @@ from privbench_core.links.link_model import ANY, COUNTED, ROW, LinkModel, coded_
 from privbench_core.links.linking import CrossMarginal
 from privbench_core.links.measure_bounded import BoundedCounts, measure_bounded, most_informative, over_all_references
 from privbench_core.links.measure_children import PAIRS, measure_links
-from privbench_core.links.measure_joints import Sides, measure_cross_marginals, planned
+from privbench_core.links.measure_joints import LEAST, Sides, measure_cross_marginals, planned
 from privbench_core.links.measure_references import Counting, countings, rank_popularity, row_popularity
 from privbench_core.links.popularity import Popularity
 from privbench_core.links.targets import PublicParent, Referred, marginals_of
@@ -122,7 +122,8 @@ def fit_link(
     if key.same_unit:
         promising = _joints_have_power(session, key, child, parent, len(left_side), for_joints)
     else:
-        promising = planned(ways, 1, for_joints.share(1 - fit.select)) is not None
+        least = 1 if counts else LEAST
+        promising = planned(ways, 1, for_joints.share(1 - fit.select), least) is not None
     if not (left_side and promising):
         share, for_joints = 1.0, price.share(0.0)
     if isinstance(parent, PublicParent):
@@ -221,11 +222,13 @@ def _bounded(
     view = session.view(ViewSpec(key.child, columns, (way.most,), way.bounded), "targets")
     noisy = view.measure("targets", [Marginal((name,)) for name in targets], for_targets)
     marginals = {}
-    for name, found in zip(targets, noisy.values, strict=True):
-        clean = clean_target(found[:-1], noisy.sigma, ends[name].of_groups, way.rows) / way.rows
+    for name, values in zip(targets, noisy.values, strict=True):
+        clean = clean_target(values[:-1], noisy.sigma, ends[name].of_groups, way.rows) / way.rows
         shares = over_all_references(ends[name].spread(clean), usual[name], way, parent.profile.size)
         marginals[name] = np.append(shares * present, 1 - present)
-    return _differing(_Degrees(targets, marginals, popularity, 1 - present), usual)
+    found = _differing(_Degrees(targets, marginals, popularity, 1 - present), usual)
+    any_row, refers = (ParentRow(key), present_or_not(ANY)), np.array([present, 1 - present])
+    return replace(found, targets={**found.targets, ANY: any_row}, marginals={**found.marginals, ANY: refers})
 
 
 def _to_public(
