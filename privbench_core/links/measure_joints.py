@@ -21,6 +21,7 @@ from privbench_core.estimators.coarsening import coarsenings
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
 from privbench_core.estimators.joints import NoisyTable, estimated_joint
 from privbench_core.guards import MAX_MARGINAL_CELLS, NEGLIGIBLE, TINY
+from privbench_core.links.link_model import ANY
 from privbench_core.links.linking import CrossMarginal
 from privbench_core.links.measure_references import Counting
 from privbench_core.privacy.budget import Price
@@ -35,7 +36,7 @@ from privbench_core.units.measure_by_size import Features
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_WIDE, LEAST = 8 * 8, 2 * 2  # cells of a marginal that shows most of two columns, and of one that shows anything
+_WIDE, _LEAST = 8 * 8, 2 * 2
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,12 @@ class Sides:
     referring: float | None = None
 
     @property
-    def least(self) -> int:
-        """Free cells of the smallest marginal that is of use: along a SET NULL key, the share of one of two groups."""
-        return LEAST if self.referring is None else 1
+    def finest(self) -> tuple[int, int]:
+        """Cells of a marginal that shows most of two columns, and of one that shows anything.
+
+        Of which rows refer to another, all that is to be known is the share of each group of rows.
+        """
+        return (1, 1) if list(self.right) == [ANY] else (_WIDE, _LEAST)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -98,14 +102,11 @@ def measure_cross_marginals(
         select: Share of a marginal's price for choosing it, where not all are measured.
     """
     pairs = sides.pairs
-    plan = planned(ways, len(pairs), price.share(1 - select), sides.least)
+    plan = planned(ways, len(pairs), price.share(1 - select), sides.finest)
     if plan is None:
         return ()
     (number, cells, way), features = plan, {**sides.left, **sides.right}
     candidates = list(_candidates(pairs, features, sides.shares, cells))
-    if cells < LEAST:
-        candidates = [each for each in candidates if math.prod(int(of.max()) + 1 for of in each.groups) <= LEAST]
-        number = min(number, len(candidates))
     margins = [_expected(each, sides, way) for each in candidates]
     columns = {
         shown: (features[name][0], features[name][1].grouped(groups))
@@ -129,7 +130,7 @@ def measure_cross_marginals(
 
 
 def planned(
-    ways: Sequence[Counting], most: int, price: Price, least: int = LEAST
+    ways: Sequence[Counting], most: int, price: Price, finest: tuple[int, int] = (_WIDE, _LEAST)
 ) -> tuple[int, float, Counting] | None:
     """Return how many marginals to measure, the cells each may have, and which rows count; None for nothing.
 
@@ -139,7 +140,7 @@ def planned(
         ways: To count rows.
         most: Marginals.
         price: Of the answers of all.
-        least: Cells of the smallest marginal that is of use.
+        finest: See `Sides`.
     """
     numbers = [math.ceil(most / 2**halves) for halves in range((most - 1).bit_length() + 1)] if most else []
     for number in numbers:
@@ -150,7 +151,7 @@ def planned(
 
         best = min(ways, key=error)
         cells = TUNING.most_noise / best.noise(each)
-        if cells >= _WIDE or (number == 1 and cells >= least):
+        if cells >= finest[0] or (number == 1 and cells >= finest[1]):
             return number, min(cells, MAX_MARGINAL_CELLS), best
     return None
 
@@ -207,14 +208,14 @@ def _cross_marginal(
     others are what these leave of each cell on the left.
     """
     left, right = margins
-    table = NoisyTable(noisy.values[0], noisy.sigma)
-    near = shrink_haar(table.counts.sum(axis=1), noisy.sigma * math.sqrt(len(right)), left)
+    last = len(right) - (sides.referring is not None)  # none of the rows that count refers to none
+    table = NoisyTable(noisy.values[0][:, :last], noisy.sigma)
+    near = shrink_haar(table.counts.sum(axis=1), noisy.sigma * math.sqrt(last), left)
     near = np.maximum(onto_simplex(near, float(left.sum())), NEGLIGIBLE * left)
-    counts = estimated_joint(table, near, right).copy()
+    counts = estimated_joint(table, near, right[:last] * (left.sum() / right[:last].sum()))
     if sides.referring is not None:
-        last = int(candidate.groups[1][-1])
-        counts[:, last] = 0.0
-        counts *= sides.referring / max(float(counts.sum()), TINY)
+        counts = counts * (sides.referring / max(float(counts.sum()), TINY))
         rest = np.maximum(left / left.sum() - counts.sum(axis=1), 0.0)
-        counts[:, last] = rest * ((1 - sides.referring) / max(float(rest.sum()), TINY))
+        rest *= (1 - sides.referring) / max(float(rest.sum()), TINY)
+        counts = np.append(counts, rest[:, np.newaxis], axis=1)
     return CrossMarginal(candidate.left, candidate.right, candidate.groups, counts)

@@ -25,7 +25,7 @@ from privbench_core.links.link_model import ANY, COUNTED, ROW, LinkModel, coded_
 from privbench_core.links.linking import CrossMarginal
 from privbench_core.links.measure_bounded import BoundedCounts, measure_bounded, most_informative, over_all_references
 from privbench_core.links.measure_children import PAIRS, measure_links
-from privbench_core.links.measure_joints import LEAST, Sides, measure_cross_marginals, planned
+from privbench_core.links.measure_joints import Sides, measure_cross_marginals, planned
 from privbench_core.links.measure_references import Counting, countings, rank_popularity, row_popularity
 from privbench_core.links.popularity import Popularity
 from privbench_core.links.targets import PublicParent, Referred, marginals_of
@@ -81,7 +81,7 @@ class _Degrees:
     null_share: float = 0.0
 
 
-def fit_link(
+def fit_link(  # noqa: C901 - one branch per kind of key
     session: PrivateSession,
     key: ForeignKey,
     child: Profile,
@@ -122,8 +122,8 @@ def fit_link(
     if key.same_unit:
         promising = _joints_have_power(session, key, child, parent, len(left_side), for_joints)
     else:
-        least = 1 if counts else LEAST
-        promising = planned(ways, 1, for_joints.share(1 - fit.select), least) is not None
+        finest = {"finest": (1, 1)} if counts else {}
+        promising = planned(ways, 1, for_joints.share(1 - fit.select), **finest) is not None
     if not (left_side and promising):
         share, for_joints = 1.0, price.share(0.0)
     if isinstance(parent, PublicParent):
@@ -143,7 +143,12 @@ def fit_link(
         present = None if counts is None else 1 - degrees.null_share
         of_counted = {name: _of_present(p) if counts else p for name, p in degrees.marginals.items()}
         sides = Sides(left_side, right, {**shares, **of_counted}, present)
-        joints = measure_cross_marginals(session, key, sides, ways, for_joints, fit.select)
+        if counts and len(right) > 1:  # first which rows refer to another: of the row's own columns
+            own = {name: column for name, column in left_side.items() if name in child.discretizers}
+            whether = replace(sides, left=own, right={ANY: right.pop(ANY)})
+            joints = measure_cross_marginals(session, key, whether, ways, for_joints.share(1 / 2), fit.select)
+            for_joints = for_joints.share(1 / 2)
+        joints += measure_cross_marginals(session, key, sides, ways, for_joints, fit.select)
     return _linked(key, degrees, joints)
 
 
