@@ -21,7 +21,7 @@ from benchmarks.sam import cardinalities
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.evaluation.encode import value_codes
 from privbench_core.evaluation.marginals import column_subsets, mean_distances
-from privbench_core.evaluation.q_error import q_errors
+from privbench_core.evaluation.q_error import q_errors, summarize
 from privbench_core.workload.statements import Query, load_sam_workload
 
 EPSILONS = (0.2, 0.8, 3.2)
@@ -101,7 +101,7 @@ class Scoring:
             "2-way KLD": two.kld,
             "3-way KLD": three.kld,
             "2-way KLD, values": mean_distances(values, synthetic_values, value_sizes, pairs).kld,
-            **{f"Q-error {name}": value for name, value in errors.summary().items()},
+            **{f"Q-error {name}": value for name, value in summarize(errors).items()},
         }
 
 

@@ -49,15 +49,14 @@ def run(*, progress: Callable[[str], None] = print) -> str:
         if rehearsal is None:
             raise SourceError("attacks: the example has too few units")
         membership += [
-            {"synthesizer": name, "attacker knows": a.name, "AUC": a.auc, "proves ε ≥": a.epsilon}
+            {"synthesizer": name, "attacker knows": a["name"], "AUC": a["auc"], "proves ε ≥": a["epsilon"]}
             for a in run_attacks(rehearsal, rng)
         ]
-        ours = {r.name: (r.members, r.others, r.risk) for r in attribute_risks(rehearsal, rng) if r.table == _TABLE}
         theirs = _anonymeter(rehearsal)
-        for attack, (members, others, risk) in ours.items():
-            found: dict[str, str | float] = {"synthesizer": name, "attack": attack}
-            found |= {"members": members, "others": others, "risk": risk}
-            found |= dict(zip(("anonymeter: members", "others ", "risk "), theirs[attack], strict=True))
+        for ours in (risk for risk in attribute_risks(rehearsal, rng) if risk["table"] == _TABLE):
+            found: dict[str, str | float] = {"synthesizer": name, "attack": ours["name"]}
+            found |= {figure: ours[figure] for figure in ("members", "others", "risk")}
+            found |= dict(zip(("anonymeter: members", "others ", "risk "), theirs[ours["name"]], strict=True))
             risks.append(found)
         progress(markdown([*membership[-3:]]))
     return "\n\n".join([machine(1), markdown(membership), f"The table `{_TABLE}`:", markdown(risks)])

@@ -17,17 +17,17 @@ import pyarrow as pa
 
 from benchmarks.workloads import Case, Tables, source_rows
 from privbench_core.errors import PrivbenchError
-from privbench_core.evaluation.encode import coarsen, encode_tables
+from privbench_core.evaluation.encode import encode_tables
 from privbench_core.evaluation.generate import Recipe, generate_workload
+from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.marginals import column_subsets, subset_distances
 from privbench_core.evaluation.q_error import run_workload
-from privbench_core.evaluation.shuffled import shuffled_reference
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.workload.engine import Engine
 from privbench_core.workload.statements import read_workload
-from tests.helpers.row_figures import row_figures
+from tests.helpers.row_figures import coarsen, row_figures
 
 _RECIPE = Recipe(queries=60, max_joins=3, max_predicates=2, seed=1)
 _SECONDS = 5.0  # for a query: where it takes so long, the database is far too large
@@ -109,9 +109,7 @@ class Judge:
         made = {**self._rows, **made}  # public tables are as they were
         mean = row_figures(self._schema, self._rows, made).mean()
         answers = run_workload(self._workload, self._engine, made, timeout=_SECONDS)
-        errors = np.concatenate(
-            [[] if answers.errors is None else answers.errors.errors, np.full(len(answers.failed), np.inf)]
-        )
+        errors = np.concatenate([answers.errors, np.full(len(answers.failed), np.inf)])
         found = {
             "rows": _log_sizes(self._schema, self._rows, made),
             **{name: mean[kind] for name, kind in _FROM_ROWS.items()},

@@ -140,11 +140,11 @@ def _siblings() -> None:
 
 
 def _clipping() -> None:
-    _replace("units.measure_by_size.RowLooks._is_clipped", lambda *_: False)
+    _replace("units.measure_by_size.SizeStratifiedMarginals._is_clipped", lambda *_: False)
 
 
 def _clipped_joints() -> None:
-    _replace("units.measure_by_size.RowLooks.collisions", lambda *_: 1.0)
+    _replace("units.measure_by_size.SizeStratifiedMarginals.collisions", lambda *_: 1.0)
 
 
 def _size_drift() -> None:
@@ -159,8 +159,8 @@ def _size_shapes() -> None:
     def plain(_: Any, __: Any, noisy: Any, sigma: Any, ___: float) -> tuple[Any, Any]:
         return noisy, np.broadcast_to(sigma, noisy.shape)
 
-    _replace("marginals.size_counts.believed_counts", plain)
-    _replace("marginals.size_counts.Shapes.deviation", lambda *_: 0.0)
+    _replace("estimators.size_shapes.shrink_to_shapes", plain)
+    _replace("estimators.size_shapes.Shapes.deviation", lambda *_: 0.0)
 
 
 def _haar_shrinkage() -> None:
@@ -193,7 +193,7 @@ def _exchanged_references() -> None:
 
 
 def _parts_of_whole() -> None:
-    _replace("groups.measure_groups.agreeing", lambda looks, _: looks)
+    _replace("groups.measure_groups.reconciled", lambda looks, _: looks)
 
 
 def _trios() -> None:

@@ -33,8 +33,8 @@ from benchmarks.report import Row, machine, markdown, medians
 from benchmarks.workloads import Case
 from privbench_core.columns.codec import Codes
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
-from privbench_core.evaluation.joins import LinkedTables, cross_distances, junctions, link_junction, link_tables
-from privbench_core.evaluation.marginals import crossing_subsets
+from privbench_core.evaluation.joins import LinkedTables, junctions, link_junction, link_tables
+from privbench_core.evaluation.marginals import crossing_subsets, mean_distances
 from privbench_core.links.measure_link import LinkFit
 from privbench_core.marginals.sampler import Rows
 from privbench_core.pipeline.executor import Executor
@@ -166,7 +166,7 @@ def _make(folder: Path, table: EncodedTable, name: str, how: tuple[float, float,
 def _error(true: LinkedTables, made: LinkedTables) -> float:
     """Mean L1 distance, in percent, of all three-way marginals with columns of both tables: twice the TVD."""
     subsets = crossing_subsets(len(true.parent_sizes), len(true.child_sizes), 3)
-    return 200 * cross_distances(true, made, subsets).tvd
+    return 200 * mean_distances(true.joined, made.joined, true.sizes, subsets).tvd
 
 
 def _join(schema: Schema, tables: Mapping[str, pa.Table], coded: Mapping[str, EncodedTable]) -> LinkedTables:

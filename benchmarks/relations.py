@@ -32,13 +32,11 @@ from privbench_core.evaluation.counting import (
 )
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import (
-    Correlation,
     JoinValues,
     LinkedTables,
     Numbers,
+    correlations,
     fanout_wasserstein,
-    inter_table,
-    intra_group,
     link_tables,
     ordered_values,
 )
@@ -75,7 +73,7 @@ class Join:
     @property
     def side(self) -> JoinValues:
         """As `correlations` wants it."""
-        return JoinValues(self.parent, self.child, self.linked.links)
+        return self.parent, self.child, self.linked.links
 
     def with_shuffled_links(self, seed: int) -> dict[str, Join]:
         """The same rows with children allocated at random, by what the linking is called."""
@@ -150,13 +148,14 @@ class Pair:
         """Errors of counting queries, distances of the join and of correlations, by column heading."""
         true, other = self.join.linked, synthetic.linked
         joint = joint_tvd(true, other)
+        between, among = correlations(self.join.side, synthetic.side)
         return {
             **{
                 f"counting error, {name}": float(counting_errors(true, other, queries).mean())
                 for name, queries in self.queries.items()
             },
-            "Pearson, parent and child": _mean_difference(inter_table(self.join.side, synthetic.side)),
-            "Pearson, siblings": _mean_difference(intra_group(self.join.side, synthetic.side)),
+            "Pearson, parent and child": _mean_difference(between),
+            "Pearson, siblings": _mean_difference(among),
             "joint TVD, mean": float(joint.mean()),
             "joint TVD, worst": float(joint.max()),
             "fanout TVD": codes_tvd(true.fanout, other.fanout),
@@ -184,7 +183,7 @@ def _queries(schema: Schema, key: ForeignKey, linked: LinkedTables) -> dict[str,
 
     def coded(query: CountingQuery) -> CountingQuery:
         children = tuple(widened(each, linked.child_sizes) for each in query.children)
-        return replace(query, parent=widened(query.parent, linked.parent_sizes), children=children)
+        return query._replace(parent=widened(query.parent, linked.parent_sizes), children=children)
 
     return {
         name: tuple(map(coded, counting_queries(domains, runs, shape, QUERIES, np.random.default_rng(number))))
@@ -200,9 +199,10 @@ def _cells(column: Column) -> tuple[int, bool]:
     return codec.ordered or codec.size, codec.ordered > 0
 
 
-def _mean_difference(correlations: Sequence[Correlation]) -> float:
+def _mean_difference(coefficients: Sequence[Mapping[str, Any]]) -> float:
     """Mean absolute difference of the coefficients that both databases have."""
-    found = [each.difference for each in correlations if each.difference is not None]
+    both = [(each["source"], each["synthetic"]) for each in coefficients]
+    found = [abs(true - made) for true, made in both if true is not None and made is not None]
     return float(np.mean(found)) if found else float("nan")
 
 

@@ -40,12 +40,11 @@ from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import (
     LinkedTables,
     chains,
-    cross_distances,
     junctions,
     link_junction,
     link_tables,
 )
-from privbench_core.evaluation.marginals import crossing_subsets
+from privbench_core.evaluation.marginals import crossing_subsets, mean_distances
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
@@ -162,7 +161,7 @@ def _figures(true: Joins, made: Joins) -> dict[str, float]:
             sizes = len(linked.parent_sizes), len(linked.child_sizes)
             subsets = crossing_subsets(*sizes, order, _MOST_SUBSETS, _SEED)
             if subsets.subsets:
-                distances.append(cross_distances(linked, made[name], subsets).tvd)
+                distances.append(mean_distances(linked.joined, made[name].joined, linked.sizes, subsets).tvd)
         result[f"{order}-way TVD"] = float(np.mean(distances)) if distances else float("nan")
     owners = [size_class_distance(true[n].fanout, made[n].fanout) for n in true if n.startswith("owner ")]
     others = [popularity_distance(true[n], made[n]) for n in true if n.startswith("key ")]

@@ -223,7 +223,7 @@ def published_queries(file: Path, complete: Tables) -> Workload:
     published = Workload(tuple(kept))
     checked = run_workload(published, complete, complete)
     if checked.misstated or checked.failed:
-        wrong = (*checked.misstated, *(number for number, _ in checked.failed))
+        wrong = (*checked.misstated, *(failed["query"] for failed in checked.failed))
         raise PrivbenchError(
             f"{file.name}: stated cardinalities do not reproduce: queries {wrong}; is the data complete?"
         )

@@ -26,9 +26,10 @@ from privbench_core.backends.integrity import check_rows
 from privbench_core.backends.registry import open_source
 from privbench_core.columns.differences import values_of_owners, written_values
 from privbench_core.engines.memory.relations import Relations
+from privbench_core.evaluation.inputs import shuffled_reference
+from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.runtime import RunTimeResult, RunTimeSettings, compare_run_times
-from privbench_core.evaluation.shuffled import shuffled_reference
+from privbench_core.evaluation.runtime import RunTimeSettings, compare_run_times
 from privbench_core.profiles.profile import Profile
 from privbench_core.publishing.bundle import read_bundle, write_bundle
 from privbench_core.schema.tables import Schema
@@ -242,25 +243,24 @@ class _Figures:
 def by_joins(result: WorkloadResult) -> dict[str, float]:
     """Median and 95th percentile of the Q-errors by number of joins."""
     return {
-        f"joins {joins}, {name}": errors.percentile(percent)
-        for joins, errors in result.by_joins.items()
-        for name, percent in (("median", 50), ("95th", 95))
+        f"joins {errors['joins']}, {name}": errors[name] for errors in result.by_joins for name in ("median", "95th")
     }
 
 
 def _q_errors(result: WorkloadResult) -> dict[str, float]:
-    classes = {f"{name} cardinality, median": errors.percentile(50) for name, errors in result.by_cardinality.items()}
-    return {"queries": float(len(result.answers)), **(result.errors.summary() if result.errors else {}), **classes}
+    classes = {f"{errors['class']} cardinality, median": errors["median"] for errors in result.by_cardinality}
+    return {"queries": float(len(result.answers)), **(result.summary or {}), **classes}
 
 
-def _run_times(times: RunTimeResult) -> dict[str, float]:
-    discrepancy, noise, buffers = times.discrepancy or {}, times.noise or {}, times.buffers or {}
+def _run_times(times: Figures) -> dict[str, float]:
+    summaries = ("discrepancy_percent", "noise_percent", "buffers_discrepancy_percent")
+    discrepancy, noise, buffers = (times[name] or {} for name in summaries)
     return {
-        "queries": float(len(times.times)),
+        "queries": float(times["measured"]),
         **{f"{name} %": value for name, value in discrepancy.items()},
         "source against itself: mean %": noise.get("mean", float("nan")),
         "its median %": noise.get("median", float("nan")),
-        "same plan": times.same_plan or 0.0,
-        "plan similarity": times.plan_similarity or 0.0,
+        "same plan": times["same_plan"] or 0.0,
+        "plan similarity": times["plan_similarity"] or 0.0,
         "pages, median %": buffers.get("median", float("nan")),
     }

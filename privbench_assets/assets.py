@@ -12,9 +12,9 @@ from time import perf_counter
 
 import dagster as dg
 
+from privbench_assets.automation import freshness_policy
 from privbench_assets.checks import check_results, check_specs, up_to_date_result
 from privbench_assets.failures import nothing_private
-from privbench_assets.jobs import freshness_policy
 from privbench_assets.keys import identifier, op_name, report_key, source_key, step_key
 from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
@@ -45,24 +45,15 @@ def step_asset(
     plans: Mapping[str, Plan],
     step: Step,
     epsilons: dg.PartitionsDefinition,
-    looks: Sequence[str],
+    reads: Sequence[str],
     keys: Mapping[dg.AssetKey, Key],
 ) -> dg.AssetsDefinition:
-    """The asset of one step, partitioned by ε.
-
-    Args:
-        spec: The spec.
-        plans: The plan of every partition; they differ in prices, not in steps.
-        step: The step, as any of the plans has it.
-        epsilons: The partitions.
-        looks: Source tables whose assets this one depends on.
-        keys: The step of every asset of the plan.
-    """
+    """Return the asset of one step, partitioned by ε."""
     schema, resource = spec.schema, session_key(spec)
     key = step_key(schema.name, step.key)
     asset = dg.AssetSpec(
         key,
-        deps=[*(step_key(schema.name, before) for before in step.inputs), *(source_key(schema.name, t) for t in looks)],
+        deps=[*(step_key(schema.name, before) for before in step.inputs), *(source_key(schema.name, t) for t in reads)],
         description=_description(plans, step, schema.name),
         code_version=f"{step.version}-{definition_of(next(iter(plans.values())), step)[:8]}",
         group_name=identifier(schema.name),
@@ -111,13 +102,7 @@ def step_asset(
 
 
 def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsDefinition) -> dg.AssetsDefinition:
-    """The asset that runs what ``privbench evaluate`` runs, on the bundle of each ε.
-
-    Args:
-        spec: The spec.
-        plans: The plan of every partition; they differ in prices, not in steps.
-        epsilons: The partitions.
-    """
+    """Return the asset that runs what ``privbench evaluate`` runs, on the bundle of each ε."""
     name, key = spec.schema.name, report_key(spec.schema.name)
     last = [step for step in next(iter(plans.values())).steps if step.kind is StepKind.PUBLISH]
     asset = dg.AssetSpec(
@@ -166,12 +151,12 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
 
 def _paid(step: Step, release: Release) -> str:
     if not step.reads:
-        return "free: looks at no private row"
+        return "free: reads no private row"
     return "bought before: reused, nothing paid" if release.reused else f"paid {release.paid}"
 
 
 def _version(step: Step, release: Release) -> str:
-    """What tells two results apart: the bytes, or for a bundle, which is a folder, all that it was made from."""
+    """Return what distinguishes results: the bytes, or for a bundle, which is a folder, all that it was made from."""
     return release.key if step.kind is StepKind.PUBLISH else release.digest
 
 
@@ -182,10 +167,10 @@ def _description(plans: Mapping[str, Plan], step: Step, database: str) -> str:
     work = _WORK[step.kind].format(what=what)
     if not step.reads:
         redraw = f" Depends on the {' and the '.join(step.depends)} of the run." if step.depends else ""
-        return f"{work}. Free: looks at no private row, only at what was released.{redraw}"
+        return f"{work}. Free: reads no private row, only what was released.{redraw}"
     tables = ", ".join(step.reads)
     price = price_in_words(plans, step)
-    return f"{work}. Looks at the private rows of {tables}. Costs {price}; what was bought once is reused."
+    return f"{work}. Reads the private rows of {tables}. Costs {price}; what was bought once is reused."
 
 
 def _tags(step: Step) -> dict[str, str]:

@@ -9,11 +9,16 @@ from typing import Any
 import dagster as dg
 
 from privbench_assets.assets import report_asset, step_asset
-from privbench_assets.jobs import observe_job, observe_schedule, refresh_job, refresh_schedule
+from privbench_assets.automation import (
+    observe_job,
+    observe_schedule,
+    refresh_job,
+    refresh_schedule,
+    refresh_sensor,
+)
 from privbench_assets.keys import step_key
-from privbench_assets.reconcile import refresh_sensor
 from privbench_assets.resources import session_key, session_resource
-from privbench_assets.sources import first_looks, source_assets
+from privbench_assets.sources import first_reads, source_assets
 from privbench_assets.status import benchmark_status
 from privbench_core.errors import InternalError
 from privbench_core.pipeline.plans import plans_for
@@ -23,7 +28,7 @@ from privbench_core.synthesizers.contract import Plan
 
 
 def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | None = None) -> dg.Definitions:
-    """All definitions of one database.
+    """Return all definitions of one database.
 
     Args:
         spec: A validated spec, or the file of one.
@@ -36,10 +41,10 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
     spec = spec if isinstance(spec, Spec) else load_spec(spec)
     plans = plans_for(spec)
     plan = _common_steps(plans)
-    partitions, looks = dg.StaticPartitionsDefinition([*plans]), first_looks(spec, plan)  # ε is the only dimension
+    partitions, reads = dg.StaticPartitionsDefinition([*plans]), first_reads(spec, plan)  # ε is the only dimension
     sources = source_assets(spec)
     keys = {step_key(spec.schema.name, step.key): step.key for step in plan.steps}
-    steps = [step_asset(spec, plans, step, partitions, looks[step.key], keys) for step in plan.steps]
+    steps = [step_asset(spec, plans, step, partitions, reads[step.key], keys) for step in plan.steps]
     status = benchmark_status(spec, plans)
     refresh = refresh_job(spec, dg.AssetSelection.assets(*steps, status))
     observe = observe_job(spec, dg.AssetSelection.assets(*sources.keys))
@@ -54,7 +59,7 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
 
 
 def _common_steps(plans: Mapping[str, Plan]) -> Plan:
-    """The plan of the first ε, whose steps stand for those of all; InternalError if another ε has other steps."""
+    """Return the plan of the first ε, whose steps stand for all; InternalError if another ε has other steps."""
     first, *others = plans.values()
     shape = [(step.key, step.kind, step.inputs, step.reads) for step in first.steps]
     if any([(step.key, step.kind, step.inputs, step.reads) for step in plan.steps] != shape for plan in others):

@@ -22,7 +22,7 @@ from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Step, StepKind
-from privbench_core.validate.words import expectation_in_words
+from privbench_core.validate.expectations import expectation_in_words
 
 INTEGRITY, FIDELITY = "integrity", "fidelity"
 SUITES = {
@@ -39,7 +39,7 @@ _COLUMNS = dg.TableSchema(
 def check_specs(
     spec: Spec, step: Step, asset: dg.AssetKey, epsilons: dg.PartitionsDefinition
 ) -> list[dg.AssetCheckSpec]:
-    """The checks of a step.
+    """Return the checks of a step.
 
     A validate step has one per suite and table it covers, a publish step `UP_TO_DATE`.
     """
@@ -61,7 +61,7 @@ def check_specs(
 
 
 def check_results(spec: Spec, step: Step, asset: dg.AssetKey, artifact: Artifact) -> Iterator[dg.AssetCheckResult]:
-    """The outcome of every check of a validate step.
+    """Return the outcome of every check of a validate step.
 
     Raises:
         InternalError: An expectation about a table that the step has no check for.
@@ -79,7 +79,7 @@ def check_results(spec: Spec, step: Step, asset: dg.AssetKey, artifact: Artifact
 
 
 def up_to_date_result(asset: dg.AssetKey, status: Status, epsilon: str) -> dg.AssetCheckResult:
-    """Whether the bundle at one ε was made from the source, the spec and the code as they are; stops nothing."""
+    """Return whether the bundle at one ε was made from the source, the spec and the code as they are; stops nothing."""
     state = status.states[epsilon]
     why = state.why()
     return dg.AssetCheckResult(
@@ -123,7 +123,7 @@ def _integrity(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, An
 
 
 def _fidelity(spec: Spec, name: str, asset: dg.AssetKey, table: str, artifact: Artifact) -> dg.AssetCheckResult:
-    """The verdict on a table's released figures: an error only where the spec says that it blocks."""
+    """Return the verdict on a table's released figures: an error only where the spec says that it blocks."""
     if "figures" not in artifact.data:
         return dg.AssetCheckResult(
             passed=True, asset_key=asset, check_name=name, description="published as it is: nothing to measure"

@@ -24,7 +24,7 @@ class Benchmark(dg.Component, dg.Resolvable):
     spec: str
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """The definitions of the database.
+        """Return the definitions of the database.
 
         Raises:
             SpecError: The spec is wrong; the message lists every problem.

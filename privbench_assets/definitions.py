@@ -27,7 +27,7 @@ def defs() -> dg.Definitions:
 
 
 def project_root() -> Path:
-    """The folder of the clone this runs from, else the current folder: beside an installed package are no specs."""
+    """Return the folder of the clone this runs from, else the current folder: an installed package has no specs."""
     above = Path(__file__).resolve().parents[1]
     return above if (above / "pyproject.toml").exists() else Path.cwd()
 
@@ -51,7 +51,7 @@ def find_specs(listed: str | None, root: Path) -> list[Path]:
 
 
 def load_defs(paths: Sequence[Path]) -> dg.Definitions:
-    """The definitions of all specs, merged; each spec that cannot be used becomes an asset that says why."""
+    """Return the definitions of all specs, merged; each spec that cannot be used becomes an asset that says why."""
     from privbench_assets.build import build_defs
     from privbench_core.spec.load import load_spec
 
@@ -75,7 +75,7 @@ def load_defs(paths: Sequence[Path]) -> dg.Definitions:
 
 
 def broken_specs(broken: Iterable[tuple[Path, str]]) -> list[dg.AssetSpec]:
-    """An asset per broken spec, named after its file, whose description says what is wrong. Also logged."""
+    """Return an asset per broken spec, named after its file, whose description says what is wrong. Also logged."""
     specs: dict[str, dg.AssetSpec] = {}
     for path, problem in broken:
         _LOG.warning("%s cannot be used: %s", path, problem)
@@ -96,7 +96,7 @@ def broken_specs(broken: Iterable[tuple[Path, str]]) -> list[dg.AssetSpec]:
 
 
 def _asset_name(path: Path, taken: Iterable[str]) -> str:
-    """The file's stem (its folder's name, where every file is called spec), numbered if that is taken."""
+    """Return the file's stem (its folder's name, where every file is called spec), numbered if that is taken."""
     from privbench_assets.keys import identifier
 
     stem = identifier(path.parent.name if path.stem == "spec" else path.stem)

@@ -60,7 +60,7 @@ def nothing_private(spec: Spec, where: str, about: Callable[[], Mapping[str, Any
 
 
 def public_error(spec: Spec, where: str, error: Exception) -> PrivbenchError:
-    """What anybody may read about ``error``."""
+    """Return what anybody may read about ``error``."""
     if isinstance(error, PrivbenchError):
         kept = _keep(spec, where, error) if error.private_detail or error.__cause__ or error.__context__ else ""
         return type(error)(f"{error}{kept}")

@@ -19,7 +19,7 @@ _PLAIN = {StepKind.PUBLISH}  # stages whose last word says enough
 
 
 def step_key(database: str, key: Key) -> dg.AssetKey:
-    """The asset of a step: ``[database, stage, name]``. Graphs show the name alone, so it tells the stage.
+    """Return the asset of a step: ``[database, stage, name]``. Graphs show the name alone, so it has the stage.
 
     >>> step_key("town", ("profile", "person")).to_user_string()
     'town/profile/person_profile'
@@ -33,22 +33,22 @@ def step_key(database: str, key: Key) -> dg.AssetKey:
 
 
 def source_key(database: str, table: str) -> dg.AssetKey:
-    """The asset that stands for a table of the source."""
+    """Return the asset that stands for a table of the source."""
     return _key(database, "source", table)
 
 
 def status_key(database: str) -> dg.AssetKey:
-    """The asset that shows the state of every table at every ε."""
+    """Return the asset that shows the state of every table at every ε."""
     return _key(database, "benchmark_status")
 
 
 def report_key(database: str) -> dg.AssetKey:
-    """The asset of the internal report on each bundle."""
+    """Return the asset of the internal report on each bundle."""
     return _key(database, "evaluate", "report")
 
 
 def identifier(*words: str) -> str:
-    """A name for an op, a resource, a job, a group or a check, different for different words.
+    """Return a name for an op, a resource, a job, a group or a check, different for different words.
 
     >>> identifier("households", "model", "person")
     'households__model__person'
@@ -57,7 +57,7 @@ def identifier(*words: str) -> str:
 
 
 def op_name(database: str, key: Key) -> str:
-    """What a step is called inside a run; a foreign key, "person.household_id", counts as two words."""
+    """Return what a step is called inside a run; a foreign key, "person.household_id", counts as two words."""
     return identifier(database, *(word for part in key for word in part.split(".") if word))
 
 

@@ -34,7 +34,7 @@ SYMBOL = {Measure.PURE: "ε", Measure.ZCDP: "ρ"}
 
 
 def step_metadata(session: Session, epsilon: str, step: Step, release: Release, made: Artifact) -> dict[str, Any]:
-    """All that is shown about one step at one ε; ``made`` is what the release holds."""
+    """Return all that is shown about one step at one ε; ``made`` is what the release holds."""
     shown = {
         "ε": float(epsilon),
         **_payment(session.plans[epsilon], step, release),
@@ -46,13 +46,13 @@ def step_metadata(session: Session, epsilon: str, step: Step, release: Release, 
 
 
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> dg.MarkdownMetadataValue:
-    """A table that Dagster shows without a click."""
+    """Return a table that Dagster shows without a click."""
     lines = [headers, ["---"] * len(headers), *rows]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
 def price_in_words(plans: Mapping[str, Plan], step: Step) -> str:
-    """The price of a step at every ε: "12.9% of a release (ρ=0.0012 at ε=0.8, ρ=0.019 at ε=3.2)"."""
+    """Return the price of a step at every ε: "12.9% of a release (ρ=0.0012 at ε=0.8, ρ=0.019 at ε=3.2)"."""
     each = ", ".join(f"{plan.step(step.key).price} at ε={epsilon}" for epsilon, plan in plans.items())
     return f"{_share(next(iter(plans.values())), step)} of a release ({each})"
 
@@ -63,7 +63,7 @@ def _share(plan: Plan, step: Step) -> str:
 
 def _payment(plan: Plan, step: Step, release: Release) -> dict[str, Any]:
     if not step.reads:
-        return {"price": "free: looks at no private row"}
+        return {"price": "free: reads no private row"}
     symbol = SYMBOL[step.price.measure]
     paid = 0.0 if release.paid is None else float(f"{release.paid.amount:.6g}")
     said = "nothing: bought before, reused" if release.reused else f"{release.paid}"
@@ -95,7 +95,7 @@ def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
 
 
 def _cell(value: object) -> str:
-    """A synthetic value as a cell of a Markdown table."""
+    """Return a synthetic value as a cell of a Markdown table."""
     text = "NULL" if value is None else str(value)
     short = text if len(text) <= _CELL else f"{text[:_CELL]}…"
     return short.replace("|", "\\|").replace("\n", " ")
@@ -123,12 +123,7 @@ def _summary(step: Step, summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bar_charts(title: str, columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> dg.MarkdownMetadataValue:
-    """One small bar chart per column, as PNG inside Markdown: no file server needed.
-
-    Args:
-        title: For readers who cannot see the image.
-        columns: ``{column: {"labels": [...], "counts": [...]}}`` of released (noisy) counts.
-    """
+    """Return one small bar chart per column, as PNG inside Markdown: no file server needed."""
     from matplotlib.figure import Figure
 
     shown = dict(list(columns.items())[:_MOST])

@@ -24,13 +24,7 @@ from privbench_core.synthesizers.contract import Key, Plan
 
 
 class Session:
-    """Workspace, plans and one look at the source.
-
-    Args:
-        spec: The validated spec.
-        plans: A plan per ε partition.
-        options: Others of `refresh_executor`: seed, scale and workers.
-    """
+    """Workspace, plans and one look at the source."""
 
     def __init__(self, spec: Spec, plans: Mapping[str, Plan], **options: Any) -> None:
         self.spec = spec
@@ -45,19 +39,14 @@ class Session:
         return Workspace(self.spec)
 
     def executor(self, epsilon: str, chosen: Collection[Key]) -> Executor:
-        """The executor of one ε partition, always the same within a session.
-
-        Args:
-            epsilon: The partition.
-            chosen: All steps of the run: what they still have to pay for must be affordable as a whole.
-        """
+        """Return the executor of one ε partition, always the same within a session."""
         if epsilon not in self._executors:
             plan = self.plans[epsilon]
             self._executors[epsilon] = refresh_executor(self.workspace, plan, epsilon, chosen, **self._options)
         return self._executors[epsilon]
 
     def newly_observed(self) -> dict[str, str]:
-        """Fingerprints of the tables that the steps have looked at since this was last asked."""
+        """Return fingerprints of the tables that the steps have looked at since this was last asked."""
         seen = {t: f for executor in self._executors.values() for t, f in executor.runner.snapshot.fingerprints.items()}
         new = {table: found for table, found in seen.items() if self._reported.get(table) != found}
         self._reported |= new
@@ -68,12 +57,12 @@ class Session:
         return status_of(self.spec, self.workspace.ledger, self.plans, last_observed(self.spec), self.workspace)
 
     def balance(self) -> dict[str, float]:
-        """What is spent and left of the lifetime budget, as metadata."""
+        """Return what is spent and left of the lifetime budget, as metadata."""
         balance = self.workspace.ledger.balance(self.spec.cohort)
         return {"lifetime ε spent": round(float(balance.spent), 6), "lifetime ε left": round(float(balance.left), 6)}
 
     def balance_if_open(self) -> dict[str, Any]:
-        """The same for a failure: nothing where the ledger itself could not be opened."""
+        """Return `balance` for a failure: nothing where the ledger itself could not be opened."""
         return self.balance() if "workspace" in self.__dict__ else {}
 
     def close(self) -> None:
@@ -91,7 +80,7 @@ def session_key(spec: Spec) -> str:
 
 
 def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefinition:
-    """The session of each run; ``seed``, ``scale`` and ``workers`` can be set when a run is launched."""
+    """Return the session of each run; ``seed``, ``scale`` and ``workers`` can be set when a run is launched."""
     options = {
         "seed": dg.Field(int, default_value=0, description="Seed of sampling: another seed draws another database."),
         "scale": dg.Field(

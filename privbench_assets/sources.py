@@ -26,7 +26,7 @@ FINGERPRINT = "fingerprint"
 
 
 def source_assets(spec: Spec) -> dg.AssetsDefinition:
-    """One observable asset per table, observed together or one by one."""
+    """Return one observable asset per table, observed together or one by one."""
     schema, resource = spec.schema, session_key(spec)
     keys = {source_key(schema.name, table.name): table for table in schema.tables}
     specs = [
@@ -69,7 +69,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
 
 
 def observation(spec: Spec, table: str, fingerprint: str) -> dg.AssetObservation:
-    """The event of a look at a source table by a step."""
+    """Return the event of a look at a source table by a step."""
     return dg.AssetObservation(
         source_key(spec.schema.name, table),
         metadata={FINGERPRINT: fingerprint},
@@ -88,8 +88,8 @@ def refuse_broken(spec: Spec, broken: Mapping[str, SourceError]) -> None:
         raise SourceError(f"{', '.join(broken)}: could not be observed, the other tables were; {'; '.join(lines)}")
 
 
-def first_looks(spec: Spec, plan: Plan) -> dict[Key, tuple[str, ...]]:
-    """The source tables that each step is the first on its line to look at: the source assets it depends on.
+def first_reads(spec: Spec, plan: Plan) -> dict[Key, tuple[str, ...]]:
+    """Return the source tables that each step is the first on its line to look at: the source assets it depends on.
 
     Public tables are handed to every step, so the first steps depend on all of them.
     """
@@ -105,7 +105,7 @@ def first_looks(spec: Spec, plan: Plan) -> dict[Key, tuple[str, ...]]:
 
 
 def _kind(source: str) -> str:
-    """What the source is, as Dagster's icons call it."""
+    """Return what the source is, as Dagster's icons call it."""
     scheme = source.split(":", 1)[0].split("+", 1)[0] if "://" in source else ""
     if scheme:
         return "spark" if scheme == "sc" else "postgres" if scheme.startswith("postgres") else identifier(scheme)

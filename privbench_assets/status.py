@@ -46,7 +46,7 @@ _REACHED = {
 
 
 def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefinition:
-    """The unpartitioned asset that gathers all of it. It looks at manifests and the ledger, never at rows."""
+    """Return the unpartitioned asset that gathers all of it. It looks at manifests and the ledger, never at rows."""
     name, resource = spec.schema.name, session_key(spec)
     last = [step for step in next(iter(plans.values())).steps if step.kind is StepKind.PUBLISH]
 
@@ -142,17 +142,17 @@ def _report_check(context: dg.AssetExecutionContext, found: dg.AssetCheckResult,
 def budget_check(database: str, account: AccountStatus) -> dg.AssetCheckResult:
     """Passes while at least two more refreshes can be paid for; a warning before that ends."""
     return dg.AssetCheckResult(
-        passed=account.left > 1,
+        passed=account.whole.times > 1,
         asset_key=status_key(database),
         check_name=BUDGET,
         severity=dg.AssetCheckSeverity.WARN,
         description=" ".join(account.in_words()),
-        metadata={"refreshes left": account.left, "refreshes begun": account.refresh},
+        metadata={"refreshes left": account.whole.times, "refreshes begun": account.refresh},
     )
 
 
 def age_in_words(at: str, now: datetime) -> str:
-    """How long ago something was, and when (UTC), because what Dagster shows is as old as the last look.
+    """Return how long ago something was, and when (UTC), because what Dagster shows is as old as the last look.
 
     >>> age_in_words("2026-11-20T22:01:00+00:00", datetime(2026, 11, 21, tzinfo=UTC))
     '119 min old (2026-11-20 22:01)'
@@ -164,7 +164,7 @@ def age_in_words(at: str, now: datetime) -> str:
 
 
 def table_states(spec: Spec, state: ReleaseState, now: datetime) -> dict[str, str]:
-    """How far each table is at one ε, and the whole database."""
+    """Return how far each table is at one ε, and the whole database."""
     tables = [*(table.name for table in spec.schema.tables), ""]
     steps: dict[str, list[Step]] = {table: [] for table in tables}
     stale: dict[str, list[Stale]] = {table: [] for table in tables}
@@ -185,7 +185,7 @@ def table_states(spec: Spec, state: ReleaseState, now: datetime) -> dict[str, st
 
 
 def _problem(stale: Sequence[Stale]) -> str:
-    """What is wrong with what was made of a table; nothing if it is only that steps are missing."""
+    """Return what is wrong with what was made of a table; nothing if it is only that steps are missing."""
     if changed := sorted({name for found in stale for name in found.changed}):
         return f"; source changed since ({', '.join(changed)})"
     return "; out of date" if any(not found.missing for found in stale) else ""
@@ -230,13 +230,13 @@ def _metadata(session: Session, status: Status) -> dict[str, Any]:
         "lifetime δ": float(spec.lifetime_delta),
         **session.balance(),
         "refreshes begun": account.refresh,
-        "refreshes left": account.left,
+        "refreshes left": account.whole.times,
         **({"cohort": spec.cohort} if spec.cohort else {}),
     }
 
 
 def _budget_bar(shares: Mapping[str, float]) -> dg.MarkdownMetadataValue:
-    """The lifetime budget as a bar of text: what each ε took, and what is left, as shares in [0, 1]."""
+    """Return the lifetime budget as a bar of text: what each ε took, and what is left, as shares in [0, 1]."""
     blocks = {name: ("░" if name == "left" else "█") * max(1, round(share * _BAR)) for name, share in shares.items()}
     rows = [[name, blocks[name], f"{share:.1%}"] for name, share in shares.items() if share > 0]
     return markdown_table(["", "", "of the lifetime"], rows)
@@ -251,7 +251,7 @@ def _state_table(spec: Spec, status: Status) -> dg.MarkdownMetadataValue:
 
 
 def _pending_table(status: Status) -> dg.MarkdownMetadataValue:
-    """What a refresh would make at each ε, and what of it is still to be bought."""
+    """Return what a refresh would make at each ε, and what of it is still to be bought."""
     rows = []
     for epsilon, state in status.states.items():
         if state.released and state.outdated:
@@ -284,7 +284,7 @@ def _of(entries: Sequence[Entry], epsilon: str) -> Sequence[Entry]:
 
 
 def _epsilon_spent(spec: Spec, entries: Sequence[Entry]) -> str:
-    """What some entries alone amount to, as ε."""
+    """Return what some entries alone amount to, as ε."""
     if not entries:
         return "nothing"
     if all(entry.price.measure is Measure.PURE for entry in entries):

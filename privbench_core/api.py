@@ -12,7 +12,7 @@ from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import rehearsal_of, source_state
 from privbench_core.pipeline.run import RunResult, run_spec
-from privbench_core.publishing.load import load_bundle
+from privbench_core.publishing.bundle import load_bundle
 from privbench_core.report.page import write_report
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privbench_core.commands.failure import STOPPED, one_clear_line
+from privbench_core.commands.terminal import STOPPED, one_clear_line
 from privbench_core.version import __version__
 
 app = typer.Typer(
@@ -128,11 +128,11 @@ def run(
 ) -> None:
     """Run the whole plan and write a bundle. What was released before is not paid for again."""
     with one_clear_line("releases so far are kept"):
-        from privbench_core.commands.run import run_and_tell
+        from privbench_core.commands.run import run_and_report
 
         chosen = {"synthesizer": synthesizer, "delta": delta, "undeclared_epsilon": undeclared_epsilon}
         drawn = {"seed": seed, "scale": scale, "workers": workers, "csv": csv}
-        run_and_tell(spec, epsilon, out, engine=engine, accept_noise=accept_noise, as_json=json, **chosen, **drawn)
+        run_and_report(spec, epsilon, out, engine=engine, accept_noise=accept_noise, as_json=json, **chosen, **drawn)
 
 
 @app.command()
@@ -230,7 +230,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ε and ρ shows a question mark, not a failure
-    warnings.simplefilter("ignore", RuntimeWarning)  # of arithmetic on private rows: whether there is one tells of them
+    warnings.simplefilter("ignore", RuntimeWarning)  # of arithmetic: whether there is one depends on private rows
     try:
         app()
     except KeyboardInterrupt:  # before a command has begun

@@ -59,7 +59,6 @@ MAX_TRIPLE_CELLS = 64  # of a triple that is screened: more hold too few rows ea
 FEW = 1e-3  # share of all rows that makes no difference
 LAG_CLASSES = 20  # factors of two between the whole range of two dates and the shortest lag that is told from none
 MAX_POWER = 6.0  # of a lag that its density falls or rises with
-LAG_CODES = 32  # of the dates of owners, in which as many children are, about, where joints follow from lags
 SIBLING_PARTS = 8  # of an ordered column: siblings in one of them count as the same
 MAX_SHARING = 12  # columns, or pairs of them, that share the price of what is asked of each
 PROPOSALS = 16  # of each source that a value is drawn from by importance

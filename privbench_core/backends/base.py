@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from privbench_core.backends.cast import canonical_batches, canonical_parts
+from privbench_core.backends.cast import canonical_parts, joined
 from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.errors import SourceError, did_you_mean
@@ -45,7 +45,7 @@ class Source(ABC):
         Raises:
             SourceError: The table or a column is missing, or a column does not fit its declared type.
         """
-        return canonical_batches(table, self.stored_rows(table))
+        return joined(self.batches(table))
 
     def batches(self, table: Table) -> Iterator[pa.Table]:
         """Return the same rows in parts, so that they need never be in memory together; at least one part.
@@ -56,10 +56,7 @@ class Source(ABC):
         return canonical_parts(table, self.stored_rows(table))
 
     def known_rows(self, table: Table) -> int | None:
-        """Return how many rows a table has, where the source can tell without reading them.
-
-        None where it cannot, and of databases, where others may change rows while they are counted.
-        """
+        """Return how many rows a table has, None where that takes reading them, or others may change them meanwhile."""
         return None
 
     def fingerprint(self, table: Table) -> str:
@@ -71,7 +68,7 @@ class Source(ABC):
         """Return what stands for the table's content by the owner's choice, see `version_of`.
 
         Raises:
-            SourceError: This kind of source cannot tell, or the table, the column or the query is wrong.
+            SourceError: This kind of source has no versions, or the table, the column or the query is wrong.
         """
 
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:
@@ -101,50 +98,42 @@ def check_columns(table: Table, known: Iterable[str], hint: Callable[[str, list[
         hint: What to say of a name that is not among them.
     """
     options = list(known)
-    wanted = [column.name for column in table.columns]
-    missing = [
-        f"{table.name}.{name}: the source has no such column; {hint(name, options)}"
-        for name in wanted
-        if name not in options
+    problems = [
+        f"{table.name}.{column.name}: the source has no such column; {hint(column.name, options)}"
+        for column in table.columns
+        if column.name not in options
     ]
-    twice = [
-        f"{table.name}.{name}: the source has several columns of this name; rename all but one"
-        for name in wanted
-        if options.count(name) > 1
+    problems += [
+        f"{table.name}.{column.name}: the source has several columns of this name; rename all but one"
+        for column in table.columns
+        if options.count(column.name) > 1
     ]
-    if missing or twice:
-        raise SourceError("\n".join(missing + twice))
+    if problems:
+        raise SourceError("\n".join(problems))
 
 
-def check_watermark(table: str, column: str, known: Iterable[str]) -> None:
-    """Refuse a watermark that is no column of the source's table; the spec need not declare it."""
-    options = list(known)
-    if column in options:
-        return
-    if column == XMIN:
-        found = f"change: {{watermark: {XMIN}}} is for tables of PostgreSQL"
-        raise SourceError(f"{table}: {found}; name a column that grows with every change, or remove the line")
-    raise SourceError(f"{table}: the watermark {column} is no column of the source; {did_you_mean(column, options)}")
+def parts_of(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """Yield what a reader reads as `Source.stored_rows`: a table without rows still has its columns."""
+    yield pa.Table.from_batches([], reader.schema)
+    for batch in reader:
+        yield pa.Table.from_batches([batch])
 
 
-def watermark_sql(table: str, column: str, *, xmin: bool = False) -> str:
-    """Return a query for how many rows and values there are and which value is the largest.
+def version_of(
+    table: str,
+    change: Watermark | VersionQuery,
+    known: Iterable[str],
+    quote: Callable[[str], str],
+    run: Callable[[str], Sequence[Sequence[object]]],
+    errors: type[Exception],
+    *,
+    is_postgres: bool = False,
+) -> str:
+    """Return what the owner's query for a version, or that for a watermark, returns, as text.
 
-    For `XMIN` it is how many rows there are, and the sum of the hashes of who wrote them: transaction
-    numbers start again after 2^32, and a long one ends after others that began later, so none of them is the latest.
-
-    Args:
-        table: Name of the table, quoted.
-        column: The watermark, quoted.
-        xmin: Whether it is PostgreSQL's own.
-    """
-    if xmin:
-        return f"SELECT count(*), sum(hashint8extended({XMIN}::text::bigint, 0)) FROM {table}"
-    return f"SELECT count(*), count({column}), max({column}) FROM {table}"
-
-
-def version_of(table: str, rows: Sequence[Sequence[object]]) -> str:
-    """Return the text of the one row that a query for a version returned.
+    The query for a watermark returns how many rows and values there are, and the largest value. For `XMIN` it is how
+    many rows there are, and the sum of the hashes of who wrote them: transaction numbers start again after 2^32, and a
+    long one ends after others that began later, so none of them is the latest.
 
     A version is as private as the rows it comes from (the largest `updated_at` is somebody's), so it is hashed before
     it is shown, like a fingerprint. It misses what the owner's choice misses: ``docs/privacy.md`` says why that costs
@@ -152,26 +141,47 @@ def version_of(table: str, rows: Sequence[Sequence[object]]) -> str:
 
     Args:
         table: The table whose version it is.
-        rows: Of the result, at least the first two if there are more.
+        change: What the owner chose; the spec need not declare the column of a watermark.
+        known: Names of the source's columns.
+        quote: Quotes a name for a statement.
+        run: Returns the rows of a statement, at least the first two if there are more.
+        errors: What `run` raises; its words may quote values, so those about the owner's query are replaced.
+        is_postgres: Whether rows have an `XMIN`.
 
     Raises:
-        SourceError: There is not exactly one row.
+        SourceError: There is no such column, the owner's query failed, or it does not return exactly one row.
     """
+    if isinstance(change, VersionQuery):
+        try:
+            rows = run(change.sql)
+        except errors as error:
+            kind = type(getattr(error, "orig", None) or error).__name__
+            todo = "try it on the source, with the same rights"
+            raise SourceError(f"{table}: the query of its change failed ({kind}); {todo}") from None
+    elif is_postgres and change.column == XMIN:
+        rows = run(f"SELECT count(*), sum(hashint8extended({XMIN}::text::bigint, 0)) FROM {quote(table)}")
+    else:
+        _check_watermark(table, change.column, list(known))
+        column = quote(change.column)
+        rows = run(f"SELECT count(*), count({column}), max({column}) FROM {quote(table)}")
     if len(rows) != 1:
-        found = "no row" if not rows else "several rows"
+        found = "several rows" if rows else "no row"
         raise SourceError(f"{table}: the query of its change returns {found}; write one that always returns one row")
     # One driver of PostgreSQL gives a memoryview for bytes, the other gives bytes.
     plain = [bytes(value) if isinstance(value, memoryview) else value for value in rows[0]]
     return json.dumps([None if value is None else str(value) for value in plain])
 
 
-def failed_query(table: str, error: Exception) -> SourceError:
-    """Return the error of an owner's query that failed, without the database's own words, which may quote values."""
-    found = f"the query of its change failed ({type(error).__name__})"
-    return SourceError(f"{table}: {found}; try it on the source, with the same rights")
+def _check_watermark(table: str, column: str, known: list[str]) -> None:
+    if column in known:
+        return
+    if column == XMIN:
+        found = f"change: {{watermark: {XMIN}}} is for tables of PostgreSQL"
+        raise SourceError(f"{table}: {found}; name a column that grows with every change, or remove the line")
+    raise SourceError(f"{table}: the watermark {column} is no column of the source; {did_you_mean(column, known)}")
 
 
 def versioned(table: Table, change: Change, version: str) -> str:
-    """All that identifies what was read from a table at a version: also which columns, and how they were compared."""
+    """Return all that identifies what was read from a table at a version, with its columns and how it was compared."""
     columns = [[field.name, str(field.type)] for field in table.arrow_schema]
     return json.dumps([table.name, table.primary_key, columns, change_identity(change), version])

@@ -6,7 +6,7 @@ may leave this module: they are replaced by one that names the column and the tw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -15,23 +15,19 @@ from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
 
 
-def canonical_table(
-    table: Table, read: Callable[[str], pa.ChunkedArray], columns: Sequence[Column] | None = None
-) -> pa.Table:
+def canonical_table(table: Table, read: Callable[[str], pa.ChunkedArray]) -> pa.Table:
     """Return the declared columns of a table in their canonical types, in spec order.
 
     Args:
         table: What the spec declares.
         read: Returns the values of a column by its name.
-        columns: Those of the table that are wanted; all by default.
 
     Raises:
         SourceError: Some columns do not fit their types; a line for each, without a value.
     """
-    wanted = table.columns if columns is None else columns
     arrays: list[pa.ChunkedArray] = []
     problems: list[str] = []
-    for column in wanted:
+    for column in table.columns:
         values = _plain(read(column.name))
         refusal = refused(column, nested=pa.types.is_nested(values.type), time=pa.types.is_time(values.type))
         if refusal:
@@ -46,39 +42,22 @@ def canonical_table(
     if problems:
         raise SourceError("\n".join(problems))
     # Undeclared NULLs are found by `integrity`: here every field admits them.
-    return pa.Table.from_arrays(arrays, schema=pa.schema([(column.name, column.arrow_type) for column in wanted]))
+    return pa.table(arrays, pa.schema([(column.name, column.arrow_type) for column in table.columns]))
 
 
-def canonical_batches(table: Table, batches: Iterable[pa.Table]) -> pa.Table:
-    """Return `canonical_table` of rows that come in parts, so that the source's form of them is never all in memory.
-
-    Args:
-        table: What the spec declares.
-        batches: At least one, perhaps without rows; all of the same types.
-
-    Raises:
-        SourceError: As `canonical_table`.
-    """
-    last = [column for column in table.columns if column.logical.reads_whole]
-    first = [column for column in table.columns if column not in last]
-    parts = []
-    for found, batch in _each_canonical(table, first, batches):
-        rows = found
-        for column in last:
-            rows = rows.append_column(column.name, batch.column(column.name))
-        parts.append(rows)
+def joined(batches: Iterable[pa.Table]) -> pa.Table:
+    """Return tables of the same columns, at least one, as one table with one chunk per column."""
+    parts = list(batches)
     columns = dict(zip(parts[0].column_names, pa.concat_tables(parts).columns, strict=True))
     parts.clear()
-    for column in table.columns:
+    for name in list(columns):
         # One after the other, so that only one is in memory twice. Taking rows from many chunks joins them each time.
-        joined = pa.table({column.name: columns.pop(column.name)}).combine_chunks()
-        joined = joined if column in first else canonical_table(table, joined.column, [column])
-        columns[column.name] = joined.column(0)
+        columns[name] = pa.table({name: columns.pop(name)}).combine_chunks().column(0)
     return pa.table(columns)
 
 
 def canonical_parts(table: Table, batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Return `canonical_batches` part by part.
+    """Yield `canonical_table` of each part, so that the source's form of the rows is never all in memory.
 
     Where all rows decide how a column's values are read, there is one part.
 
@@ -86,23 +65,15 @@ def canonical_parts(table: Table, batches: Iterable[pa.Table]) -> Iterator[pa.Ta
         SourceError: As `canonical_table`, of all rows, when the last part is asked for.
     """
     if any(column.logical.reads_whole for column in table.columns):
-        yield canonical_batches(table, batches)
-    else:
-        yield from (found for found, _ in _each_canonical(table, table.columns, batches))
-
-
-def _each_canonical(
-    table: Table, columns: Sequence[Column], batches: Iterable[pa.Table]
-) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield some columns of each part, and the part; at the end raise SourceError if values of any part misfit."""
+        batches = [pa.concat_tables(batches)]
     problems: dict[str, None] = {}
     for batch in batches:
         try:
-            found = canonical_table(table, batch.column, columns)
+            found = canonical_table(table, batch.column)
         except SourceError as error:
             problems |= dict.fromkeys(str(error).splitlines())
         else:
-            yield found, batch
+            yield found
     if problems:
         raise SourceError("\n".join(problems))
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
-from privbench_core.schema.constraints import Check, Index
-from privbench_core.schema.types.registry import SqlType, default_sql_type, parse_sql_type
+from privbench_core.schema.constraints import Check, Index, Reference
+from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
 
 CSV = "CSV"
 """The native type of every column of a CSV file, which gives none."""
@@ -59,7 +59,7 @@ class FoundColumn:
 
 
 @dataclass(frozen=True)
-class FoundKey:
+class FoundKey(Reference):
     """A foreign key of the source; ``constraint`` and ``actions`` as `ForeignKey` has them."""
 
     columns: tuple[str, ...]
@@ -172,30 +172,26 @@ def found_column(name: str, native: str, *, nullable: bool) -> FoundColumn:
     True
     """
     stored = parse_sql_type(native)
-    if stored is not None:
-        return _known(FoundColumn(name, stored.read_as, native, nullable), stored)
-    if _NESTED.match(native):
-        return FoundColumn(name, None, native, nullable, note=SEVERAL_VALUES)
-    if _CLOCK.match(native):
-        return FoundColumn(name, ColumnType.INTERVAL, native, nullable, clock=True)
-    starts = ((kind, kind.logical.native) for kind in ColumnType)
-    logical = next((kind for kind, start in starts if start and re.match(start, native.upper())), None)
-    if logical is None or _NO_NUMBER.match(native):
-        return FoundColumn(
-            name, ColumnType.TEXT, native, nullable, note=f"{native} has no type here and is read as text"
-        )
-    return FoundColumn(name, logical, native, nullable)
-
-
-def _known(column: FoundColumn, stored: SqlType) -> FoundColumn:
+    if stored is None:
+        starts = ((kind, kind.logical.native) for kind in ColumnType)
+        logical = next((kind for kind, start in starts if start and re.match(start, native.upper())), None)
+        found = FoundColumn(name, logical, native, nullable)
+        if _NESTED.match(native):
+            return replace(found, type=None, note=SEVERAL_VALUES)
+        if _CLOCK.match(native):
+            return replace(found, type=ColumnType.INTERVAL, clock=True)
+        if logical is None or _NO_NUMBER.match(native):
+            return replace(found, type=ColumnType.TEXT, note=f"{native} has no type here and is read as text")
+        return found
+    found = FoundColumn(name, stored.read_as, native, nullable)
     if stored.name == "numeric" and stored.arguments:
         precision, scale = (*stored.arguments, 0)[:2]
         if precision > _MAX_PRECISION:
-            return replace(column, note=f"more digits than {_MAX_PRECISION} are not kept")
-        column = replace(column, precision=precision, scale=scale)
-    usual = default_sql_type(stored.read_as.logical.sized(column.precision, column.scale, 64))
-    unusual = stored != usual or (stored.name == "numeric" and not stored.arguments)
-    return replace(column, sql_type=str(stored)) if unusual else column
+            return replace(found, note=f"more digits than {_MAX_PRECISION} are not kept")
+        found = replace(found, precision=precision, scale=scale)
+    usual = default_sql_type(stored.read_as.logical.sized(found.precision, found.scale, 64))
+    is_usual = stored == usual and (stored.name != "numeric" or stored.arguments)
+    return found if is_usual else replace(found, sql_type=str(stored))
 
 
 def exact_name(name: str, known: Iterable[str]) -> str:
@@ -204,31 +200,31 @@ def exact_name(name: str, known: Iterable[str]) -> str:
     >>> exact_name("userid", ["UserId", "id"]), exact_name("a", ["A", "a"]), exact_name("b", ["A", "a"])
     ('UserId', 'a', 'b')
     """
-    alike = [other for other in known if other.casefold() == name.casefold()]
-    return alike[0] if len(alike) == 1 else name
+    same = [other for other in known if other.casefold() == name.casefold()]
+    return same[0] if len(same) == 1 else name
 
 
 def with_exact_names(tables: Sequence[FoundTable]) -> tuple[FoundTable, ...]:
     """Return the tables with keys whose names are those of the tables and columns that they mean.
 
     To most databases ``users`` and ``[Users]`` are the table ``Users``. To PostgreSQL, and to a spec, they are not: a
-    key to ``users`` would lead nowhere, and rows that belong to units would look like rows of nobody. A key that names
+    key to ``users`` would lead nowhere, and rows that belong to units would seem to be nobody's. A key that names
     no columns of its parent, as in ``REFERENCES users``, means the primary key.
     """
     columns = {table.name: [column.name for column in table.columns] for table in tables}
     primary = {table.name: table.primary_key for table in tables}
 
-    def of(table: FoundTable) -> FoundTable:
-        def here(names: Sequence[str]) -> tuple[str, ...]:
-            return tuple(exact_name(name, columns[table.name]) for name in names)
+    def exact(table: str, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(exact_name(name, columns.get(table, ())) for name in names)
 
+    found = []
+    for table in tables:
         keys = []
         for key in table.foreign_keys:
             parent = exact_name(key.parent, columns)
-            named = key.parent_columns or primary.get(parent, ())
-            there = tuple(exact_name(name, columns.get(parent, ())) for name in named)
-            keys.append(replace(key, columns=here(key.columns), parent=parent, parent_columns=there))
-        unique = tuple(here(names) for names in table.unique)
-        return replace(table, primary_key=here(table.primary_key), foreign_keys=tuple(keys), unique=unique)
-
-    return tuple(map(of, tables))
+            there = exact(parent, key.parent_columns or primary.get(parent, ()))
+            keys.append(replace(key, columns=exact(table.name, key.columns), parent=parent, parent_columns=there))
+        unique = tuple(exact(table.name, group) for group in table.unique)
+        own = exact(table.name, table.primary_key)
+        found.append(replace(table, primary_key=own, foreign_keys=tuple(keys), unique=unique))
+    return tuple(found)

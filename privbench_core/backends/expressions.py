@@ -67,12 +67,9 @@ def declared_table(
 def checks_in_postgres(
     found: Iterable[tuple[str, str]], dialect: str, columns: Sequence[FoundColumn]
 ) -> tuple[tuple[Check, ...], tuple[str, ...]]:
-    """Return CHECK constraints, and notes on those that PostgreSQL has no words for: with them no table can be made.
+    """Return CHECK constraints, those of one name numbered, and notes on those that PostgreSQL has no words for.
 
-    Args:
-        found: Name and condition of each. Several of one name are numbered.
-        dialect: Of the conditions, as SQLAlchemy calls it.
-        columns: Of the table.
+    With these no table could be made.
     """
     textual = [column.name for column in columns if column.type is ColumnType.CATEGORY]
     checks: list[Check] = []
@@ -96,13 +93,7 @@ def _in_common_words(condition: str) -> bool:
 
 
 def in_postgres(expression: str, dialect: str, columns: Sequence[FoundColumn]) -> str | None:
-    """Return a default or a condition over one row in PostgreSQL's words, None if sqlglot does not know them.
-
-    Args:
-        expression: In the words of ``dialect``.
-        dialect: As SQLAlchemy calls it.
-        columns: Of the table.
-    """
+    """Return a default or a condition over one row in PostgreSQL's words, None if sqlglot does not know them."""
     booleans = {column.name for column in columns if column.type is ColumnType.BOOLEAN}
     known = [column.name for column in columns]
     try:
@@ -114,7 +105,7 @@ def in_postgres(expression: str, dialect: str, columns: Sequence[FoundColumn]) -
 
 
 def _without_enums(node: Expr) -> Expr:
-    """Text without a cast to an enum, whose quotes sqlglot forgets; the column's own type says as much."""
+    """Return text without a cast to an enum, whose quotes sqlglot forgets; the column's own type says as much."""
     is_cast = isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.USERDEFINED
     return node.this if is_cast and isinstance(node.this, exp.Literal) else node
 
@@ -140,7 +131,7 @@ def _of_booleans(node: Expr, booleans: set[str]) -> Expr:
 
 
 def readable(expression: str, textual: Collection[str] = ()) -> str:
-    """The same condition without the casts and brackets that say nothing; as it stands if it is not a simple one.
+    """Return a condition without the casts and brackets that say nothing; as it stands if it is not a simple one.
 
     Args:
         expression: A condition over one row, in PostgreSQL's dialect.
@@ -194,7 +185,7 @@ def _listed(node: Expr) -> list[Expr] | None:
 
 
 def _without_text_casts(node: Expr, textual: Collection[str]) -> Expr:
-    """Text cast to text, or to a type of the user's own, which is an enum."""
+    """Return text without a cast to text, or to a type of the user's own, which is an enum."""
     if not isinstance(node, exp.Cast):
         return node
     target = node.to
@@ -209,7 +200,7 @@ def _without_text_casts(node: Expr, textual: Collection[str]) -> Expr:
 
 
 def _membership(node: Expr) -> Expr:
-    """``x = ANY (ARRAY[..])`` and ``x <> ALL (ARRAY[..])`` as IN and NOT IN."""
+    """Return ``x = ANY (ARRAY[..])`` and ``x <> ALL (ARRAY[..])`` as IN and NOT IN."""
     right = node.expression if isinstance(node, exp.EQ | exp.NEQ) else None
     if right is None or not (isinstance(right, exp.Any) if isinstance(node, exp.EQ) else _is_all(right)):
         return node
@@ -218,7 +209,7 @@ def _membership(node: Expr) -> Expr:
 
 
 def _without_number_casts(node: Expr) -> Expr:
-    """Casts of a literal number that is only compared: elsewhere they may decide between two kinds of division."""
+    """Return a literal number that is only compared without its cast, which elsewhere may decide how it is divided."""
     if not isinstance(node, exp.Cast) or not node.to.is_type(*exp.DataType.NUMERIC_TYPES):
         return node
     value, user = node.this.unnest(), node.parent
@@ -235,8 +226,6 @@ def _without_brackets(node: Expr) -> Expr:
         outside = outside.parent
     single = isinstance(inside, exp.Column | exp.Literal | exp.Cast | exp.Boolean | exp.Null)
     sums = isinstance(inside, exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Neg) and isinstance(outside, exp.Predicate)
-    joined = isinstance(outside, exp.And | exp.Or) and not isinstance(inside, exp.And | exp.Or)
-    same = isinstance(inside, exp.And) and isinstance(outside, exp.And | exp.Or)
-    same = same or (isinstance(inside, exp.Or) and isinstance(outside, exp.Or))
-    needless = outside is None or single or sums or joined or same
+    joined = isinstance(outside, exp.Or) or (isinstance(outside, exp.And) and not isinstance(inside, exp.Or))
+    needless = outside is None or single or sums or joined
     return inside.transform(_without_brackets) if needless else node

@@ -41,13 +41,7 @@ def fingerprint_rows(table: Table, rows: pa.Table) -> str:
 
 
 class RowDigest:
-    """The digest of `fingerprint_rows`, of rows that come in parts, in the order of their primary keys.
-
-    Args:
-        table: What the spec declares.
-        schema: Names and types of the columns.
-        number: How many rows there are.
-    """
+    """The digest of `fingerprint_rows`, of so many rows that come in parts, in the order of their primary keys."""
 
     def __init__(self, table: Table, schema: pa.Schema, number: int) -> None:
         self._digest = hashlib.blake2b(digest_size=_DIGEST)
@@ -82,11 +76,7 @@ class RowDigest:
 
 
 def fingerprint_files(paths: Iterable[Path]) -> str:
-    """The digest of the bytes of some files, their names and sizes: a way to see that there is nothing new to read.
-
-    Raises:
-        OSError: One of them cannot be read.
-    """
+    """Return the digest of the bytes of some files, their names and sizes; OSError if one of them cannot be read."""
     digest = hashlib.blake2b(digest_size=_DIGEST)
     for path in paths:
         with path.open("rb") as file:
@@ -97,7 +87,7 @@ def fingerprint_files(paths: Iterable[Path]) -> str:
 
 
 def _parts(values: pa.Array) -> Iterator[bytes | memoryview]:
-    """Bytes that determine a column's values and are determined by them, which those of NULL slots are not."""
+    """Yield bytes that determine a column's values and are determined by them, which those of NULL slots are not."""
     missing = np.packbits(pc.is_null(values).to_numpy(zero_copy_only=False)) if values.null_count else None
     yield bytes(-(-len(values) // 8)) if missing is None else missing.tobytes()
     present = values if missing is None else values.drop_null()

@@ -22,7 +22,6 @@ from privbench_core.schema.tables import Schema, Table
 
 _ROW = "\0row"  # no column is called so
 _BLOCK = 1 << 22  # rows whose composite key is looked up at a time
-_MOST_NUMBERS = (1 << 63) - 1
 
 
 @dataclass
@@ -80,19 +79,19 @@ def check_rows(schema: Schema, tables: Mapping[str, pa.Table], orphans: Mapping[
         SourceError: Rows break the spec; one line per problem, counts only in ``private_detail``.
     """
     findings = Findings()
-    clean: dict[str, pa.Table] = {}
+    clean = {table.name: _nan_to_null(tables[table.name]) for table in schema.tables}
     for table in schema.tables:
-        clean[table.name] = _nan_to_null(tables[table.name])
         _check_columns(table, clean[table.name], findings)
     kept = dict(clean)
     for table in schema.tables:
-        stays = np.ones(clean[table.name].num_rows, dtype=bool)
+        rows = clean[table.name]
+        stays = np.ones(rows.num_rows, dtype=bool)
         for key in table.foreign_keys:
-            lost = _orphans(key, clean[table.name], clean[key.parent])
-            if lost.size and orphans.get(key.name, "refuse") != "drop":
-                findings.add_orphans(key, lost.size, len(stays))
-            stays[lost] = False
-        kept[table.name] = clean[table.name] if stays.all() else clean[table.name].filter(pa.array(stays))
+            found = _has_parent(key, rows, clean[key.parent])
+            if not found.all() and orphans.get(key.name, "refuse") != "drop":
+                findings.add_orphans(key, int((~found).sum()), rows.num_rows)
+            stays &= found
+        kept[table.name] = rows if stays.all() else rows.filter(pa.array(stays))
     findings.refuse()
     _cascade(schema, kept, {name for name, rows in kept.items() if rows.num_rows < clean[name].num_rows})
     return kept
@@ -106,26 +105,19 @@ def _cascade(schema: Schema, kept: dict[str, pa.Table], thinned: set[str]) -> No
             for key in table.foreign_keys:
                 if key.parent not in parents:
                     continue
-                lost = _orphans(key, kept[table.name], kept[key.parent])
-                if not lost.size:
+                rows = kept[table.name]
+                stays = _has_parent(key, rows, kept[key.parent])
+                if stays.all():
                     continue
-                stays = np.ones(kept[table.name].num_rows, dtype=bool)
-                stays[lost] = False
                 emptied = table.columns_set_null(key)
-                if emptied:
-                    kept[table.name] = _emptied(kept[table.name], emptied, stays)
-                else:
-                    kept[table.name] = kept[table.name].filter(pa.array(stays))
+                if not emptied:
+                    rows = rows.filter(pa.array(stays))
                     thinned.add(table.name)
-
-
-def _emptied(rows: pa.Table, columns: tuple[str, ...], stays: NDArray[np.bool_]) -> pa.Table:
-    """NULL in some columns of the rows that do not stay as they are."""
-    for name in columns:
-        position, field = rows.schema.get_field_index(name), rows.schema.field(name)
-        values = pc.if_else(pa.array(stays), rows.column(name), pa.scalar(None, field.type))
-        rows = rows.set_column(position, field.with_nullable(True), values)
-    return rows
+                for name in emptied:
+                    position, field = rows.schema.get_field_index(name), rows.schema.field(name)
+                    values = pc.if_else(pa.array(stays), rows.column(name), pa.scalar(None, field.type))
+                    rows = rows.set_column(position, field.with_nullable(True), values)
+                kept[table.name] = rows
 
 
 def _nan_to_null(rows: pa.Table) -> pa.Table:
@@ -152,54 +144,46 @@ def _check_columns(table: Table, rows: pa.Table, findings: Findings) -> None:
 
 
 def _distinct(rows: pa.Table) -> int:
-    """How many different rows there are; none has a NULL in it."""
-    numbers = _numbers(rows)
-    if numbers is None:
-        rows = _zeros_alike(rows)
-        return int(rows.group_by(rows.column_names).aggregate([]).num_rows)
-    if not (numbers[1:] > numbers[:-1]).all():  # keys are often in order already
-        numbers.sort()
-    return int((numbers[1:] != numbers[:-1]).sum()) + min(1, len(numbers))
-
-
-def _zeros_alike(rows: pa.Table) -> pa.Table:
-    """Return the rows with 0.0 for -0.0: they are equal, as in SQL, and grouping would tell them apart."""
+    """Return how many different rows there are; none has a NULL in it."""
+    if (numbers := _numbers(rows)) is not None:
+        return len(np.unique(numbers))
     for index, column in enumerate(rows.schema):
-        if pa.types.is_floating(column.type):
+        if pa.types.is_floating(column.type):  # 0.0 and -0.0 are equal, as in SQL, and grouping distinguishes them
             rows = rows.set_column(index, column, pc.add(rows.column(index), pa.scalar(0.0, column.type)))
-    return rows
+    return int(rows.group_by(rows.column_names).aggregate([]).num_rows)
 
 
 def _numbers(rows: pa.Table) -> NDArray[np.int64] | None:
-    """A number for each row, the same for equal rows alone; None where columns are no integers, or of too wide ranges.
+    """Return a number for each row, the same for equal rows alone; None where columns are no integers of some range.
 
     Grouping tens of millions of rows takes ten times the room of sorting their numbers.
     """
     if rows.num_rows == 0 or not all(pa.types.is_int64(field.type) for field in rows.schema):
         return None
+    first: NDArray[np.int64] = rows.column(0).to_numpy()
+    if rows.num_columns == 1:
+        return first
     ends = [pc.min_max(column).as_py() for column in rows.columns]
     sizes = [end["max"] - end["min"] + 1 for end in ends]
-    if math.prod(sizes) > _MOST_NUMBERS:
-        return rows.column(0).to_numpy().copy() if rows.num_columns == 1 else None
-    numbers = np.zeros(rows.num_rows, dtype=np.int64)
-    for column, end, size in zip(rows.columns, ends, sizes, strict=True):
-        numbers *= size
-        numbers += column.to_numpy()
-        numbers -= end["min"]
+    if math.prod(sizes) >= 1 << 63:
+        return None
+    columns = [column.to_numpy() - end["min"] for column, end in zip(rows.columns, ends, strict=True)]
+    numbers: NDArray[np.int64] = np.ravel_multi_index(columns, sizes)
     return numbers
 
 
-def _orphans(key: ForeignKey, child: pa.Table, parent: pa.Table) -> NDArray[np.int64]:
-    """Row numbers of ``child`` whose complete key has no match in ``parent``."""
+def _has_parent(key: ForeignKey, child: pa.Table, parent: pa.Table) -> NDArray[np.bool_]:
+    """Return which rows of ``child`` have a match in ``parent``, or no complete key."""
     columns = list(key.columns)
     known = parent.select(list(key.parent_columns)).rename_columns(columns)
     if len(columns) == 1:
         values = child.column(columns[0])
         found = pc.is_in(values, value_set=known.column(0).combine_chunks(), skip_nulls=True)
-        return np.flatnonzero(~found.to_numpy() & values.is_valid().to_numpy())
+        matched: NDArray[np.bool_] = pc.or_(found, values.is_null()).to_numpy()
+        return matched
     numbered = child.select(columns).append_column(_ROW, pa.array(np.arange(child.num_rows)))
-    lost = [np.zeros(0, dtype=np.int64)]
+    whole = np.ones(child.num_rows, dtype=bool)
     for start in range(0, child.num_rows, _BLOCK):
         complete = numbered.slice(start, _BLOCK).drop_null()
-        lost.append(np.sort(complete.join(known, keys=columns, join_type="left anti").column(_ROW).to_numpy()))
-    return np.concatenate(lost)
+        whole[complete.join(known, keys=columns, join_type="left anti").column(_ROW).to_numpy()] = False
+    return whole

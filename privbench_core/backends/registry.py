@@ -49,12 +49,10 @@ def open_source(spec: Spec, secret: bytes) -> Source:
     Raises:
         SourceError: A variable is not set, or there is nothing at the path.
     """
-    source = open_stored(spec)
-    if not any(table.row_id for table in spec.schema.tables):
-        return source
     from privbench_core.backends.row_ids import NumberedSource
 
-    return NumberedSource(source, secret)
+    source = open_stored(spec)
+    return NumberedSource(source, secret) if any(table.row_id for table in spec.schema.tables) else source
 
 
 def open_stored(spec: Spec) -> Source:

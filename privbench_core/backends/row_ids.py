@@ -28,15 +28,10 @@ from privbench_core.schema.tables import Table
 
 @dataclass(frozen=True)
 class NumberedSource(Source):
-    """A source whose tables without a key get a column of row numbers; all other tables are as in the source.
-
-    Attributes:
-        source: What it reads.
-        secret: Keys the numbers.
-    """
+    """A source whose tables without a key get a column of row numbers; all other tables are as in the source."""
 
     source: Source
-    secret: bytes = field(repr=False)
+    secret: bytes = field(repr=False)  # keys the numbers
 
     def catalogue(self) -> Catalogue:
         """See `Source.catalogue`."""

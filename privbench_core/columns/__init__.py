@@ -1,1 +1,1 @@
-"""Discretizers: column values <-> small integer codes, NULL included. None of them looks at private rows."""
+"""Discretizers: column values <-> small integer codes, NULL included. None of them reads private rows."""

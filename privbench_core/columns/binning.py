@@ -80,7 +80,7 @@ class Binning(Storable):
         return self._split(part)
 
     def with_tails(self, widths: Floats, counts: Floats) -> Binning:
-        """Return the same cells with `tails`: long intervals beside denser ones, cut into pieces.
+        """Return the same cells with `tails`: long intervals next to denser ones, cut into pieces.
 
         What holds few rows over a long way mostly has far more of them at its begin than at its end. The first piece is
         as wide as the interval that the tail goes away from, and each further one twice as wide as the one before.
@@ -95,12 +95,12 @@ class Binning(Storable):
         piece, away = np.zeros(len(self.code_of), np.int64), np.zeros(self.size, np.int64)
         for code in np.flatnonzero(spans >= TUNING.tail_span * widths.sum()).tolist():
             neighbours = [n for n in (code - 1, code + 1) if 0 <= n < self.ordered]
-            beside = max(neighbours, key=density.__getitem__, default=code)
-            if density[beside] > density[code] and spans[code] >= (1 + 2) * spans[beside]:  # two pieces at least
-                away[code] = code - beside
+            denser = max(neighbours, key=density.__getitem__, default=code)
+            if density[denser] > density[code] and spans[code] >= (1 + 2) * spans[denser]:  # two pieces at least
+                away[code] = code - denser
                 cells = np.flatnonzero(of_cell == code)[:: away[code]]
                 middle = np.cumsum(widths[cells]) - widths[cells] / 2
-                places = np.floor(np.log2(middle / spans[beside] + 1))
+                places = np.floor(np.log2(middle / spans[denser] + 1))
                 piece[cells] = away[code] * np.unique(places, return_inverse=True)[1]
         pieces, code_of, _ = self._split(piece)
         tails = []
@@ -157,11 +157,11 @@ def merge_cells(
     visible: bool = False,
     laplace: bool = False,
 ) -> Binning:
-    """Merge cells that released counts cannot tell from noise.
+    """Merge cells whose released counts are not significant.
 
     Lists of values: values with a noisy count of at most ``SIGNIFICANT`` * ``sigma`` become one rare code, unless
-    another release has shown that they are ``visible``. Ordered domains: neighbouring cells that noise cannot tell
-    apart become one code. NULL and cells of values outside of the domain keep a code of their own if they are
+    another release has shown that they are ``visible``. Ordered domains: neighbouring cells that do not differ
+    significantly become one code. NULL and cells of values outside of the domain keep a code of their own if they are
     significant; else they join another code with weight 0, that is, they are never drawn.
 
     Args:
@@ -181,12 +181,12 @@ def merge_cells(
     """
     if noisy.shape != (codec.size,) or max_codes < 1:
         raise InternalError(f"{noisy.shape} noisy counts for {codec.size} cells, to be merged into {max_codes} codes")
-    proper = codec.size - len(codec.special)
+    proper = codec.proper
     code_of = np.empty(codec.size, np.int64)
     weights = np.zeros(codec.size)
     if codec.ordered:
-        alike = np.ones(proper) if widths is None else widths
-        code_of[:proper], weights[:proper] = _merge_ordered(noisy[:proper], sigma, max_codes, alike, laplace)
+        spans = np.ones(proper) if widths is None else widths
+        code_of[:proper], weights[:proper] = _merge_ordered(noisy[:proper], sigma, max_codes, spans, laplace)
     else:
         code_of[:proper], weights[:proper] = _merge_list(noisy[:proper], sigma, max_codes, visible)
     ordered = groups = int(code_of[:proper].max()) + 1
@@ -207,7 +207,7 @@ def merge_cells(
 
 
 def place_hidden_cells(binning: Binning, codec: Codec, counts: Floats) -> Binning:
-    """The same codes, where cells of NULL and of values outside that noise hides join those that they are nearest to.
+    """Return the same codes, where cells of NULL and of values outside that are not significant join the nearest ones.
 
     Args:
         binning: Cells and codes; a hidden cell has weight 0.
@@ -221,10 +221,10 @@ def place_hidden_cells(binning: Binning, codec: Codec, counts: Floats) -> Binnin
     return replace(binning, code_of=tuple(code_of))
 
 
-def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: float, max_codes: int) -> Counts:
-    """Into how many parts to cut each code, so that joints can tell its rows apart; shape (binning.size,).
+def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, others: float, max_codes: int) -> Counts:
+    """Return into how many parts to cut each code, so that joints see them apart; shape (binning.size,).
 
-    Neighbours that noise cannot tell from an even spread are one code, and a code is all that joints see. Of what two
+    Neighbours that do not differ significantly are one code, and a code is all that joints see. Of what two
     ordered columns have to do with each other, about a quarter of all rows' places, a code with the share h of the rows
     hides 4h² (`coarsening`): h² of all rows. A code of its own has a count for each code of the other column; their
     sum is wrong by 0.4 of its noise. A code is cut while it hides more than that, and more than `FEW` rows.
@@ -233,14 +233,14 @@ def parts_worth_cutting(binning: Binning, counts: Floats, sigma: float, beside: 
         binning: Cells and codes.
         counts: Released rows of each code, shape (binning.size,).
         sigma: Standard deviation of the noise of a cell's count.
-        beside: Codes that other columns of the table have on average.
+        others: Number of codes that other columns of the table have on average.
         max_codes: Bound on the intervals in all.
     """
     cells = np.bincount(binning.code_of, np.array(binning.weights) > 0, binning.size)
     rows = np.maximum(counts, 0.0)
-    # One code: h² n = 0.4 σ √(cells · beside). Each of k parts: (h/k)² n = 0.4 σ √(cells · beside / k).
+    # One code: h² n = 0.4 σ √(cells · others). Each of k parts: (h/k)² n = 0.4 σ √(cells · others / k).
     total = max(float(rows.sum()), 1.0)
-    hidden = np.nan_to_num(rows**2 / total / max(ABSOLUTE * sigma * np.sqrt(beside), SMOOTHING))
+    hidden = np.nan_to_num(rows**2 / total / max(ABSOLUTE * sigma * np.sqrt(others), SMOOTHING))
     most = np.maximum(np.minimum(cells, np.ceil(rows / total / np.sqrt(FEW))), 1.0)
     interval = np.arange(binning.size) < binning.ordered
     bar = 1.0

@@ -52,12 +52,11 @@ class CategoricalCodec(Codec):
         return () if self.other is None or self.made is not None else (self.other,)
 
     @property
-    def size(self) -> int:
-        """Listed values, others, and NULL if there is one."""
-        return len(self.values) + (self.other is not None) + self.nullable
+    def proper(self) -> int:
+        """Listed values, and the cell of made-up ones if there are any."""
+        return len(self.values) + (self.made is not None)
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Return the cells of ``values``, see `Codec.encode`."""
         if self._grid is not None:
             numbers, null = self._grid.numbers(values)
             found = pc.index_in(pa.array(numbers), value_set=pa.array(self._numbers))
@@ -84,14 +83,13 @@ class CategoricalCodec(Codec):
             places[others] = rng.integers(0, len(known), len(others))
         return known.take(pa.array(places, mask=cells == self.null if self.nullable else None))
 
-    def labels(self) -> list[str]:
-        """Return the values as text."""
+    def value_labels(self) -> list[str]:
         if self._grid is not None:
             names = [str(self._grid.scalar(number)) for number in self._numbers.tolist()]
         else:
             names = [str(value).lower() if self.type.logical.fixed_values else str(value) for value in self.values]
         others = [] if self.other is None else ["(other)" if self.made is None else "(made up)"]
-        return self.with_null_label([*names, *others])
+        return [*names, *others]
 
     @cached_property
     def _grid(self) -> Grid | None:
@@ -117,20 +115,14 @@ def categorical_codec(column: Column, values: tuple[Scalar, ...], *, table: str 
         SpecError: No values, a value twice, or one that is not of the column's type.
     """
     where = qualified(column, table)
-    if column.type.logical.fixed_values:
-        return boolean_codec(column, table=table)
+    listed = column.type.logical.fixed_values
     if column.type.ordered:
         grid = Grid.of(column, table)
-        listed: tuple[Scalar, ...] = tuple(grid.number(value) for value in values)
-    else:
+        listed = tuple(grid.number(value) for value in values)
+    elif not listed:
         listed = tuple(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
     if not listed:
         raise SpecError(f"{where}: the list of values is empty; list at least one")
     if len(set(listed)) < len(listed):
         raise SpecError(f"{where}: the list of values holds a value twice; list each once")
     return CategoricalCodec(where, column.type, listed, column.nullable, column.precision, column.scale)
-
-
-def boolean_codec(column: Column, *, table: str = "") -> CategoricalCodec:
-    """Return the codec of a column whose type has but a few values, like booleans."""
-    return CategoricalCodec(qualified(column, table), column.type, column.type.logical.fixed_values, column.nullable)

@@ -9,7 +9,7 @@ counted under differential privacy like all others, and NULL has the last cell o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +26,21 @@ class Codec(Storable, ABC):
 
     Attributes:
         nullable: Whether the column has a cell for NULL.
+        in_order: Whether the cells of the domain are in order, so that neighbours may be merged.
     """
 
     nullable: bool
+    in_order: ClassVar[bool] = False
 
     @property
     @abstractmethod
+    def proper(self) -> int:
+        """Number of cells of the domain proper, which come first."""
+
+    @property
     def size(self) -> int:
         """Number of cells, special ones included."""
+        return self.proper + len(self.outside) + self.nullable
 
     @abstractmethod
     def encode(self, values: pa.ChunkedArray) -> Codes:
@@ -48,13 +55,17 @@ class Codec(Storable, ABC):
         """Return values for ``cells``, uniform inside a cell, of the column's Arrow type."""
 
     def labels(self) -> list[str]:
-        """Return a short text per cell, for reports and plots: its number, if there is none better."""
-        return [*map(str, range(self.size))]
+        """Return a short text per cell, for reports and plots."""
+        return [*self.value_labels(), *(["NULL"] if self.nullable else [])]
+
+    def value_labels(self) -> list[str]:
+        """Return a text per cell other than that of NULL: its number, if there is none better."""
+        return [*map(str, range(self.proper + len(self.outside)))]
 
     @property
     def ordered(self) -> int:
         """How many leading cells are in order, so that neighbours may be merged; 0 for lists of values."""
-        return 0
+        return self.proper if self.in_order else 0
 
     @property
     def outside(self) -> tuple[int, ...]:
@@ -70,10 +81,6 @@ class Codec(Storable, ABC):
     def special(self) -> tuple[int, ...]:
         """Cells of values outside of the domain, and of NULL."""
         return self.outside if self.null is None else (*self.outside, self.null)
-
-    def with_null_label(self, names: list[str]) -> list[str]:
-        """Return the labels of all cells from those of values."""
-        return [*names, "NULL"] if self.nullable else names
 
     def with_nulls(self, cells: Codes, null: NDArray[np.bool_], where: str) -> Codes:
         """Return ``cells`` with that of NULL where ``null`` says so, in place; ``where`` names the column.

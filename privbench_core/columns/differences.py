@@ -2,7 +2,7 @@
 
 A difference is taken between the numbers of two values (`OrderedType.number`), in 64 bits: what lies beyond them is the
 largest or smallest difference. It is NULL where one of the two values is. Rows in databases get the same differences
-(`engines.sql.codes.difference_of`). What is the owner's stands beside the rows as a column of its own
+(`engines.sql.codes.difference_of`). The owner's values are a column of the rows
 (`Table.owner_bases`).
 """
 
@@ -30,10 +30,7 @@ _NULL = -INT64_MAX - 1
 def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
     """Return the values of an attribute as they are coded: its differences, where it is relative to another one.
 
-    Args:
-        table: The table.
-        rows: Its rows, or at least these two columns of them; beside the owner's column, where that is the base.
-        name: Of the attribute.
+    ``rows`` holds at least these two columns, under the name in `Table.owner_bases` where the base is the owner's.
     """
     base = next((base for column, base in table.relatives if column.name == name), None)
     if base is None:
@@ -42,14 +39,7 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def differences(column: Column, base: Column, values: Values, bases: Values) -> pa.Array:
-    """Return how far values of a column lie above those of another one, NULL where either is.
-
-    Args:
-        column: The column.
-        base: Another one of its type.
-        values: Of the column, n of them.
-        bases: Of the other one, as many.
-    """
+    """Return how far values of a column lie above those of another one of its type, NULL where either is."""
     modelled = replace(column, relative=column.relative or Relative(base.name, Learn())).modelled
     (ends, no_end), (starts, no_start) = _numbers(column, values), _numbers(base, bases)
     found = np.maximum(_saturated(ends - starts, ends, starts, down=True), -INT64_MAX)
@@ -64,17 +54,14 @@ def encoded(table: Table, rows: pa.Table, discretizers: Mapping[str, Discretizer
 def values_of_owners(table: Table, owners: pa.Table, places: NDArray[np.signedinteger[Any]]) -> dict[str, pa.Array]:
     """Return the owners' columns that columns of a table are relative to, for each of its rows.
 
-    Args:
-        table: The table.
-        owners: Rows of its owner.
-        places: The owner of each row, -1 for none; shape (rows,).
+    ``places`` are those of its owner in ``owners``, -1 for none; shape (rows,).
     """
     take = pa.array(places, mask=places < 0)
     return {base: owners.column(name).take(take).combine_chunks() for base, name in table.owner_bases.items()}
 
 
 def beside_rows(rows: pa.Table, bases: Mapping[str, pa.Array]) -> pa.Table:
-    """Return rows with the columns of their owners beside them."""
+    """Return rows with the columns of their owners appended."""
     for name, values in bases.items():
         rows = rows.append_column(name, values)
     return rows
@@ -82,20 +69,14 @@ def beside_rows(rows: pa.Table, bases: Mapping[str, pa.Array]) -> pa.Table:
 
 def base_numbers(table: Table, bases: Mapping[str, pa.Array]) -> dict[str, NDArray[np.int64]]:
     """Return the owners' values of `values_of_owners` as whole numbers, the least of 64 bits for NULL: to be stored."""
-    found = {}
-    for base in _bases_of_owners(table):
-        numbers, null = _numbers(base, bases[base.name])
-        found[base.name] = np.where(null, _NULL, np.maximum(numbers, -INT64_MAX))
-    return found
+    found = {base.name: _numbers(base, bases[base.name]) for base in _bases_of_owners(table)}
+    return {name: np.where(null, _NULL, np.maximum(numbers, -INT64_MAX)) for name, (numbers, null) in found.items()}
 
 
 def base_values(table: Table, numbers: Mapping[str, NDArray[np.int64]]) -> dict[str, pa.Array]:
     """Return the inverse of `base_numbers`."""
-    found = {}
-    for base in _bases_of_owners(table):
-        null = numbers[base.name] == _NULL
-        found[base.name] = Grid.of(base).array(np.where(null, 0, numbers[base.name]), null)
-    return found
+    found = {base: (numbers[base.name], numbers[base.name] == _NULL) for base in _bases_of_owners(table)}
+    return {base.name: Grid.of(base).array(np.where(null, 0, each), null) for base, (each, null) in found.items()}
 
 
 def _bases_of_owners(table: Table) -> Iterator[Column]:
@@ -108,45 +89,36 @@ def written_values(
 ) -> dict[str, pa.Array]:
     """Return the values of drawn attributes: those that are relative to another one are added to it.
 
-    A sum that the column's type cannot hold becomes the nearest value that it can.
-
-    Args:
-        table: The table.
-        drawn: Drawn values by attribute, differences where it is relative.
-        before: Values of all attributes so far, where only some are drawn anew, and of owners' columns that are bases.
-            What is relative to one of the former then follows it, at the distance that it had.
+    A sum that the column's type cannot hold becomes the nearest value that it can. ``before`` are the values of owners'
+    columns that are bases and, where only some attributes are drawn, of all so far: what is relative to a drawn one
+    follows it, at the distance that it had.
     """
-    made, known = dict(drawn), before or {}
-    for column, base in table.relatives:
-        if column.name in drawn:
-            beside = made[base.name] if base.name in made else known[base.name]
-            made[column.name] = _sums(column, base, beside, drawn[column.name])
-        elif base.name in made and column.name in known:
-            made[column.name] = _moved(column, base, made[base.name], known)
-    return made
+    return _settled(table, drawn, drawn, before or {})
 
 
 def with_followers(
     table: Table, changed: Mapping[str, pa.Array], before: Mapping[str, pa.Array]
 ) -> dict[str, pa.Array]:
-    """Return changed columns, and those that follow them because they are relative to one of them.
+    """Return changed columns, and those that follow them, at their old distance, because they are relative to one.
 
-    Args:
-        table: The table.
-        changed: New values by column. A relative column among them is as given, and no longer at its old distance.
-        before: Values of all columns before the change.
+    A relative column among ``changed`` is as given; ``before`` are the values of all columns before the change.
     """
+    return _settled(table, changed, {}, before)
+
+
+def _settled(
+    table: Table, changed: Mapping[str, pa.Array], apart: Mapping[str, pa.Array], before: Mapping[str, pa.Array]
+) -> dict[str, pa.Array]:
+    """Return changed columns, those ``apart`` added to their bases, and followers of bases at their old distance."""
     made = dict(changed)
     for column, base in table.relatives:
-        if column.name not in made and base.name in made and column.name in before:
-            made[column.name] = _moved(column, base, made[base.name], before)
+        if column.name in apart:
+            bases = made[base.name] if base.name in made else before[base.name]
+            made[column.name] = _sums(column, base, bases, apart[column.name])
+        elif column.name not in made and base.name in made and column.name in before:
+            kept = differences(column, base, before[column.name], before[base.name])
+            made[column.name] = _sums(column, base, made[base.name], kept)
     return made
-
-
-def _moved(column: Column, base: Column, bases: pa.Array, before: Mapping[str, pa.Array]) -> pa.Array:
-    """Return the values of a column when its base takes other values."""
-    kept = differences(column, base, before[column.name], before[base.name])
-    return _sums(column, base, bases, kept)
 
 
 def _sums(column: Column, base: Column, bases: Values, differences: Values) -> pa.Array:

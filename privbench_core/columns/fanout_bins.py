@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +24,12 @@ class FanoutCodec(Codec):
     """
 
     bound: int
+    nullable: ClassVar[bool] = False  # type: ignore[misc]
+    in_order: ClassVar[bool] = True
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """First number of each cell."""
+        """First number of each cell, shape (size,)."""
         octaves = np.log2(max(self.bound, SINGLE_NUMBERS) / SINGLE_NUMBERS)
         wide = SINGLE_NUMBERS * 2 ** (np.arange(int(octaves * CELLS_PER_OCTAVE) + 1) / CELLS_PER_OCTAVE)
         starts = np.append(np.arange(SINGLE_NUMBERS + 1), np.rint(wide).astype(np.int64) + 1)
@@ -39,7 +42,7 @@ class FanoutCodec(Codec):
 
     @cached_property
     def prior(self) -> NDArray[np.float64]:
-        """What cells hold, in proportion, under a tail of P[X >= x] ~ x^-1.5: a public prior for what noise hides.
+        """Return what cells hold, in proportion, under a tail of P[X >= x] ~ x^-1.5: a public prior.
 
         Each octave has 0.7 times the rows of the one before it.
         """
@@ -47,22 +50,10 @@ class FanoutCodec(Codec):
         return np.asarray(np.maximum(self.starts, 0.5) ** -1.5 - ends**-1.5)
 
     @property
-    def size(self) -> int:
-        """Number of cells."""
+    def proper(self) -> int:
         return len(self.starts)
 
-    @property
-    def ordered(self) -> int:
-        """All cells are ordered."""
-        return self.size
-
-    @property
-    def null(self) -> int | None:
-        """There is no NULL."""
-        return None
-
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Cells of numbers, shape (n,)."""
         numbers = np.clip(values.to_numpy(), 0, self.bound)
         return np.asarray(np.searchsorted(self.starts, numbers, side="right") - 1, dtype=np.int32)
 

@@ -81,11 +81,6 @@ class Grid(Storable):
         return cast(OrderedType, self.type.logical.sized(self.precision, self.scale, self.bits))
 
     @property
-    def arrow_type(self) -> pa.DataType:
-        """The canonical Arrow type of the column."""
-        return self.logical.arrow_type
-
-    @property
     def continuous(self) -> bool:
         """Whether the numbers are floats rather than integers."""
         return self.logical.continuous and self.spacing is None
@@ -127,7 +122,7 @@ class Grid(Storable):
         """
         if not self.logical.accepts(values.type):
             raise wrong_type(self.where, self.type, values.type)
-        target = self.arrow_type
+        target = self.logical.arrow_type
         is_time = pa.types.is_timestamp(target) or pa.types.is_duration(target)  # finer digits are dropped
         # All digits of a wider decimal are read, so that large ones can be clamped.
         readable = pa.decimal128(38, target.scale) if pa.types.is_decimal(target) else target
@@ -159,7 +154,7 @@ class Grid(Storable):
             numbers = numbers * self.step + self.origin
         if self.spacing is not None:
             numbers = self._floats(numbers)
-        target = self.arrow_type
+        target = self.logical.arrow_type
         if pa.types.is_decimal(target):
             words = np.empty((len(numbers), 2), np.int64)
             words[:, 0] = numbers

@@ -1,4 +1,4 @@
-"""Codes of what a row is in its group: its place, whether it agrees with a sibling, and whether it has an owner."""
+"""Codes of what a row is in its group: its place, whether its code is a sibling's, and whether it has an owner."""
 
 from __future__ import annotations
 
@@ -42,11 +42,7 @@ def present_or_not(name: str) -> Discretizer:
 
 
 def agreement_codes(own: NDArray[np.integer[Any]], sibling: NDArray[np.integer[Any]]) -> Numbers:
-    """Return whether codes agree, shape (n,).
-
-    Args:
-        own: Code of each row, from 0, shape (n,).
-        sibling: Code of a sibling, -1 where there is none, shape (n,).
+    """Return whether the code of each row is that of a sibling, -1 where there is none; all of shape (n,).
 
     >>> agreement_codes(np.array([3, 3, 0]), np.array([3, 1, -1])).tolist()
     [2, 1, 0]
@@ -60,12 +56,9 @@ def place_count(most: int) -> int:
 
 
 def place_codes(ranks: NDArray[np.integer[Any]], sizes: NDArray[np.integer[Any]], most: int) -> Numbers:
-    """Return the code of each place, ordered by rank, then by size; what is beyond ``most`` is counted as that.
+    """Return the code of each place in a group, ordered by rank, then by size; shape (n,).
 
-    Args:
-        ranks: Members of the group that stand before the row, shape (n,).
-        sizes: Members of the group, shape (n,).
-        most: At least 1.
+    ``ranks`` are members that stand before a row, ``sizes`` all members; what is beyond ``most`` is counted as that.
 
     >>> place_codes(np.array([0, 0, 0, 1, 1, 2, 7]), np.array([1, 2, 3, 2, 3, 3, 9]), 3).tolist()
     [0, 1, 2, 3, 4, 5, 5]

@@ -1,7 +1,7 @@
 """Codecs of ordered columns: cells are adjacent intervals, plus one below, one above and one for NULL.
 
 The cells of a declared range are equally wide, those of a learned one follow the rows; what released counts have shown
-to be worth a closer look is cut further. The grid on which ranges are learned covers all that a type can hold; steps
+to hold many rows is cut further. The grid on which ranges are learned covers all that a type can hold; steps
 are learned by the coarsest of some units that a value is a multiple of.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,7 @@ class OrderedCodec(Codec):
     cuts: tuple[int | float, ...]
     last: int | float
     open_ended: bool = False
+    in_order: ClassVar[bool] = True
 
     @cached_property
     def starts(self) -> Numbers:
@@ -71,8 +73,7 @@ class OrderedCodec(Codec):
         return (self.ends - self.starts).view(np.uint64).astype(np.float64) + 1
 
     @property
-    def ordered(self) -> int:
-        """Number of interval cells."""
+    def proper(self) -> int:
         return len(self.cuts)
 
     @property
@@ -87,20 +88,9 @@ class OrderedCodec(Codec):
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """Below and above."""
         return (self.below, self.above)
 
-    @property
-    def size(self) -> int:
-        """Interval cells, below, above, and NULL if there is one."""
-        return self.ordered + 2 + self.nullable
-
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Return the cells of ``values``, shape (n,).
-
-        Raises:
-            SourceError: Values of the wrong type, or NULL (or NaN) in a column that has none.
-        """
         numbers, null = self.grid.numbers(values)
         if self._one_each:  # unsigned, because a difference may not fit the signed range
             cells = (numbers - self.starts[0]).view(np.uint64).astype(np.int32)
@@ -147,14 +137,13 @@ class OrderedCodec(Codec):
         """Return the smallest and largest value of an interval cell, as `Range` takes them."""
         return self.grid.scalar(self.starts[cell]), self.grid.scalar(self.ends[cell])
 
-    def labels(self) -> list[str]:
-        """Return a short text per cell: the value, or first and last value."""
+    def value_labels(self) -> list[str]:
         pairs = [self.edges(cell) for cell in range(self.ordered)]
         if self.grid.logical.continuous:
             names = [f"{low:.6g} to {high:.6g}" for low, high in pairs]
         else:
             names = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
-        return self.with_null_label([*names, f"< {pairs[0][0]}", f"> {pairs[-1][1]}"])
+        return [*names, f"< {pairs[0][0]}", f"> {pairs[-1][1]}"]
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> Numbers:
         first = self.starts[cells]
@@ -235,9 +224,8 @@ class StepCodec(Codec):
         return 0 if self.grid.type is ColumnType.DECIMAL else self.units.index(1_000_000)
 
     @property
-    def size(self) -> int:
-        """Units, and NULL if there is one."""
-        return len(self.units) + self.nullable
+    def proper(self) -> int:
+        return len(self.units)
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Return the coarsest unit that divides each value, shape (n,); errors as for all codecs."""
@@ -248,7 +236,6 @@ class StepCodec(Codec):
         return self.with_nulls(cells, null, self.grid.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Refuse: no value is drawn from a class."""
         raise InternalError(f"{self.grid.where}: values are not drawn by their step")
 
 
@@ -342,7 +329,5 @@ def roundest(low: float, high: float) -> float:
 
 
 def _float_starts(low: float, high: float, cells: int) -> list[float]:
-    """Return where equal cells begin, as far as floats tell them apart."""
     part = np.arange(cells) / cells
-    starts: list[float] = np.unique(low * (1 - part) + high * part).tolist()
-    return starts
+    return [*map(float, np.unique(low * (1 - part) + high * part))]

@@ -23,12 +23,7 @@ Points: TypeAlias = NDArray[np.int64]
 
 
 def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
-    """Return the coder of the difference of two columns; None where they are not points in time of one type.
-
-    Args:
-        base: Of the owner's column.
-        own: Of the row's.
-    """
+    """Return the coder of a row's column minus that of its owner; None if they are not points in time of one type."""
     codecs = [coder.codec for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
     grids = [codec.grid for codec in codecs if codec.grid.logical.calendar]
     if len(grids) < len((base, own)) or len({(grid.type, grid.precision) for grid in grids}) > 1:

@@ -1,12 +1,16 @@
-"""Made-up values in place of those of a learned list that too few units share to be named.
+"""Values without significant counts: plausible bounds of a range, and made-up values of a learned list.
 
-How many there are, how many rows have each, and how long they are was measured; what they look like follows from the
-values that were named, character by character: a digit stands for a digit, a capital for a capital. Nothing of a value
-that was not named is known here.
+Bounds follow from the type and name of a column: the first words that fit the name decide. They were chosen by hand,
+wide enough to hold common values and narrow enough that no value is absurd.
+
+A value that too few units share to be named is made up. How many there are, how many rows have each, and how long they
+are was measured; their form follows from the values that were named, character by character: a digit stands
+for a digit, a capital for a capital. Nothing of a value that was not named is known here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,9 +20,25 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privbench_core.columns.plausible import words_of
+from privbench_core.columns.grid import Grid
 from privbench_core.guards import REDRAWING_ROUNDS
+from privbench_core.schema.columns import Column, Scalar
 from privbench_core.stored import Storable
+
+_NUMBERS = {
+    "age": (0, 100),
+    "year|yr": (1950, 2030),
+    "month": (1, 12),
+    "day|days": (0, 31),
+    "hour|hours": (0, 24),
+    "lat|latitude": (-90, 90),
+    "lon|lng|long|longitude": (-180, 180),
+    "percent|percentage|pct|share|discount|rate|score": (0, 100),
+    "qty|quantity|count|number|num|units|stock": (0, 100),
+    "salary|income|wage|budget|revenue": (0, 200_000),
+}
+_BIRTH = r"birth|born|dob|birthday|birthdate"
+_SPANS = {"birth": ("1930-01-01", "2015-12-31"), "other": ("2000-01-01", "2030-12-31")}
 
 
 @dataclass(frozen=True)
@@ -45,12 +65,7 @@ class MadeUp(Storable):
         return sum(self.numbers)
 
     def values(self, named: tuple[str, ...], where: str) -> pa.Array:
-        """Return the values, the most common first: always the same ones of a column, and none of ``named``.
-
-        Args:
-            named: The values that were named.
-            where: The column, as ``table.column``: another one has other values.
-        """
+        """Return the values, the most common first: always the same of a column (``where``), and none of ``named``."""
         return pa.array(_values(self, named, where), pa.string())
 
     def draw(self, n: int, available: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -120,3 +135,32 @@ def _stretched(text: str, length: int) -> str:
     """Return ``text`` cut, or with its last letter or digit repeated, to a length."""
     last = next((c for c in reversed(text) if c.isalnum()), "a")
     return text[:length] + last * (length - len(text))
+
+
+def plausible_bounds(column: Column) -> tuple[Scalar, Scalar]:
+    """Return the smallest and largest plausible value of an ordered column.
+
+    >>> from privbench_core.schema.columns import ColumnType
+    >>> plausible_bounds(Column("birthDate", ColumnType.DATE)), plausible_bounds(Column("age", ColumnType.INTEGER))
+    (('1930-01-01', '2015-12-31'), (0, 100))
+    """
+    words = words_of(column.name)
+    logical = column.logical
+    if logical.calendar:
+        low, high = _SPANS["birth" if words & set(_BIRTH.split("|")) else "other"]
+        zone = "Z" if str(column.type) == "timestamptz" else ""
+        return (low, high) if str(column.type) == "date" else (f"{low}T00:00:00{zone}", f"{high}T00:00:00{zone}")
+    if not logical.numeric:
+        return "PT0S", "P1D" if column.relative is None else "P30D"  # between two times lie days
+    fitting = (bounds for names, bounds in _NUMBERS.items() if words & set(names.split("|")))
+    first, last = next(fitting, (0, 1000))
+    grid = Grid.of(column)
+    if not grid.continuous:
+        most = int(grid.extent[1] // 10 ** (column.scale or 0))
+        first, last = max(first, -most), min(last, most)
+    return first, last
+
+
+def words_of(name: str) -> set[str]:
+    """Return the words of a name, like birth and date of ``birthDate_2``."""
+    return set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))

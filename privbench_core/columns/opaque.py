@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from string import ascii_lowercase
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec, Codes, null_mask, wrong_type
-from privbench_core.columns.grid import qualified
 from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
 from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, ColumnType
@@ -34,28 +34,18 @@ class OpaqueCodec(Codec):
     max_length: int
     nullable: bool
     type: ColumnType = ColumnType.TEXT
+    in_order: ClassVar[bool] = True
 
     @property
-    def ordered(self) -> int:
-        """Number of cells of lengths."""
-        return self.lengths.ordered
+    def proper(self) -> int:
+        return self.lengths.proper
 
     @property
     def outside(self) -> tuple[int, ...]:
         """The cell of longer values."""
         return (self.ordered,)
 
-    @property
-    def size(self) -> int:
-        """Cells of lengths, of longer values, and of NULL if there is one."""
-        return self.ordered + 1 + self.nullable
-
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Return the cells of ``values``, shape (n,).
-
-        Raises:
-            SourceError: The values are of another type, or NULL in a column that has none.
-        """
         if not self.type.logical.accepts(values.type):
             raise wrong_type(self.where, self.type, values.type)
         if self.binary:
@@ -91,11 +81,10 @@ class OpaqueCodec(Codec):
             array = pc.if_else(pa.array(drawn < len(head + tail)), shorter.take(place), framed)
         return pc.if_else(pa.array(null), pa.scalar(None, target), array) if null.any() else array
 
-    def labels(self) -> list[str]:
-        """Return the lengths in characters or bytes."""
+    def value_labels(self) -> list[str]:
         unit = self.type.logical.length_unit
-        names = [f"{label} {unit}" for label in self.lengths.labels()[: self.ordered]]
-        return self.with_null_label([*names, f"> {self.max_length} {unit}"])
+        names = [f"{label} {unit}" for label in self.lengths.value_labels()[: self.ordered]]
+        return [*names, f"> {self.max_length} {unit}"]
 
     @property
     def binary(self) -> bool:
@@ -118,11 +107,6 @@ class OpaqueCodec(Codec):
         ends = np.concatenate([offsets[:-1][filled], offsets[1:][filled] - 1])
         drawn[ends] %= len(ascii_lowercase)  # `character(n)` takes "a " for "a", which may have to be another value
         return np.asarray(alphabet[drawn])
-
-
-def opaque_codec(column: Column, *, table: str = "") -> OpaqueCodec:
-    """Return the codec of an opaque column of text, bytes or JSON."""
-    return OpaqueCodec(qualified(column, table), length_limit(column), column.nullable, column.type)
 
 
 def length_limit(column: Column) -> int:

@@ -7,38 +7,26 @@ threshold for lists of values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from privbench_core.columns.categorical import CategoricalCodec, boolean_codec, categorical_codec
+from privbench_core.columns.categorical import CategoricalCodec, categorical_codec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec
 from privbench_core.columns.made_up import MadeUp
-from privbench_core.columns.opaque import OpaqueCodec, opaque_codec
-from privbench_core.columns.surrogates import SurrogateCodec, pattern_codec, uuid_codec
+from privbench_core.columns.opaque import OpaqueCodec, length_limit
+from privbench_core.columns.surrogates import SurrogateCodec, pattern_codec
 from privbench_core.errors import InternalError
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
 from privbench_core.stored import fields_of
 
 _CODECS = (OrderedCodec, CategoricalCodec, OpaqueCodec, FanoutCodec, SurrogateCodec, StepCodec)
 _PARTS = (Grid, MadeUp, Pattern)
-# Codecs of columns without a domain, by the kind that their type names.
-_WITHOUT_DOMAIN: dict[str, Callable[..., Codec]] = {
-    "list": boolean_codec,
-    "length": opaque_codec,
-    "uuid": uuid_codec,
-}
 
 
 def codec_for(column: Column, *, table: str = "") -> Codec:
     """Return the codec of a column with a declared domain, or of a type that needs none.
 
-    Of a column that is relative to another one it is that of the difference.
-
-    Args:
-        column: An attribute.
-        table: Its table, for messages.
+    Of a column that is relative to another one it is that of the difference. Messages name the ``table``.
 
     Raises:
         SpecError: The domain does not fit the type.
@@ -54,9 +42,14 @@ def codec_for(column: Column, *, table: str = "") -> Codec:
             return pattern_codec(column, column.domain, table=table)
         case Learn():
             raise InternalError(f"{where}: the domain is to be learned, and no profile step has replaced it yet")
-    if column.type.logical.codec is None:
-        raise InternalError(f"{where}: no codec for a column of type {column.type} without a domain; keys need none")
-    return _WITHOUT_DOMAIN[column.type.logical.codec](column, table=table)
+    logical = column.type.logical
+    if logical.fixed_values:
+        return categorical_codec(column, logical.fixed_values, table=table)
+    if logical.length_unit:
+        return OpaqueCodec(where, length_limit(column), column.nullable, column.type)
+    if logical.opaque:
+        return SurrogateCodec(where, column.nullable)
+    raise InternalError(f"{where}: no codec for a column of type {column.type} without a domain; keys need none")
 
 
 def is_known(codec: Codec) -> bool:

@@ -1,20 +1,59 @@
-"""Codec of text that is made anew: of the source's values only NULL is encoded."""
+"""Codec of generated text: of the source's values only NULL is encoded, and values follow a public rule.
+
+The rule is a regular expression, a provider of the Faker library (names, addresses, phone numbers), or that of UUIDs.
+Python's own parser reads an expression, so it means here what it means to `re`. Each part of it is drawn for all rows
+at once: a part that repeats is drawn as often as all rows need it, then distributed. (Libraries that do this go value
+by value, a thousand times as slow, and their draws depend on the order of Python's sets, so a seed would not fix them.)
+Any character means a printable one of ASCII, and repetition without end up to `REPETITIONS` times more than it must.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
+from re import _constants as sre  # type: ignore[attr-defined]
+from re import _parser  # type: ignore[attr-defined]
+from string import ascii_letters, digits, punctuation
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from privbench_core.columns.codec import Codec, Codes, null_mask, wrong_type
-from privbench_core.columns.faker_text import check_provider, draw_faker_text
 from privbench_core.columns.grid import qualified
 from privbench_core.columns.opaque import length_limit
-from privbench_core.columns.regexes import check_regex, draw_matching
-from privbench_core.errors import SpecError
+from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.guards import REDRAWING_ROUNDS, REPETITIONS, TRIED_TEXTS
 from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.types.arrow import uuid_text
+
+if TYPE_CHECKING:
+    from faker import Generator
+
+_DIGITS = frozenset(digits)
+_WORD = frozenset(f"{ascii_letters}{digits}_")
+_PRINTABLE = _WORD | frozenset(f"{punctuation} ")
+_CATEGORIES = {
+    sre.CATEGORY_DIGIT: _DIGITS,
+    sre.CATEGORY_NOT_DIGIT: _PRINTABLE - _DIGITS,
+    sre.CATEGORY_WORD: _WORD,
+    sre.CATEGORY_NOT_WORD: _PRINTABLE - _WORD,
+    sre.CATEGORY_SPACE: frozenset(" "),
+    sre.CATEGORY_NOT_SPACE: _PRINTABLE - {" "},
+}
+_ENDS = {sre.AT_BEGINNING, sre.AT_BEGINNING_STRING, sre.AT_END, sre.AT_END_STRING}
+_REPEATS = {sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT}
+# What names one person or thing should hardly ever repeat; repeated mail addresses and user names get a number.
+_REDRAWN = frozenset(
+    {
+        *("phone_number", "basic_phone_number", "msisdn", "ssn", "iban", "bban", "credit_card_number"),
+        *("license_plate", "vin", "passport_number", "ipv4", "ipv6", "mac_address", "ean", "isbn10", "isbn13"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -34,27 +73,23 @@ class SurrogateCodec(Codec):
     max_length: int = 0
 
     @property
-    def size(self) -> int:
-        """One, and NULL if there is one."""
-        return 1 + self.nullable
+    def proper(self) -> int:
+        return 1
 
     def encode(self, values: pa.ChunkedArray) -> Codes:
-        """Return the cells of ``values``, see `Codec.encode`."""
         found = values.type
         if not (pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_null(found)):
             raise wrong_type(self.where, "text", found)
         return self.with_nulls(np.zeros(len(values), np.int32), null_mask(values), self.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
-        """Return a new value for each row that is not NULL."""
         null = cells == self.null if self.nullable else np.zeros(len(cells), bool)
         made = self._fresh(len(cells) - int(null.sum()), rng)
         return made.take(pa.array(np.cumsum(~null) - 1, mask=null)) if null.any() else made
 
-    def labels(self) -> list[str]:
-        """Return the pattern, or that there is a value."""
+    def value_labels(self) -> list[str]:
         rule = None if self.pattern is None else self.pattern.regex or self.pattern.provider
-        return self.with_null_label([rule or "a value"])
+        return [rule or "a value"]
 
     def _fresh(self, n: int, rng: np.random.Generator) -> pa.Array:
         if self.pattern is None:
@@ -62,11 +97,6 @@ class SurrogateCodec(Codec):
         if self.pattern.regex is not None:
             return draw_matching(self.pattern.regex, n, self.max_length, rng)
         return pa.array(draw_faker_text(self.pattern.provider or "", n, self.max_length, rng), pa.string())
-
-
-def uuid_codec(column: Column, *, table: str = "") -> SurrogateCodec:
-    """Return the codec of a UUID column."""
-    return SurrogateCodec(qualified(column, table), column.nullable)
 
 
 def pattern_codec(column: Column, pattern: Pattern, *, table: str = "") -> SurrogateCodec:
@@ -98,3 +128,202 @@ def random_uuids(n: int, rng: np.random.Generator) -> pa.Array:
     raw[:, 6] = raw[:, 6] & 0x0F | 0x40
     raw[:, 8] = raw[:, 8] & 0x3F | 0x80
     return uuid_text(raw)
+
+
+def check_regex(regex: str, max_length: int, where: str) -> None:
+    """Refuse an expression that no text can be made for.
+
+    Raises:
+        SpecError: It cannot be parsed, holds a construct that cannot be made by drawing (look-around, references to
+            groups, word boundaries), or makes no text of at most ``max_length`` characters.
+    """
+    try:
+        pattern = re.compile(regex)
+    except re.error as error:
+        raise SpecError(f"{where}: the pattern {regex!r} is no regular expression ({error}); correct it") from None
+    try:
+        made = draw_matching(regex, TRIED_TEXTS, max_length, np.random.default_rng(0)).to_pylist()
+    except _UnfollowableError as error:
+        todo = "write it with classes, groups, alternatives and repetition alone"
+        raise SpecError(f"{where}: the pattern {regex!r} holds {error}; {todo}") from None
+    if not made:
+        found = f"makes no text of at most {max_length} characters"
+        raise SpecError(f"{where}: the pattern {regex!r} {found}; shorten it or raise max_length")
+    if not all(pattern.fullmatch(text) for text in made):
+        found = "asks for the beginning or end of the text in its middle, or repeats without giving back"
+        raise SpecError(f"{where}: the pattern {regex!r} {found}; write it without")
+
+
+def draw_matching(regex: str, n: int, max_length: int, rng: np.random.Generator) -> pa.Array:
+    """Return ``n`` random texts that match in full, of at most ``max_length`` characters; none if none is short enough.
+
+    >>> draw_matching("[a-c]{2}", 3, 9, np.random.default_rng(0)).to_pylist()
+    ['cb', 'ba', 'aa']
+    """
+    parsed, made = _parser.parse(regex), pa.array([], pa.string())
+    for _ in range(1 + REDRAWING_ROUNDS):  # what is too long is drawn again, and becomes a copy of another at last
+        made = pa.concat_arrays([made, _draw(parsed, n - len(made), max_length, rng)])
+        made = made.filter(pc.less_equal(pc.utf8_length(made), max_length))
+        if len(made) == n:
+            return made
+    return made.take(pa.array(rng.integers(0, len(made), n))) if len(made) else made
+
+
+class _UnfollowableError(Exception):
+    """A construct that only matching can decide."""
+
+
+def _draw(parsed: Any, n: int, room: int, rng: np.random.Generator) -> pa.Array:
+    """Texts for a sequence of parts, which should leave ``room``: repetition goes no further."""
+    least = parsed.getwidth()[0]
+    parts = []
+    for position, (kind, value) in enumerate(parsed):
+        own = parsed[position : position + 1].getwidth()[0]
+        parts.append(_part(kind, value, n, room - least + own, rng))
+    if not parts:
+        return pa.repeat("", n)
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _part(kind: Any, value: Any, n: int, room: int, rng: np.random.Generator) -> pa.Array:
+    if kind is sre.LITERAL:
+        return pa.repeat(chr(value), n)
+    if kind is sre.IN or kind is sre.ANY or kind is sre.NOT_LITERAL:
+        return _characters(_listed(kind, value), n, rng)
+    if kind is sre.BRANCH:
+        return _branches(value[1], n, room, rng)
+    if kind is sre.SUBPATTERN or kind is sre.ATOMIC_GROUP:
+        return _draw(value[-1] if kind is sre.SUBPATTERN else value, n, room, rng)
+    if kind in _REPEATS:
+        return _repeated(value, n, room, rng)
+    if kind is sre.AT and value in _ENDS:
+        return pa.repeat("", n)
+    raise _UnfollowableError("look-around, a reference to a group or a word boundary")
+
+
+def _listed(kind: Any, value: Any) -> frozenset[str]:
+    if kind is sre.ANY:
+        return _PRINTABLE
+    if kind is sre.NOT_LITERAL:
+        return _PRINTABLE - {chr(value)}
+    negated = value[0][0] is sre.NEGATE
+    found = frozenset[str]().union(*(_members(*member) for member in value[1 if negated else 0 :]))
+    return _PRINTABLE - found if negated else found
+
+
+def _members(kind: Any, value: Any) -> Iterable[str]:
+    if kind is sre.LITERAL:
+        return chr(value)
+    if kind is sre.RANGE:
+        return map(chr, range(value[0], value[1] + 1))
+    return _CATEGORIES[value]
+
+
+def _characters(listed: frozenset[str], n: int, rng: np.random.Generator) -> pa.Array:
+    # No database takes a zero byte in text, and no encoding a lone surrogate.
+    usable = sorted(character for character in listed if character != "\0" and not "\ud800" <= character <= "\udfff")
+    if not usable:
+        raise _UnfollowableError("a class without a printable character")
+    return pa.array(usable, pa.string()).take(pa.array(rng.integers(0, len(usable), n)))
+
+
+def _branches(options: Sequence[Any], n: int, room: int, rng: np.random.Generator) -> pa.Array:
+    choice = rng.integers(0, len(options), n)
+    rows = [np.flatnonzero(choice == option) for option in range(len(options))]
+    made = [_draw(option, len(mine), room, rng) for option, mine in zip(options, rows, strict=True)]
+    return pa.concat_arrays(made).take(pa.array(np.argsort(np.concatenate(rows))))
+
+
+def _repeated(value: tuple[int, int, Any], n: int, room: int, rng: np.random.Generator) -> pa.Array:
+    low, high, repeated = value
+    width = max(1, repeated.getwidth()[0])
+    most = low + REPETITIONS if high is sre.MAXREPEAT else high
+    most = max(low, min(most, room // width))
+    times = rng.integers(low, most + 1, n)
+    offsets = np.append(0, np.cumsum(times)).astype(np.int32)
+    pieces = _draw(repeated, int(offsets[-1]), max(width, room // max(1, most)), rng)
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), pieces), "")
+
+
+def check_provider(provider: str, where: str) -> None:
+    """Refuse a provider that Faker does not have, or that makes no text.
+
+    Raises:
+        SpecError: With the nearest name there is.
+    """
+    from faker.exceptions import BaseFakerException
+
+    generator = _generator(0)
+    known = {name for part in generator.providers for name in dir(part) if name[0] != "_"}
+    if provider not in known:
+        raise SpecError(f"{where}: Faker has no provider {provider!r}; {did_you_mean(provider, known)}")
+    try:
+        sample = getattr(generator, provider)()
+    except (TypeError, AttributeError, BaseFakerException):
+        sample = None
+    if not isinstance(sample, str | int | float | Decimal | date | time):
+        raise SpecError(f"{where}: Faker's provider {provider!r} makes no text by itself; choose another, say 'name'")
+
+
+def draw_faker_text(provider: str, n: int, max_length: int, rng: np.random.Generator) -> list[str]:
+    """Return ``n`` made-up texts of one line each.
+
+    Texts longer than ``max_length`` are drawn again, and cut (before the @) if that does not help. Those that name one
+    person or thing (`email`, `phone_number`, ..) are distinct as far as their form allows.
+    """
+    make: Callable[[], object] = getattr(_generator(int(rng.integers(2**63))), provider)
+
+    def text() -> str:
+        return ", ".join(str(make()).splitlines())
+
+    made = [text() for _ in range(n)]
+    for _ in range(REDRAWING_ROUNDS):
+        wrong = [row for row, value in enumerate(made) if len(value) > max_length]
+        if provider in _REDRAWN:
+            wrong += _repetitions(made)
+        if not wrong:
+            break
+        for row in wrong:
+            made[row] = text()
+    made = [_cut(value, max_length) for value in made]
+    return _numbered(made, max_length) if provider.endswith(("email", "user_name")) else made
+
+
+def _generator(seed: int) -> Generator:
+    from faker import Factory  # a tenth of a second
+
+    # Weighted draws are ten times as slow, and repeat common names far more often.
+    generator = Factory.create("en_US", use_weighting=False)
+    generator.seed_instance(seed)
+    return generator
+
+
+def _cut(text: str, max_length: int) -> str:
+    if len(text) <= max_length:
+        return text
+    head, at, tail = text.partition("@")
+    room = max_length - len(at) - len(tail)
+    return head[:room] + at + tail if at and room > 0 else text[:max_length].rstrip(" ,")
+
+
+def _repetitions(texts: list[str]) -> list[int]:
+    """Return the rows whose text stands in an earlier row."""
+    first = {text: row for row, text in reversed(list(enumerate(texts)))}
+    return [row for row, text in enumerate(texts) if first[text] != row]
+
+
+def _numbered(texts: list[str], max_length: int) -> list[str]:
+    """Texts with a running number in each repetition, before the @ if there is one: ``ann@x.org``, ``ann2@x.org``."""
+    used = set(texts)
+    latest: dict[str, int] = {}
+    for row in _repetitions(texts):
+        base = texts[row]
+        head, at, tail = base.partition("@")
+        number = latest.get(base, 1)
+        candidate = base
+        while candidate in used and len(end := f"{(number := number + 1)}{at}{tail}") < max_length:
+            candidate = head[: max_length - len(end)] + end
+        latest[base] = number
+        used.add(candidate)
+        texts[row] = candidate
+    return texts

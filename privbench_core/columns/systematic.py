@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.guards import BLOCK_ROWS, RANDOM_BITS, SPREAD_GROUPS
@@ -132,3 +133,15 @@ def stable_order(groups: NDArray[np.integer]) -> NDArray[np.int64]:
         order = order[np.argsort((groups[order] // place % base).astype(np.uint16), kind="stable")]
         place *= base
     return order
+
+
+def ascends(values: pa.Array | pa.ChunkedArray, *, strictly: bool = True) -> bool:
+    """Whether each of some whole numbers is above the one before, or at least not below; False of other values.
+
+    >>> ascends(pa.array([1, 2, 2])), ascends(pa.array([1, 2, 2]), strictly=False), ascends(pa.array([1, None]))
+    (False, True, False)
+    """
+    if not pa.types.is_int64(values.type) or values.null_count:
+        return False
+    numbers = values.to_numpy()
+    return bool((numbers[1:] > numbers[:-1]).all() if strictly else (numbers[1:] >= numbers[:-1]).all())

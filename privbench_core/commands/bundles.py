@@ -9,9 +9,9 @@ from privbench_core.commands.terminal import print_json, say, show
 from privbench_core.evaluation.comparison import Comparison
 from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluation.inputs import refuse_inside_bundle
-from privbench_core.evaluation.q_error import WorkloadResult
-from privbench_core.evaluation.runtime import RunTimeResult
-from privbench_core.publishing.load import load_bundle
+from privbench_core.evaluation.marginals import Figures
+from privbench_core.evaluation.q_error import WorkloadResult, in_words
+from privbench_core.publishing.bundle import load_bundle
 from privbench_core.spec.load import load_spec
 
 _NAMED = 10  # failed queries named on the terminal
@@ -22,14 +22,6 @@ def report(
 ) -> None:
     """Compare ``bundle`` with the source of the spec and write metrics.json and report.html to ``out``.
 
-    Args:
-        path: The spec file.
-        bundle: Folder of the bundle.
-        out: Folder of the report.
-        workload: File of queries; None has some generated.
-        run_time: Whether to measure run times, or the URL of a PostgreSQL to measure them on.
-        as_json: Print the content of metrics.json.
-
     Raises:
         PublishError: ``out`` is inside a bundle: internal figures must not be given away with it.
     """
@@ -38,7 +30,7 @@ def report(
     if as_json:
         print_json(evaluation.to_dict())
         return
-    _tell(evaluation)
+    _report_evaluation(evaluation)
     say(f"Report: {out / 'report.html'} (figures: {out / 'metrics.json'})")
     say(INTERNAL, style="bold red")
 
@@ -61,16 +53,16 @@ def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:
 
 def show_fidelity(comparison: Comparison) -> None:
     """Print the distances, beside what shuffling would give."""
-    orders = [order for order in comparison.orders if any(t.tvd(order) for t in comparison.tables.values())]
+    orders = [order for order in comparison.overall if any(t.tvd(order) for t in comparison.tables.values())]
     rows = [
-        [name, *(_figure(table.tvd(order)) for order in orders), _figure(table.shuffled)]
+        [name, *(_figure(table.tvd(order)) for order in orders), _figure(table["shuffled"])]
         for name, table in comparison.tables.items()
     ]
     headers = ["table", *(f">{order}-way" for order in orders), ">2-way if shuffled"]
     show("Distance from the source (internal: for the owner only; total variation, 0 is the same)", headers, rows)
-    joins = {name: key.join for name, key in comparison.keys.items()} | comparison.joins
     shown = ("joint", "shuffled", "fanout_tvd")
-    lines = [[name, *(_figure(join.metrics.get(metric)) for metric in shown)] for name, join in joins.items()]
+    joins = (*comparison.keys.items(), *comparison.joins.items())
+    lines = [[name, *(_figure(join.get(metric)) for metric in shown)] for name, join in joins]
     if lines:
         show("Joins (internal)", ["join", ">joined pairs", ">if shuffled", ">children per parent"], lines)
 
@@ -79,37 +71,38 @@ def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _tell(evaluation: Evaluation) -> None:
-    for alarm in evaluation.privacy.alarms:
+def _report_evaluation(evaluation: Evaluation) -> None:
+    for alarm in evaluation.privacy["alarms"]:
         say(f"ALARM: {alarm}", style="bold red")
     say(evaluation.verdict.summary, style="bold")
     show_fidelity(evaluation.comparison)
     if evaluation.workload is not None:
-        _tell_workload(evaluation.workload)
+        _report_workload(evaluation.workload)
     if evaluation.run_time is not None:
-        _tell_run_time(evaluation.run_time)
-    for attack in evaluation.privacy.attacks:
+        _report_run_time(evaluation.run_time)
+    for attack in evaluation.privacy["membership_attacks"]:
         say(
-            f"Membership attack by {attack.name}: {attack.right} of {attack.guesses} surest guesses right"
-            f" (proves ε ≥ {attack.epsilon:.2f})"
+            f"Membership attack by {attack['name']}: {attack['right']} of {attack['guesses']} surest guesses right"
+            f" (proves ε ≥ {attack['epsilon']:.2f})"
         )
 
 
-def _tell_workload(answers: WorkloadResult) -> None:
-    summary = str(answers.errors) if answers.errors else "none"
+def _report_workload(answers: WorkloadResult) -> None:
+    summary = in_words(answers.summary) if answers.summary else "none"
     made = " generated" if answers.made_from_private_rows else ""
     say(f"Q-error of {len(answers.answers)}{made} queries: {summary}")
     if answers.failed:
-        numbers = ", ".join(f"query {number}" for number, _ in answers.failed[:_NAMED])
+        numbers = ", ".join(f"query {failed['query']}" for failed in answers.failed[:_NAMED])
         more = ", ..." if len(answers.failed) > _NAMED else ""
         say(f"Left out, because they could not be answered: {numbers}{more} (the report says why)")
 
 
-def _tell_run_time(found: RunTimeResult) -> None:
-    if found.discrepancy is None or found.noise is None:
+def _report_run_time(found: Figures) -> None:
+    if not found["measured"]:
         say("Run time: no query could be measured (the report says why)")
         return
+    differs, noise = (found[name]["median"] for name in ("discrepancy_percent", "noise_percent"))
     say(
-        f"Run time of {len(found.times)} queries: differs by {found.discrepancy['median']:.1f}% in the median;"
-        f" the source from itself by {found.noise['median']:.1f}%; same plan: {found.same_plan:.0%}"
+        f"Run time of {found['measured']} queries: differs by {differs:.1f}% in the median;"
+        f" the source from itself by {noise:.1f}%; same plan: {found['same_plan']:.0%}"
     )

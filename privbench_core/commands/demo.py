@@ -7,7 +7,7 @@ from pathlib import Path
 
 import privbench_core
 from privbench_core.commands.bundles import show_fidelity
-from privbench_core.commands.run import run_with_progress, tell
+from privbench_core.commands.run import report_outcome, run_with_progress
 from privbench_core.commands.terminal import say
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.evaluation.comparison import compare
@@ -37,7 +37,7 @@ def run_demo(folder: Path) -> None:
     say(f"Running the example, households and persons of San Diego, at ε={EPSILON:g}.")
     path, bundle = folder / "spec.yaml", folder / "bundle"
     spec = load_spec(path)
-    tell(spec, run_with_progress(spec, EPSILON, bundle))
+    report_outcome(spec, run_with_progress(spec, EPSILON, bundle))
     say()
     show_fidelity(compare(read_bundle_and_source(spec, bundle).pair, BRIEF))
     say("Next:")

@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from privbench_core.commands.plan import show_plans
-from privbench_core.commands.run import run_and_tell
+from privbench_core.commands.run import run_and_report
 from privbench_core.commands.terminal import say
 from privbench_core.draft.draft import ROWS_PER_PERSON, Decisions, Survey, reflect, survey
 from privbench_core.draft.units import KeyPlace, Role
@@ -25,12 +25,6 @@ from privbench_core.spec.location import PASSWORD, is_spark_url
 
 def write_spec(source: str, out: Path, sample_dir: Path | None = None, decisions: Decisions | None = None) -> None:
     """Reflect ``source`` and write the spec; an existing file is never overwritten.
-
-    Args:
-        source: A URL, a DuckDB file or a folder.
-        out: The spec file.
-        sample_dir: Folder of public example data to propose domains from.
-        decisions: What is decided already.
 
     Raises:
         SpecError: ``out`` exists, or a decision names no table.
@@ -84,12 +78,6 @@ def _summary(source: str, text: str) -> Iterator[str]:
 def interview(source: str, out: Path | None, sample_dir: Path | None, decisions: Decisions) -> None:
     """Ask what is not decided yet, write the spec, show the plan, and offer to run it.
 
-    Args:
-        source: A URL, a DuckDB file or a folder.
-        out: The spec file; None names it after the database.
-        sample_dir: Folder of public example data.
-        decisions: What the command line says already, which is not asked.
-
     Raises:
         SpecError: The file exists.
         SourceError: The source cannot be read.
@@ -120,7 +108,7 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     show_plans(path, epsilons[0])
     run = f"privbench run {path} --epsilon {epsilons[0]:g} --out {bundle}"
     if typer.confirm(f"Run it now at ε={epsilons[0]:g}? This reads rows and spends budget", default=False):
-        run_and_tell(path, epsilons[0], bundle)
+        run_and_report(path, epsilons[0], bundle)
     else:
         say(f"Later: {run}")
 

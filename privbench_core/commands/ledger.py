@@ -47,9 +47,9 @@ def show_ledger(path: Path, *, as_json: bool) -> None:
     if len(account.declared) > 1:
         say(f"Declared: {declared}")
     if account.entries:
-        _tell_spent(account)
-    tell_refreshes(spec, account)
-    tell_neighbours(spec, account)
+        _report_spent(account)
+    report_refreshes(spec, account)
+    report_neighbours(spec, account)
 
 
 def take_new_state(path: Path) -> None:
@@ -59,7 +59,7 @@ def take_new_state(path: Path) -> None:
 
 @contextmanager
 def reading_ledger(spec: Spec) -> Iterator[Ledger]:
-    """The ledger of a spec; one that was never run has an empty one, and none is made here.
+    """Yield the ledger of a spec; one that was never run has an empty one, and none is made here.
 
     Raises:
         BudgetError: The ledger protects another unit than the spec.
@@ -72,7 +72,7 @@ def reading_ledger(spec: Spec) -> Iterator[Ledger]:
 
 
 def standing_of(spec: Spec) -> AccountStatus:
-    """Where the account of a spec stands.
+    """Return where the account of a spec stands.
 
     Raises:
         BudgetError: The ledger protects another unit than the spec.
@@ -82,7 +82,7 @@ def standing_of(spec: Spec) -> AccountStatus:
 
 
 def balance_after(spec: Spec, entries: Iterable[Entry], plan: Plan) -> Balance | None:
-    """The balance once all of ``plan`` is paid for, None if the lifetime budget or the refresh policy refuses.
+    """Return the balance once all of ``plan`` is paid for, None if the lifetime budget or the refresh policy refuses.
 
     Replays the entries in a ledger in memory, so that the answer is the one the real ledger will give.
     """
@@ -104,7 +104,7 @@ def balance_after(spec: Spec, entries: Iterable[Entry], plan: Plan) -> Balance |
         trial.close()
 
 
-def tell_refreshes(spec: Spec, account: AccountStatus) -> None:
+def report_refreshes(spec: Spec, account: AccountStatus) -> None:
     """Print the refresh policy, what a refresh costs, how many more there can be, and what bears on the account."""
     if spec.refresh is not None:
         say(f"Refresh policy: {spec.refresh.in_words()}")
@@ -114,7 +114,7 @@ def tell_refreshes(spec: Spec, account: AccountStatus) -> None:
         say(line, style="bold")
 
 
-def tell_neighbours(spec: Spec, account: AccountStatus) -> None:
+def report_neighbours(spec: Spec, account: AccountStatus) -> None:
     """Print which other databases have accounts in the same ledger."""
     for line in account.neighbours_in_words(spec.schema.name):
         say(line)
@@ -126,12 +126,12 @@ def budget_in_words(budget: Budget) -> str:
 
 
 def price_as_data(price: Price) -> dict[str, Any]:
-    """A price, for scripts."""
+    """Return a price, for scripts."""
     return {"measure": str(price.measure), "amount": price.amount, "delta": price.delta}
 
 
 def lifetime_as_data(account: AccountStatus, **more: Any) -> dict[str, Any]:
-    """The lifetime budget, what is spent of it, and whether it was raised, for scripts."""
+    """Return the lifetime budget, what is spent of it, and whether it was raised, for scripts."""
     life = account.balance.lifetime
     spent = {"epsilon": life.epsilon, "delta": life.delta, "spent": finite(account.balance.spent)}
     raised = [{**_declared_as_data(after), "before": _declared_as_data(before)} for before, after in account.raises]
@@ -139,18 +139,18 @@ def lifetime_as_data(account: AccountStatus, **more: Any) -> dict[str, Any]:
 
 
 def refreshes_as_data(spec: Spec, account: AccountStatus) -> dict[str, Any]:
-    """What is said about refreshes, for scripts."""
+    """Return what is said about refreshes, for scripts."""
     return {
         "policy": spec.refresh.in_words() if spec.refresh else None,
         "begun": account.refresh,
-        "left": account.left,
+        "left": account.whole.times,
         "price": {**price_as_data(account.price), "epsilon": account.epsilon},
-        "refusal": account.refusal,
+        "refusal": account.whole.refusal,
     }
 
 
 def cohort_as_data(spec: Spec, account: AccountStatus) -> dict[str, Any]:
-    """The cohort, and what the others have spent, for scripts."""
+    """Return the cohort, and what the others have spent, for scripts."""
     others = {name: finite(balance.spent) for name, balance in account.others.items()}
     return {"name": spec.cohort or None, "others": others}
 
@@ -182,7 +182,7 @@ def _declared_as_data(declared: DeclaredLifetime) -> dict[str, Any]:
     return {"epsilon": declared.budget.epsilon, "delta": declared.budget.delta, "at": declared.at}
 
 
-def _tell_spent(account: AccountStatus) -> None:
+def _report_spent(account: AccountStatus) -> None:
     """Print what is spent, reserved and left."""
     balance, life = account.balance, account.balance.lifetime
     say(f"Spent:    ε={balance.spent:.4g} at δ={balance.delta:.2g} ({_sums(account.entries)})")

@@ -17,9 +17,9 @@ from privbench_core.commands.ledger import (
     price_as_data,
     reading_ledger,
     refreshes_as_data,
+    report_neighbours,
+    report_refreshes,
     standing_of,
-    tell_neighbours,
-    tell_refreshes,
 )
 from privbench_core.commands.terminal import finite, print_json, say, show, subject
 from privbench_core.engines.choice import engine_of
@@ -31,7 +31,7 @@ from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.workspace import ReleaseStore
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.reach import find_reaches
+from privbench_core.privacy.relations import find_reaches
 from privbench_core.profiles.expected_noise import expected_noise, link_noise
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.ranges import can_be_cut
@@ -97,7 +97,7 @@ def show_plans(
     free = sum(not step.reads for step in plans[0].steps)
     say(f"{free} more steps, models, rows, checks and the bundle, cost nothing.")
     released = _released_rows(spec)
-    tell_noise(spec, plans, released)
+    report_noise(spec, plans, released)
     for line in engine_in_words(spec):
         say(line)
     say(f"Time and memory: {_time_and_memory(spec.schema, released)}.")
@@ -112,9 +112,9 @@ def show_plans(
     spent = f"ε={account.balance.spent:.4g} at δ={account.balance.delta:.2g}"
     of_cohort = f" of cohort {spec.cohort}" if spec.cohort else ""
     say(f"Lifetime budget{of_cohort}: {budget_in_words(life)}, of which {spent} is spent. No row was read.")
-    tell_refreshes(spec, account)
+    report_refreshes(spec, account)
     if not account.entries:  # before the first release a new name is put back at no cost
-        tell_neighbours(spec, account)
+        report_neighbours(spec, account)
     say("Steps that were released before, from the same rows, are not paid for again.")
     if inside:
         say(f"Keys that stay inside of one unit; rows that break this are not looked at: {', '.join(inside)}")
@@ -132,7 +132,7 @@ def show_plans(
         say(f"ε={undeclared[0]} is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it.")
 
 
-def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
+def report_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
     """Print what the noise means in rows, from declared numbers and those released before, and what cannot work."""
     noises = {
         (table.name, plan.budget.epsilon): expected_noise(spec.schema, table.name, step.price)
@@ -157,11 +157,8 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
     show("What the noise means, in rows (19 of 20 times)", ["table", ">rows per unit, at most", *heads], rows)
     say("± a cell: of one count of a column's values. A value with fewer rows than that is lost in the noise.")
     if any(spec.schema.max_rows_per_unit(t.name) > 1 and t.name not in released for t in spec.schema.private_tables):
-        say(
-            "T: as how many rows a unit with more of them counts. It follows from released numbers, so that what noise"
-            " adds and what T leaves out weigh least: few where units are alike, more where some have most of the rows."
-        )
-    _tell_links(spec, plans, released)
+        say("T caps the rows counted per unit. Released numbers choose it, to minimise noise plus truncation.")
+    _report_links(spec, plans, released)
     for plan in plans:
         for name, size in released.items():
             noise = noises[name, plan.budget.epsilon]
@@ -174,7 +171,7 @@ def tell_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCoun
                 say(f"Columns of {name} will be mostly noise at ε={plan.budget.epsilon:g}: {found}.", "bold")
 
 
-def _tell_links(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
+def _report_links(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
     """Print what the noise means along keys off the ownership path, and which of them will be nothing else."""
     keys = [key for table in spec.schema.private_tables for key in table.foreign_keys if not key.owner]
     paid = {(plan.budget.epsilon, step.key): step for plan in plans for step in plan.steps if step.reads}
@@ -222,12 +219,7 @@ def _released_rows(spec: Spec) -> dict[str, RowCount]:
 
 
 def _time_and_memory(schema: Schema, released: Mapping[str, RowCount]) -> str:
-    """Return about how long a run takes and how much memory it needs, on two cores.
-
-    Args:
-        schema: The database.
-        released: Sizes of private tables as far as they were released; without them, a rule for the reader.
-    """
+    """Return about how long a run takes and how much memory it needs, on two cores."""
     columns = {table.name: len(table.columns) for table in schema.private_tables}
     if not columns.keys() <= released.keys():
         each = f"{_SECONDS_EACH:.0f} s and {_GIGABYTES_EACH * 1000:.0f} MB for each million values (rows times columns)"

@@ -12,14 +12,13 @@ from typing import Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from privbench_core.commands.failure import is_stop
 from privbench_core.commands.ledger import (
     budget_in_words,
     cohort_as_data,
     lifetime_as_data,
     refreshes_as_data,
 )
-from privbench_core.commands.terminal import console, print_json, say, show, subject
+from privbench_core.commands.terminal import console, is_stop, print_json, say, show, subject
 from privbench_core.errors import NoiseOnlyError, OutOfMemoryError, PublishError
 from privbench_core.pipeline import executor
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
@@ -57,7 +56,7 @@ class Outcome:
         return sum(step.price.amount for step in self.result.plan.steps if releases[step.key].reused)
 
 
-def run_and_tell(
+def run_and_report(
     path: Path,
     epsilon: float,
     out: Path,
@@ -67,17 +66,7 @@ def run_and_tell(
     as_json: bool = False,
     **options: Any,
 ) -> None:
-    """Run the plan of a spec and print where the bundle is and what it cost.
-
-    Args:
-        path: The spec file.
-        epsilon: Budget of the run.
-        out: Folder of the bundle.
-        engine: Overrides the spec's engine.
-        accept_noise: Whether to buy the rest of a run even if released numbers show that it will be noise.
-        as_json: Print JSON instead of text, and ask nothing.
-        options: Others of `privbench_core.run`.
-    """
+    """Run the plan of a spec and print where the bundle is and what it cost."""
     spec = with_engine(load_spec(path), engine)
     if not options.get("undeclared_epsilon"):
         refuse_undeclared(spec, epsilon)  # as `run_spec` does, but before anything is opened
@@ -91,7 +80,7 @@ def run_and_tell(
     if as_json:
         print_json(_as_data(spec, outcome))
     else:
-        tell(spec, outcome)
+        report_outcome(spec, outcome)
 
 
 def _accepted(error: NoiseOnlyError) -> bool:
@@ -106,7 +95,7 @@ def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def tell_warnings(warnings: Sequence[str]) -> None:
+def report_warnings(warnings: Sequence[str]) -> None:
     """Print what speaks against using a bundle, so that nobody misses it."""
     if warnings:
         number = f"{len(warnings)} reason{'s' * (len(warnings) > 1)}"
@@ -185,7 +174,7 @@ def _check_room(out: Path, database: str) -> None:
     refuse_foreign_bundle(out, database)
 
 
-def tell(spec: Spec, outcome: Outcome) -> None:
+def report_outcome(spec: Spec, outcome: Outcome) -> None:
     """Print where the bundle is, what is in it, and what it cost."""
     result, balance = outcome.result, outcome.account.balance
     show(f"Bundle: {result.out}", ["table", ">rows"], [[name, f"{rows:,}"] for name, rows in outcome.rows.items()])
@@ -197,7 +186,7 @@ def tell(spec: Spec, outcome: Outcome) -> None:
     life = balance.lifetime
     at = f" (at δ={balance.delta:.2g})" if balance.delta else ""
     say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
-    tell_warnings(result.warnings)
+    report_warnings(result.warnings)
     for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):
         say(line, style="bold" if line.startswith(WARNING) else None)
 

@@ -7,16 +7,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from privbench_core.commands.ledger import lifetime_as_data, reading_ledger, refreshes_as_data, tell_refreshes
-from privbench_core.commands.run import tell_warnings, watched
+from privbench_core.commands.ledger import lifetime_as_data, reading_ledger, refreshes_as_data, report_refreshes
+from privbench_core.commands.run import report_warnings, watched
 from privbench_core.commands.terminal import print_json, say, show, subject
 from privbench_core.errors import SourceError, SpecError
-from privbench_core.pipeline.account_status import lifetime_share
+from privbench_core.pipeline.account_status import Cost, lifetime_share
 from privbench_core.pipeline.observe import observe, observe_each
 from privbench_core.pipeline.places import bundle_folder, database_folder, epsilon_name
 from privbench_core.pipeline.plans import plans_for
 from privbench_core.pipeline.run import prices_paid, refresh_release, warnings_of
-from privbench_core.pipeline.status import Cost, ReleaseState, Status, status_of
+from privbench_core.pipeline.status import ReleaseState, Status, status_of
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import zero
 from privbench_core.spec.load import load_spec
@@ -36,7 +36,7 @@ def show_status(path: Path, *, as_json: bool) -> None:
     show("Releases", [">ε", "state", "why", ">steps to make", ">price at most", "bundle"], rows)
     for table, error in broken.items():
         say(f"{table} could not be looked at: {error}")
-    tell_refreshes(spec, status.account)
+    report_refreshes(spec, status.account)
 
 
 def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool, accept_noise: bool = False) -> None:
@@ -65,7 +65,7 @@ def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool, accept_no
 
 
 def _look(spec: Spec, plans: Mapping[str, Plan]) -> tuple[Status, dict[str, SourceError]]:
-    """The status by the source as it is now, and which tables could not be read.
+    """Return the status by the source as it is now, and which tables could not be read.
 
     Nothing is looked at, and no state folder made, if there was never a run.
     """
@@ -88,13 +88,13 @@ def _refresh(workspace: Workspace, plans: Mapping[str, Plan], chosen: str | None
         total = sum(paid, start=zero(state.plan.budget.measure))
         cost = f"paid {share} ({total})" if paid else "nothing was paid: all of it was bought before"
         say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
-        tell_warnings(warnings_of(made))
+        report_warnings(warnings_of(made))
     status = status_of(spec, workspace.ledger, plans, observed, workspace)
     say(f"{spec.schema.name}: {status.headline()}", style="bold")
 
 
 def _choose(spec: Spec, status: Status, chosen: str | None) -> list[ReleaseState]:
-    """The states to refresh; prints what will be made at each."""
+    """Return the states to refresh; prints what will be made at each."""
     states = status.states.values()
     if chosen is None and not any(state.released for state in states):
         bought = ", ".join(status.bought)
@@ -131,7 +131,7 @@ def _state_in_words(state: ReleaseState) -> str:
 
 
 def _price_in_words(plan: Plan, steps: Iterable[Step], unpaid: Collection[Step]) -> str:
-    """What is still to be bought of some steps, at most; "free" if they look at no private row."""
+    """Return what is still to be bought of some steps, at most; "free" if they look at no private row."""
     steps = tuple(steps)
     total = sum((step.price for step in steps if step in unpaid), start=zero(plan.budget.measure))
     if total.amount:

@@ -14,19 +14,11 @@ from pathlib import Path
 
 from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.registry import read_catalogue
-from privbench_core.draft.columns import one_line
 from privbench_core.draft.keys import propose_keys, with_required
 from privbench_core.draft.publishing import Candidate, candidates
 from privbench_core.draft.samples import Samples, read_samples
-from privbench_core.draft.tables import draft_table, usable_keys
-from privbench_core.draft.units import (
-    KeyPlace,
-    Role,
-    guess_unit,
-    propose_roles,
-    repeated_persons,
-    without_tables,
-)
+from privbench_core.draft.tables import draft_table, one_line, usable_keys
+from privbench_core.draft.units import KeyPlace, Role, guess_unit, propose_roles, repeated_persons, without_tables
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.location import PASSWORD, absolute, expand, is_spark_url, is_url, without_password
@@ -46,17 +38,15 @@ _INTRODUCTION = """\
 
 @dataclass(frozen=True)
 class Decisions:
-    """What an owner says before the draft is written; None leaves a line to the draft.
+    """What an owner says before the draft is written.
 
     Attributes:
-        unit: The table whose rows are protected.
-        public: The tables that anyone may see, row by row. Any other table that no key connects with the unit stays to
-            be decided.
+        unit: The table whose rows are protected; None leaves it to the draft.
+        public: The tables that anyone may see; others that no key connects with the unit stay to be decided.
         left_out: Tables that the benchmark does without, with the keys that refer to them.
         epsilons: One release for each.
         lifetime: The most that all releases together may ever spend.
-        bounds: The most rows per parent row or unit along keys where that is the owner's promise alone, see
-            `Survey.promises`.
+        bounds: The most rows per parent row or unit along the keys of `Survey.promises`.
     """
 
     unit: str | None = None
@@ -159,10 +149,10 @@ def reflect(
     if catalogue.enums:
         lines += ["enums:", *(f"  {flow_yaml(e.name)}: {flow_yaml(list(e.values))}" for e in catalogue.enums), ""]
     lines.append("tables:")
-    roles = propose_roles(catalogue, assumed) if assumed else None
-    if roles is not None:  # with the owner's promises in place of what was undecided
-        promised = decided.bounds.items()
-        roles = {**roles, **{p: replace(roles[p], undecided=False, bound=bound) for p, bound in promised}}
+    roles = None
+    if assumed:  # with the owner's promises in place of what was undecided
+        roles = dict(propose_roles(catalogue, assumed))
+        roles |= {place: replace(roles[place], undecided=False, bound=most) for place, most in decided.bounds.items()}
         catalogue = with_required(catalogue, {place for place, role in roles.items() if role.owner})
     outside = {candidate.table for candidate in found.candidates(unit)} if unit else set[str]()
     for table in catalogue.tables:
@@ -246,10 +236,10 @@ def _with_list(head: list[str], lines: list[str]) -> str:
     """Return the draft with its open decisions and their line numbers at the top."""
     open_lines = [n for n, line in enumerate(lines) if UNDECIDED in line.partition(" # ")[0]]
     before = len(head) + len(open_lines) + 2
-    listed = [f"# To fill in, {len(open_lines)}:", *(f"#   line {before + n}: {_place(lines, n)}" for n in open_lines)]
-    if not open_lines:
-        listed = ["# Nothing is left to fill in. Check the unit and the public tables."]
-    return "\n".join([*head, *listed, *lines]).rstrip() + "\n"
+    listed = [f"#   line {before + n}: {_place(lines, n)}" for n in open_lines]
+    done = "Nothing is left to fill in. Check the unit and the public tables."
+    found = f"To fill in, {len(listed)}:" if listed else done
+    return "\n".join([*head, f"# {found}", *listed, *lines]).rstrip() + "\n"
 
 
 def _place(lines: Sequence[str], number: int) -> str:

@@ -17,39 +17,32 @@ from privbench_core.draft.units import KeyPlace
 
 _ID = re.compile(r".*(id|key|_no|_nr|_num|number|uid)$", re.IGNORECASE)
 _ID_ALONE = frozenset({"id", "key", "uid"})
-_ALIKE = 3  # first letters that a table and its column have in common; chosen by hand
+_SAME_LETTERS = 3  # first letters that a table and its column have in common; chosen by hand
 
 
 def propose_keys(catalogue: Catalogue) -> Catalogue:
     """Return the catalogue with primary and foreign keys where no table declares a foreign key.
 
     A column called ``id`` or after its table is the primary key, or the first one if columns elsewhere are called after
-    the table. So are the identifying columns that a table shares
-    with others, if some other table has all of them: ``houseid`` of households and ``houseid, personid`` of persons,
-    where trips have both. Of several columns, one that is no table's key by itself has to be called after the table:
-    a year and a league that many tables share identify no award.
+    the table. So are the identifying columns that a table shares with others, if some other table has all of them:
+    ``houseid`` of households and ``houseid, personid`` of persons, where trips have both. Of several columns, one that
+    is no table's key by itself has to be called after the table: a year and a league identify no award.
     """
     if any(table.foreign_keys for table in catalogue.tables):
         return catalogue
     stems = _stems([table.name for table in catalogue.tables])
-    proposed = _with_proposals([replace(table, name=stems[table.name]) for table in catalogue.tables])
     names = {stem: name for name, stem in stems.items()}
     tables = []
-    for table in proposed:
+    for table in _with_proposals([replace(table, name=stems[table.name]) for table in catalogue.tables]):
         keys = tuple(replace(key, parent=names[key.parent]) for key in table.foreign_keys)
         tables.append(replace(table, name=names[table.name], foreign_keys=keys))
     return replace(catalogue, tables=tuple(tables), proposed=any(table.foreign_keys for table in tables))
 
 
 def with_required(catalogue: Catalogue, owners: Collection[KeyPlace]) -> Catalogue:
-    """Return the catalogue with those proposed keys required that are called like what they refer to.
+    """Return a catalogue of proposed keys with those of ``owners`` required that are called like what they refer to.
 
-    Files do not say what may be NULL, and a row without an owner would be a unit of its own. Tables that have columns
-    which may not be say it of all: there a key is as they declare it.
-
-    Args:
-        catalogue: With proposed keys; one whose source declares keys stays as it is.
-        owners: Table, columns and parent of the keys in question.
+    Files do not say what may be NULL, and a row without an owner would be a unit of its own.
     """
     if not catalogue.proposed:
         return catalogue
@@ -62,10 +55,7 @@ def with_required(catalogue: Catalogue, owners: Collection[KeyPlace]) -> Catalog
 
 
 def _requiring(table: FoundTable, keys: Iterable[FoundKey]) -> FoundTable:
-    """Return a table with these keys required, unless its source says what may be NULL.
-
-    It does where some column may not be, beside those of keys that were proposed.
-    """
+    """Return a table with these keys required, unless some column that is in no key says what may be NULL."""
     of_keys = {name for key in table.foreign_keys for name in key.columns}
     if any(not column.nullable for column in table.columns if column.name not in of_keys):
         return table
@@ -83,11 +73,7 @@ def undeclared_references(table: FoundTable, parents: Iterable[FoundTable]) -> I
 
 
 def _stems(names: Sequence[str]) -> dict[str, str]:
-    """Return the names of tables without a first and a last word that most of them share.
-
-    >>> list(_stems(["x_orders_data", "x_order_items_data", "x_users_data", "country"]).values())
-    ['orders', 'order_items', 'users', 'country']
-    """
+    """Return the names of tables without a first and a last word that most of them share."""
     words = {name: words_of(name).split() for name in names}
     ends = [Counter(parts[place] for parts in words.values() if len(parts) > 1) for place in (0, -1)]
     first, last = ({word for word, number in end.items() if number > max(2, len(names) / 2)} for end in ends)
@@ -102,7 +88,8 @@ def _stems(names: Sequence[str]) -> dict[str, str]:
 def _with_proposals(tables: Sequence[FoundTable]) -> Iterator[FoundTable]:
     columns = {table.name: frozenset(c.name.casefold() for c in table.columns) for table in tables}
     counted = Counter(name for names in columns.values() for name in names)
-    shared = {table.name: _identifying(table, counted) for table in tables}
+    common = {name for name, number in counted.items() if number > 1 and name not in _ID_ALONE}
+    shared = {t.name: tuple(n for n in t.usable if _ID.match(n) and n.casefold() in common) for t in tables}
     elsewhere = {name: frozenset[str]().union(*(columns[t] for t in columns if t != name)) for name in columns}
     called = {name for table in tables for name in _called(table)}
     own = {table.name: table.primary_key or _own_key(table, elsewhere[table.name], called) for table in tables}
@@ -113,11 +100,6 @@ def _with_proposals(tables: Sequence[FoundTable]) -> Iterator[FoundTable]:
         yield replace(_requiring(table, likely), foreign_keys=tuple(key for key, _ in references))
 
 
-def _identifying(table: FoundTable, counted: Counter[str]) -> tuple[str, ...]:
-    lower = ((name, name.casefold()) for name in table.usable)
-    return tuple(name for name, low in lower if _ID.match(name) and counted[low] > 1 and low not in _ID_ALONE)
-
-
 def _own_key(table: FoundTable, elsewhere: frozenset[str], called: set[str]) -> tuple[str, ...]:
     """Return the column called ``id`` or after the table.
 
@@ -126,10 +108,10 @@ def _own_key(table: FoundTable, elsewhere: frozenset[str], called: set[str]) -> 
     usual = {"id", *_names_of(table, "id"), *_names_of(table, "key")}
     kept = list(table.usable)
     found = [name for name in kept if name.casefold() in usual]
-    if not found and kept and _ID.match(kept[0]) and not elsewhere.isdisjoint(usual - _ID_ALONE):
-        return (kept[0],)
-    if not found and kept and kept[0].casefold() not in elsewhere and _begins_like(kept[0], table, called):
-        return (kept[0],)
+    if not found and kept:
+        is_referred_to = _ID.match(kept[0]) and not elsewhere.isdisjoint(usual - _ID_ALONE)
+        is_own = kept[0].casefold() not in elsewhere and _begins_like(kept[0], table, called)
+        found = [kept[0]] if is_referred_to or is_own else []
     return tuple(found) if len(found) == 1 else ()
 
 
@@ -139,7 +121,7 @@ def _begins_like(column: str, table: FoundTable, called: set[str]) -> bool:
     ``qualifyId`` of ``qualifying`` is, ``orderId`` of ``orderlines`` is not where there are ``orders``.
     """
     stem, _, last = words_of(column).rpartition(" ")
-    return last == "id" and len(stem) > _ALIKE and stem not in called and words_of(table.name).startswith(stem)
+    return last == "id" and len(stem) > _SAME_LETTERS and stem not in called and words_of(table.name).startswith(stem)
 
 
 def _names_of(table: FoundTable, end: str) -> list[str]:
@@ -172,8 +154,8 @@ def _primary(
     if mine in others or not any(mine < other for other in others):
         return ()
     alone = frozenset().union(*(other for other in others if len(other) == 1))
-    # A column and its table begin alike: ``personid`` and ``perpub``.
-    named = any(name[:_ALIKE] == table.name.casefold()[:_ALIKE] for name in mine - alone)
+    # A column and its table begin with the same letters: ``personid`` and ``perpub``.
+    named = any(name[:_SAME_LETTERS] == table.name.casefold()[:_SAME_LETTERS] for name in mine - alone)
     return shared[table.name] if len(mine) == 1 or named else ()
 
 
@@ -201,9 +183,8 @@ def _reference(table: FoundTable, parent: FoundTable) -> Iterator[tuple[FoundKey
         name = primary[0].name.casefold()
         alone = name in _ID_ALONE
         plain = [*_names_of(parent, name), *(_called(parent) if alone else [name, *_names_of(parent, "id")])]
-        ends = tuple(
-            f" {words_of(of)}" for of in [f"{singular(parent.name)}_id", *([] if alone else [primary[0].name])]
-        )
+        called = [f"{singular(parent.name)}_id", *([] if alone else [primary[0].name])]
+        ends = tuple(f" {words_of(each)}" for each in called)
         groups = [([other], True) for other in plain]
         groups += [([other], False) for other, column in here.items() if words_of(column.name).endswith(ends)]
     seen = {table.primary_key}

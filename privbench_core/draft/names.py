@@ -42,10 +42,11 @@ _MEASURES = (
     r"revenue|balance|tax|discount|fee|lat|latitude|lon|lng|longitude|temperature|temp|duration|value|points|speed|volume|area|"
     r"altitude|elevation|depth|profit|sales|margin|percentage|probability"
 )
-_MONEY = (
+MONEY = (
     r"[a-z]*price|[a-z]*cost|fee|salary|income|revenue|balance|(payment|invoice|order|freight|shipping|paid|net|gross) "
     r"(value|amount|total)"
 )
+"""Words of what has two digits after the point, in a CSV file."""
 _TYPES = (
     (rf"({_DATES})( of [a-z]+)?|dob|birthday|day", ColumnType.DATE),
     (_TIMES, ColumnType.TIMESTAMP),
@@ -73,17 +74,11 @@ _LONG = 100  # characters from which a text column is probably free text; chosen
 
 @dataclass(frozen=True)
 class Guess:
-    """Probable content of a column.
+    """Probable content of a column."""
 
-    Attributes:
-        what: In words.
-        domain: The public rule to generate new values by; None for text of which only the length is kept.
-        of_persons: Whether a table with such a column is probably one of persons.
-    """
-
-    what: str
-    domain: Domain | None
-    of_persons: bool = True
+    what: str  # in words
+    domain: Domain | None  # the public rule to generate new values by; None for text of which only the length is kept
+    of_persons: bool = True  # whether a table with such a column is probably one of persons
 
 
 def _fake(what: str, provider: str) -> Guess:
@@ -214,54 +209,28 @@ def is_called_after_persons(table: str) -> bool:
     return _PERSONS.search(words_of(table)) is not None
 
 
-def type_by_name(name: str, beside: Iterable[str] = ()) -> ColumnType | None:
+def type_by_name(name: str, siblings: Iterable[str] = ()) -> ColumnType | None:
     """Return the type that a column of a CSV file probably has, None if its name does not say.
 
     Args:
         name: Its name.
-        beside: Names of the table's columns: beside a month or a year of the same kind, a day is a number.
+        siblings: Names of the table's columns: next to a month or a year of the same kind, a day is a number.
 
-    >>> str(type_by_name("order_date")), str(type_by_name("unitPrice")), type_by_name("notes")
-    ('date', 'float', None)
     >>> str(type_by_name("DEATHDATE")), str(type_by_name("date_of_birth")), type_by_name("candidate")
     ('date', 'date', None)
-    >>> str(type_by_name("UpVotes")), str(type_by_name("points"))
+    >>> str(type_by_name("UpVotes")), str(type_by_name("unitPrice"))
     ('integer', 'float')
     >>> str(type_by_name("birthDay")), str(type_by_name("birthDay", ["birthDay", "birthMonth"]))
     ('date', 'integer')
     """
     words = words_of(name)
-    if words.endswith("day") and {words[:-3] + "month", words[:-3] + "year"} & set(map(words_of, beside)):
+    if words.endswith("day") and {words[:-3] + "month", words[:-3] + "year"} & set(map(words_of, siblings)):
         return ColumnType.INTEGER
     return first_match(name, _TYPES)
 
 
-def has_cents(name: str) -> bool:
-    """Return whether a column of a CSV file is probably money, with two digits after the point.
-
-    >>> has_cents("unitPrice"), has_cents("payment_value"), has_cents("weight")
-    (True, True, False)
-    """
-    return ends_with(name, _MONEY)
-
-
-def is_money(name: str) -> bool:
-    """Return whether a column may hold money, if its numbers have digits after the point.
-
-    >>> is_money("amount"), is_money("monthly_payments"), is_money("weight")
-    (True, True, False)
-    """
-    return ends_with(name, rf"{_MONEY}|amount|payments?")
-
-
 def domain_by_name(name: str, kind: ColumnType) -> Domain | None:
-    """Return a domain that is general knowledge, like that of ages; None if the name does not say one.
-
-    >>> domain_by_name("patient_age", ColumnType.INTEGER)
-    Range(low=0, high=120, cells=None, step=None)
-    >>> domain_by_name("reasoncode", ColumnType.INTEGER)
-    Learn(listed=True)
-    """
+    """Return a domain that is general knowledge, like that of ages; None if the name does not say one."""
     return first_match(name, _DOMAINS.get(kind, ()))
 
 
@@ -272,11 +241,6 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
         column: The column.
         table: Name of its table: ``name`` is a person's in some tables and a product's in others.
         length: The most characters it may hold, None if there is no bound.
-
-    >>> column = FoundColumn("ContactEMail", ColumnType.CATEGORY, "text", nullable=True)
-    >>> guess = guess_identifying(column, "client", None)
-    >>> guess.what if guess else None
-    'e-mail addresses'
     """
     if column.type is None or not column.type.logical.textual or column.values:
         return None
@@ -288,40 +252,34 @@ def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Gu
         return None
     if length in _UUIDS and ends_with(column.name, "uuid|guid"):
         return Guess("universal identifiers", Pattern(regex=_UUIDS[length]), of_persons=False)
-    guess = guess_by_name(column.name, table)
+    guess = _guess_by_name(column.name, table)
     if guess is None and length is not None and length >= _LONG:
         return Guess(_FREE_TEXT, None, of_persons=False)
     return guess
 
 
-def guess_by_name(name: str, table: str) -> Guess | None:
-    """Return the identifying content that a column of some type has by its name, None if its name says none.
-
-    >>> guess = guess_by_name("home_phone", "client")
-    >>> guess.what if guess else None
-    'phone numbers'
-    """
+def _guess_by_name(name: str, table: str) -> Guess | None:
+    """Return the identifying content that a column of some type has by its name, None if its name says none."""
     words = words_of(name)
     if words in _WORDS_OF_NAMES and is_called_after_persons(table):
         return _fake(_NAMES, _WORDS_OF_NAMES[words])
     return first_match(re.sub(r" \d+$", "", words), _CONTENTS)
 
 
-def identifying_columns(table: FoundTable) -> tuple[str, ...]:
+def identifying_columns(table: FoundTable, *, distinct: bool = False) -> tuple[str, ...]:
     """Return the columns that name or number persons, by their names.
 
-    >>> names = ("id", "e_mail", "patient_no", "email_opt_in", "title")
-    >>> columns = tuple(FoundColumn(name, ColumnType.INTEGER, "bigint", nullable=True) for name in names)
-    >>> identifying_columns(FoundTable("visit", columns))
-    ('e_mail', 'patient_no')
+    Args:
+        table: The table.
+        distinct: Whether to leave out what two persons may have in common, as names and addresses.
+
+    >>> names = ("id", "e_mail", "patient_no", "email_opt_in", "title", "last_name")
+    >>> visit = FoundTable("visit", tuple(FoundColumn(name, ColumnType.INTEGER, "bigint", True) for name in names))
+    >>> identifying_columns(visit), identifying_columns(visit, distinct=True)
+    (('e_mail', 'patient_no', 'last_name'), ('e_mail', 'patient_no'))
     """
-    return tuple(column.name for column in table.columns if _identity(column, table.name))
-
-
-def numbers_of_persons(table: FoundTable) -> tuple[str, ...]:
-    """Return the identifying columns in which two persons hardly have the same value, so no names and no addresses."""
     found = ((column.name, _identity(column, table.name)) for column in table.columns)
-    return tuple(name for name, guess in found if guess and guess.what not in _IN_COMMON)
+    return tuple(name for name, guess in found if guess and not (distinct and guess.what in _IN_COMMON))
 
 
 def content_by_name(table: FoundTable) -> str | None:
@@ -332,7 +290,7 @@ def content_by_name(table: FoundTable) -> str | None:
     """
     if is_called_after_persons(table.name):
         return "rows of persons"
-    guess = guess_by_name(singular(table.name), table.name)
+    guess = _guess_by_name(singular(table.name), table.name)
     return guess.what if guess is not None and (guess.of_persons or guess.what == _FREE_TEXT) else None
 
 
@@ -343,19 +301,13 @@ def personal_columns(table: FoundTable) -> tuple[str, ...]:
     >>> personal_columns(FoundTable("victims", columns))
     ('a birth or death date (born)', 'columns that describe a person (sex)')
     """
-    phrases: list[str] = []
-    columns = [column for column in table.columns if column.type is not None]
-    for what, words in _TRAITS.items():
-        phrases += _phrase(what, [column.name for column in columns if ends_with(column.name, words)])
-    guesses = {column.name: guess_by_name(column.name, table.name) for column in columns}
-    phrases += _phrase(_FREE_TEXT, [name for name, guess in guesses.items() if guess and guess.what == _FREE_TEXT])
+    names = list(table.usable)
+    found = {what: [name for name in names if ends_with(name, words)] for what, words in _TRAITS.items()}
+    guesses = {name: _guess_by_name(name, table.name) for name in names}
+    found[_FREE_TEXT] = [name for name, guess in guesses.items() if guess and guess.what == _FREE_TEXT]
     referring = {name for key in table.foreign_keys for name in key.columns}  # their parents have phrases of their own
-    identifying = [name for name in identifying_columns(table) if name not in referring]
-    return tuple(phrases + _phrase("identifying columns", identifying))
-
-
-def _phrase(what: str, columns: list[str]) -> list[str]:
-    return [f"{what} ({', '.join(columns)})"] if columns else []
+    found["identifying columns"] = [name for name in identifying_columns(table) if name not in referring]
+    return tuple(f"{what} ({', '.join(columns)})" for what, columns in found.items() if columns)
 
 
 def _identity(column: FoundColumn, table: str) -> Guess | None:
@@ -364,7 +316,7 @@ def _identity(column: FoundColumn, table: str) -> Guess | None:
         return None
     if any(ends_with(column.name, words) for words in _OF_ONE_PERSON):
         return Guess("numbers of persons", None)
-    guess = guess_by_name(column.name, table)
+    guess = _guess_by_name(column.name, table)
     if guess is not None and guess.of_persons:
         return guess
     return Guess(_NAMES, None) if ends_with(column.name, _NAME_OF_SOMEBODY) else None

@@ -18,18 +18,12 @@ _MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 @dataclass(frozen=True)
 class Proposal:
-    """The domain of one column as far as checks imply it.
-
-    Attributes:
-        low, high: Ends of the range, None if no check gives one.
-        values: A list of values, empty if no check gives one.
-        checks: Names of the checks it follows from.
-    """
+    """The domain of one column as far as checks imply it."""
 
     low: Scalar | None = None
     high: Scalar | None = None
     values: tuple[Scalar, ...] = ()
-    checks: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()  # names of those that it follows from
 
     @property
     def domain(self) -> Range | Values | None:
@@ -71,8 +65,7 @@ def _parts(tree: Expr, joined_by: type[exp.Connector]) -> Iterator[Expr]:
     """Yield what AND, or OR, joins."""
     bare = tree.unnest()
     if isinstance(bare, joined_by):
-        yield from _parts(bare.left, joined_by)
-        yield from _parts(bare.right, joined_by)
+        yield from (part for side in (bare.left, bare.right) for part in _parts(side, joined_by))
     else:
         yield bare
 
@@ -80,11 +73,13 @@ def _parts(tree: Expr, joined_by: type[exp.Connector]) -> Iterator[Expr]:
 def _implied(part: Expr, kind: ColumnType) -> Proposal:
     """Return what follows from a condition, which may allow NULL besides."""
     parts = _parts(part, exp.Or)
-    cases = [case for case in parts if not (isinstance(case, exp.Is) and isinstance(case.right, exp.Null))]
+    cases = [
+        _compared(case, kind) for case in parts if not (isinstance(case, exp.Is) and isinstance(case.right, exp.Null))
+    ]
     if len(cases) == 1:
-        return _compared(cases[0], kind)
-    listed = [_compared(case, kind).values for case in cases]
-    return Proposal(values=tuple(dict.fromkeys(v for values in listed for v in values))) if all(listed) else _NOTHING
+        return cases[0]
+    listed = all(case.values for case in cases)
+    return Proposal(values=tuple(dict.fromkeys(v for case in cases for v in case.values))) if listed else _NOTHING
 
 
 def _compared(part: Expr, kind: ColumnType) -> Proposal:
@@ -92,7 +87,10 @@ def _compared(part: Expr, kind: ColumnType) -> Proposal:
     left = part.this.unnest() if isinstance(part, exp.Binary | exp.Between | exp.In) else None
     if isinstance(part, exp.In | exp.EQ) and isinstance(left, exp.Column):
         items = part.expressions if isinstance(part, exp.In) else [part.expression]
-        return _listed(items, kind) if kind.logical.listable else _NOTHING
+        values = [_scalar(item, kind) for item in items]
+        known = [value for value in values if value is not None]
+        is_list = kind.logical.listable and len(known) == len(values)
+        return Proposal(values=tuple(dict.fromkeys(known))) if is_list else _NOTHING
     if isinstance(part, exp.Between) and isinstance(left, exp.Column) and kind.ordered:
         return Proposal(_scalar(part.args["low"], kind), _scalar(part.args["high"], kind))
     operator = type(part)
@@ -107,12 +105,6 @@ def _compared(part: Expr, kind: ColumnType) -> Proposal:
     if kind is ColumnType.INTEGER and operator in {exp.GT, exp.LT}:  # the only type with a next value
         value = int(value) + (1 if operator is exp.GT else -1)
     return Proposal(low=value) if operator in {exp.GT, exp.GTE} else Proposal(high=value)
-
-
-def _listed(items: Iterable[Expr], kind: ColumnType) -> Proposal:
-    found = [_scalar(item, kind) for item in items]
-    values = [value for value in found if value is not None]
-    return Proposal(values=tuple(dict.fromkeys(values))) if len(values) == len(found) else _NOTHING
 
 
 def _scalar(node: Expr, kind: ColumnType) -> Scalar | None:

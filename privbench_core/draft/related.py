@@ -38,28 +38,20 @@ _ENDS = tuple(dict.fromkeys(late for _, late in _ORDERED if late not in (*_BEGIN
 _DEPENDENT = (("city", "state"), ("city", "province"), ("state", "country"), ("province", "country"), ("zip", "city"))
 
 
-def propose_checks(table: FoundTable) -> Iterator[tuple[str, str]]:
-    """Yield names and expressions of checks that columns of one type probably keep.
-
-    >>> column = lambda name: FoundColumn(name, ColumnType.DATE, "date", nullable=True)
-    >>> list(propose_checks(FoundTable("player", (column("finalGame"), column("debut")))))
-    [('debut_before_finalGame', 'debut <= "finalGame"')]
-    """
-    declared = " ".join(check.expression for check in table.checks)
-    for pair in _pairs(table):
-        first, last = (column.name for column in pair)
-        if not (first in declared and last in declared):
-            here, there = (n if re.fullmatch(r"[a-z_][a-z0-9_]*", n) else quote_identifier(n) for n in (first, last))
-            yield f"{first}_before_{last}", f"{here} <= {there}"
+def related_lines(table: FoundTable) -> Iterator[str]:
+    """Yield the proposals as lines of a spec: commented where they claim something of every row."""
+    order = _order(table)
+    if order is not None:
+        yield f"    row_order: {flow_yaml(order)} # guessed from the names: rows were added in this order"
+    dependencies = [{"determinant": first, "dependent": last} for first, last in _dependencies(table)]
+    for kind, proposed in (("checks", list(_checks(table))), ("dependencies", dependencies)):
+        if proposed:
+            listed = ", ".join(map(flow_yaml, proposed))
+            yield f"    # {kind}: [{listed}] # probable by their names: keep what always holds"
 
 
 def propose_bases(table: FoundTable) -> dict[str, FoundColumn]:
-    """Return the column that each of some columns is probably relative to: one that is never NULL, if there is one.
-
-    >>> column = lambda name: FoundColumn(name, ColumnType.DATE, "date", nullable=name == "ship")
-    >>> {name: base.name for name, base in propose_bases(FoundTable("o", (column("order"), column("ship")))).items()}
-    {'ship': 'order'}
-    """
+    """Return the column that each of some columns is probably relative to: one that is never NULL, if there is one."""
     candidates: dict[str, list[FoundColumn]] = {}
     for first, last in _pairs(table):
         exact = first.type is not None and first.type.difference is not None and first.scale == last.scale
@@ -76,28 +68,30 @@ def propose_bases(table: FoundTable) -> dict[str, FoundColumn]:
     return found
 
 
-def creation_of(table: FoundTable) -> FoundColumn | None:
-    """Return the time at which a row of a table probably begins: one that is never NULL; None if several may be it.
+def is_sound(base: FoundColumn) -> bool:
+    """Return whether a column may be relative to ``base`` whatever its rows are: no value is lost for want of a base.
 
-    >>> column = lambda name: FoundColumn(name, ColumnType.TIMESTAMP, "timestamp", nullable=False)
-    >>> creation_of(FoundTable("post", (column("CreationDate"), column("LastEditDate"), column("seen")))).name
-    'CreationDate'
+    Numbers are left to the owner: the least and the largest of something may be as far apart as their size says.
     """
+    return not base.nullable and base.type in _TIMES
+
+
+def creation_of(table: FoundTable) -> FoundColumn | None:
+    """Return the time at which a row of a table probably begins: one that is never NULL; None if several may be it."""
     found = [column for column in _begins(table) if not column.nullable]
     return found[0] if len(found) == 1 else None
 
 
-def propose_order(table: FoundTable) -> str | None:
+def follows(column: FoundColumn, creation: FoundColumn) -> bool:
+    """Return whether a column may be relative to when its owner began: a time of the same type, but of no birth."""
+    return column.type is creation.type and column.scale == creation.scale and not _says(column.name, _LIVES[:2])
+
+
+def _order(table: FoundTable) -> str | None:
     """Return the column in whose order rows were probably added, where they have numbers of their own; else None.
 
     It is the time at which they begin, or their only time unless it is that of an end, or of a life. Files do not say
     which columns are never NULL.
-
-    >>> column = lambda name: FoundColumn(name, ColumnType.DATE, "date", nullable=True)
-    >>> number = FoundColumn("id", ColumnType.INTEGER, "integer", nullable=False)
-    >>> propose_order(FoundTable("payment", (number, column("payment_date")), ("id",)))
-    'payment_date'
-    >>> propose_order(FoundTable("person", (number, column("birth_date")), ("id",)))
     """
     numbers = {column.name for column in table.columns if column.type is ColumnType.INTEGER}
     if not numbers.intersection(table.primary_key).difference(*(key.columns for key in table.foreign_keys)):
@@ -111,35 +105,27 @@ def propose_order(table: FoundTable) -> str | None:
 
 
 def _times(table: FoundTable) -> list[FoundColumn]:
-    """The dates and times of a table that are no keys."""
+    """Return the dates and times of a table that are no keys."""
     return [column for column in table.columns if column.type in _TIMES and column.name not in table.key_columns]
 
 
 def _begins(table: FoundTable) -> list[FoundColumn]:
-    """Those of them at which a row begins, by their names."""
+    """Return those of them at which a row begins, by their names."""
     return [c for c in _times(table) if _says(c.name, _BEGINS) and not _says(c.name, _ENDS)]
 
 
-def follows(column: FoundColumn, creation: FoundColumn) -> bool:
-    """Return whether a column may be relative to when its owner began: a time of the same type, but of no birth."""
-    return column.type is creation.type and column.scale == creation.scale and not _says(column.name, _LIVES[:2])
+def _checks(table: FoundTable) -> Iterator[dict[str, str]]:
+    """Yield checks that columns of one type probably keep."""
+    declared = " ".join(check.expression for check in table.checks)
+    for pair in _pairs(table):
+        first, last = (column.name for column in pair)
+        if not (first in declared and last in declared):
+            here, there = (n if re.fullmatch(r"[a-z_][a-z0-9_]*", n) else quote_identifier(n) for n in (first, last))
+            yield {"name": f"{first}_before_{last}", "expression": f"{here} <= {there}"}
 
 
-def is_sound(base: FoundColumn) -> bool:
-    """Return whether a column may be relative to ``base`` whatever its rows are: no value is lost for want of a base.
-
-    Numbers are left to the owner: the least and the largest of something may be as far apart as their size says.
-    """
-    return not base.nullable and base.type in _TIMES
-
-
-def propose_dependencies(table: FoundTable) -> Iterator[tuple[str, str]]:
-    """Yield pairs of columns of which the first probably determines the second.
-
-    >>> column = lambda name: FoundColumn(name, ColumnType.CATEGORY, "text", nullable=True)
-    >>> list(propose_dependencies(FoundTable("shop", (column("ship_city"), column("ship_state")))))
-    [('ship_city', 'ship_state')]
-    """
+def _dependencies(table: FoundTable) -> Iterator[tuple[str, str]]:
+    """Yield pairs of columns of which the first probably determines the second."""
     plain = [c.name for c in table.columns if c.type is ColumnType.CATEGORY and c.name not in table.key_columns]
     for city, state in _DEPENDENT:
         yield from (
@@ -149,25 +135,11 @@ def propose_dependencies(table: FoundTable) -> Iterator[tuple[str, str]]:
         )
 
 
-def related_lines(table: FoundTable) -> Iterator[str]:
-    """Yield the proposals as lines of a spec: commented where they claim something of every row."""
-    order = propose_order(table)
-    if order is not None:
-        yield f"    row_order: {flow_yaml(order)} # guessed from the names: rows were added in this order"
-    checks = [{"name": name, "expression": text} for name, text in propose_checks(table)]
-    dependencies = [{"determinant": first, "dependent": last} for first, last in propose_dependencies(table)]
-    for kind, proposed in (("checks", checks), ("dependencies", dependencies)):
-        if proposed:
-            listed = ", ".join(map(flow_yaml, proposed))
-            yield f"    # {kind}: [{listed}] # probable by their names: keep what always holds"
-
-
 def _pairs(table: FoundTable) -> Iterator[tuple[FoundColumn, FoundColumn]]:
     """Yield columns of one type of which the first probably comes before the last, each two once."""
     found: dict[frozenset[str], tuple[FoundColumn, FoundColumn]] = {}
     for first, last in permutations(table.columns, 2):
-        comparable = first.type is not None and first.type is last.type and first.type in _TIMES | _NUMBERS
-        if comparable and _in_order(first, last):
+        if first.type is last.type and first.type in _TIMES | _NUMBERS and _in_order(first, last):
             found.setdefault(frozenset((first.name, last.name)), (first, last))
     yield from found.values()
 
@@ -176,12 +148,11 @@ def _in_order(first: FoundColumn, last: FoundColumn) -> bool:
     """Return whether the names differ by a pair of words that are in order, or are such a pair with other words."""
     here, there = words_of(first.name), words_of(last.name)
     for early, late in _ORDERED:
-        if not (re.search(rf"\b{early}", here) and re.search(rf"\b{late}", there)):
-            continue
-        same = re.sub(rf"\b{early}", late, here, count=1) == there
-        # Dates are comparable whatever else they are called; numbers only if nothing else differs.
-        if same or (first.type in _TIMES and not re.search(rf"\b{late}", here)):
-            return True
+        if re.search(rf"\b{early}", here) and re.search(rf"\b{late}", there):
+            same = re.sub(rf"\b{early}", late, here, count=1) == there
+            # Dates are comparable whatever else they are called; numbers only if nothing else differs.
+            if same or (first.type in _TIMES and not re.search(rf"\b{late}", here)):
+                return True
     return False
 
 

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from privbench_core.backends.folder.csv_lines import separator
-from privbench_core.backends.folder.read import arrow_column, is_csv, stored_tables
+from privbench_core.backends.folder.csv_files import is_csv, separator
+from privbench_core.backends.folder.read import arrow_column, stored_tables
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType, Domain, Range, Values
 
+_RANGED = {ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT, ColumnType.DATE, ColumnType.TIMESTAMP}
 _MAX_VALUES = 50  # longer lists are left for the owner to write, or to be learned; chosen by hand
 
 
@@ -36,10 +37,7 @@ def read_samples(folder: Path) -> Samples:
     Raises:
         SourceError: The folder holds no such file, or one that cannot be read.
     """
-    try:
-        tables = stored_tables(folder)
-    except OSError as error:
-        raise SourceError(f"samples: {folder} cannot be read ({error.strerror}); check the folder") from None
+    tables = stored_tables(folder, "samples")
     if not tables:
         raise SourceError(f"samples: {folder} holds no .parquet or .csv file; put one per table there")
     return {name: _columns(files) for name, files in tables}
@@ -70,14 +68,12 @@ def _column(field: pa.Field, values: pa.ChunkedArray) -> SampleColumn:
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     values = values.drop_null()
-    if kind is None or len(values) == 0:
-        return SampleColumn(kind, None)
-    if kind is ColumnType.CATEGORY:
-        distinct = sorted(set(values.unique().to_pylist()))
-        return SampleColumn(kind, Values(tuple(distinct)) if len(distinct) <= _MAX_VALUES else None)
-    if kind not in {ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.FLOAT, ColumnType.DATE, ColumnType.TIMESTAMP}:
-        return SampleColumn(kind, None)
-    ends = pc.min_max(values).as_py()
-    plain = (ends[end] if isinstance(ends[end], int | float) else str(ends[end]) for end in ("min", "max"))
-    low, high = map(kind.logical.parse, plain)
-    return SampleColumn(kind, None if low is None or high is None else Range(low, high))
+    domain: Domain | None = None
+    if kind is ColumnType.CATEGORY and 0 < pc.count_distinct(values).as_py() <= _MAX_VALUES:
+        domain = Values(tuple(sorted(values.unique().to_pylist())))
+    elif kind in _RANGED and len(values):
+        ends = pc.min_max(values).as_py()
+        plain = (ends[end] if isinstance(ends[end], int | float) else str(ends[end]) for end in ("min", "max"))
+        low, high = map(kind.logical.parse, plain)
+        domain = None if low is None or high is None else Range(low, high)
+    return SampleColumn(kind, domain)

@@ -1,21 +1,30 @@
-"""Draft one block of a spec per table: keys, constraints and indexes around the lines of its columns."""
+"""Draft one block of a spec per table: its keys, constraints and indexes, and a line per column with its domain.
+
+The facts are the catalogue's; defaults that an owner may change come from names, checks and public example rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
-from privbench_core.draft.columns import draft_column, left_out, one_line
-from privbench_core.draft.related import creation_of, follows, propose_bases, related_lines
+from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundKey, FoundTable
+from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
+from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
-from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
+from privbench_core.schema.checks import columns_of, enforceable_check, is_contained, parse_check
+from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import without_implied
-from privbench_core.spec.dump import dump_generated, dump_index
+from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
+from privbench_core.spec import forms
+from privbench_core.spec.dump import dump_domain
 from privbench_core.spec.fields import UNDECIDED, one_or_list
 from privbench_core.spec.yaml_io import flow_yaml
+
+# Of a numeric column that bounds no digits: what money and measurements need; chosen by hand.
+_DIGITS, _DECIMALS = 18, 4
 
 
 def draft_table(
@@ -44,19 +53,18 @@ def draft_table(
         if (missing := sorted(set(made_of) - kept))
     ]
     yield f"  {flow_yaml(table.name)}:"
-    for note in (*table.notes, *notes):
-        yield one_line(f"    # left out: {note}")
+    yield from (one_line(f"    # left out: {note}") for note in (*table.notes, *notes))
     if table.comment is not None:
         yield f"    comment: {flow_yaml(table.comment)}"
     primary = table.primary_key if kept.issuperset(table.primary_key) else ()
     guess = primary or _likely_key(table)
+    guessed = " # guessed from the names"
     if guess:
-        remark = "" if primary and not catalogue.proposed else " # guessed from the names"
-        yield f"    primary_key: {flow_yaml(one_or_list(guess))}{remark}"
+        yield f"    primary_key: {flow_yaml(one_or_list(guess))}{'' if primary and not catalogue.proposed else guessed}"
     else:
         yield "    row_id: generated # the source declares no key that can be used; or primary_key: .."
     if keys:
-        yield f"    foreign_keys:{' # guessed from the names' if catalogue.proposed else ''}"
+        yield f"    foreign_keys:{guessed if catalogue.proposed else ''}"
         for key in keys:
             place = (table.name, key.columns, key.parent)
             role = None if roles is None else roles.get(place, Role())
@@ -75,62 +83,17 @@ def draft_table(
     yield from _section("indexes", list(_indexes(table, kept.union(column.name for column in generated))), lacking)
     if generated:
         yield "    generated:"
-        yield from (f"      {flow_yaml(column.name)}: {flow_yaml(dump_generated(column))}" for column in generated)
+        yield from (
+            f"      {flow_yaml(column.name)}: {flow_yaml(forms.GENERATED.write(column))}" for column in generated
+        )
     yield "    columns:"
     usable = replace(table, primary_key=guess, foreign_keys=tuple(keys))
-    yield from _columns(table, usable, catalogue, roles, samples, public=public)
+    yield from _columns(table, usable, catalogue, roles or {}, samples, public=public)
 
 
-def _columns(
-    table: FoundTable,
-    usable: FoundTable,
-    catalogue: Catalogue,
-    roles: Roles | None,
-    samples: Mapping[str, SampleColumn],
-    *,
-    public: bool,
-) -> Iterator[str]:
-    """Yield the lines of a table's columns; ``usable`` is the table with those keys alone that its spec declares."""
-    in_keys, meaningful = usable.key_columns, _meaningful(usable, catalogue)
-    bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
-    above = _owner(table, usable.foreign_keys, catalogue, roles)
-    creation = creation_of(above) if above else None
-    for column in table.columns:
-        if column.type is None:
-            yield left_out(column)
-            continue
-        is_key = column.name in in_keys
-        made = not public and (not is_key or column.name in meaningful)
-        of_owner = f"{above.name}.{creation.name}" if above and creation and follows(column, creation) else ""
-        yield draft_column(
-            table,
-            column,
-            is_made=made,
-            nullable=column.nullable and column.name not in usable.primary_key,
-            sample=samples.get(column.name),
-            base=bases.get(column.name) if made else None,
-            of_owner="" if is_key else of_owner,
-        )
-
-
-def _owner(table: FoundTable, keys: Sequence[FoundKey], catalogue: Catalogue, roles: Roles | None) -> FoundTable | None:
-    """Return the table of the owners of a table's rows, None if they may have none."""
-    for key in keys:
-        role = (roles or {}).get((table.name, key.columns, key.parent), Role())
-        if role.owner and not table.is_optional(key):
-            return catalogue.table(key.parent)
-    return None
-
-
-def _meaningful(table: FoundTable, catalogue: Catalogue) -> frozenset[str]:
-    """Return the columns of a primary key that are no numbers of rows: the times in a key of several columns."""
-    if len(table.primary_key) == 1:
-        return frozenset()
-    of_keys = {name for key in table.foreign_keys for name in key.columns}
-    here = [key for other in catalogue.tables for key in other.foreign_keys if key.parent == table.name]
-    of_keys |= {name for key in here for name in key.parent_columns}
-    times = {name for name, column in table.usable.items() if column.type and column.type.logical.calendar}
-    return frozenset(times.intersection(table.primary_key) - of_keys)
+def one_line(remark: str) -> str:
+    """Return a remark without line breaks, which names in a catalogue may contain."""
+    return " ".join(remark.splitlines())
 
 
 def _likely_key(table: FoundTable) -> tuple[str, ...]:
@@ -166,45 +129,48 @@ def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey]
 
 
 def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbered: bool) -> Iterator[str]:
-    """Yield the line of a key, and what to think of before one whose bound is not enforced.
+    """Yield the line of a key, after what to think of where its bound is not enforced.
 
     Args:
-        table: The key's table.
+        table: Its table.
         key: The key.
-        role: What it is for units; None where no unit is known, or the parent is public.
-        numbered: Whether rows are identified by their values (``row_id``), so that none of these may become NULL where
-            a row of a private parent goes.
+        role: What it is for; None as long as nobody has decided whose rows are protected.
+        numbered: Whether it leads to a private table from rows that have no key of their own: these are removed
+            together with their parent, since their numbers follow from their values.
     """
     if role is None:
         yield f"      - {_key_fields(table, key)}"
         return
+    optional, is_self = table.is_optional(key), key.parent == table.name
     if role.undecided:
-        own = "rows of its own table" if key.parent == table.name else f"rows per row of {key.parent}"
+        own = "rows of its own table" if is_self else f"rows per row of {key.parent}"
         own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
-        hint = "" if key.parent == table.name else "; or same_unit: true if it never leaves the unit"
-        if hint and not table.is_optional(key):
-            hint += f"; on_unit_removed: set null beside it costs less noise, if rows outlive theirs in {key.parent}"
-        rests = "It is not enforced, the promise rests on it"
-        if table.is_optional(key) and not key.cascades and not numbered:
-            rests = "A generous one costs little; synthesizer relational alone rests its promise on it"
-        todo = f"decide: the most {own}, about {role.bound}? {rests}{hint}"
-        yield one_line(f"      # {todo}")
-    cascades = table.is_optional(key) and key.cascades and not role.owner
-    if cascades and (role.undecided or role.same_unit) and key.parent != table.name and not numbered:
-        todo = "on_unit_removed: set null costs less noise, unless rows must not outlive theirs in"
+        hint = "" if is_self else "; or same_unit: true if it never leaves the unit"
+        if hint and not optional:
+            hint += (
+                f"; on_unit_removed: set null adds less noise, if rows remain after theirs in {key.parent} is deleted"
+            )
+        relies = "It is not enforced, and the guarantee relies on it"
+        if optional and not key.cascades and not numbered:
+            relies = "A generous bound costs little; only the relational synthesizer relies on it"
+        yield one_line(f"      # decide: the most {own}, about {role.bound}? {relies}{hint}")
+    if optional and key.cascades and (role.undecided or role.same_unit) and not is_self and not numbered:
+        todo = "on_unit_removed: set null adds less noise, unless rows must be deleted with theirs in"
         yield one_line(f"      # {todo} {key.parent} (ON DELETE CASCADE)")
     fields: dict[str, Any] = {}
     if role.bound is not None:
-        bounded = "max_children_per_unit" if role.per_unit else "max_children"
-        fields = {bounded: UNDECIDED if role.undecided else role.bound}
+        fields["max_children_per_unit" if role.per_unit else "max_children"] = (
+            UNDECIDED if role.undecided else role.bound
+        )
     fields |= {name: True for name in ("owner", "same_unit") if getattr(role, name)}
-    if numbered and not role.owner and table.is_optional(key) and not key.cascades:
+    if numbered and not role.owner and optional and not key.cascades:
         yield one_line(f"      # rows without a key of their own are removed together with their row of {key.parent}")
         fields["on_unit_removed"] = "cascade"
-    remark = " # enforced: rows beyond it are ignored" if role.owner and role.bound is not None else ""
-    remark = " # enforced: rows that leave the unit are ignored" if role.same_unit else remark
-    if not (role.undecided or role.owner) and role.bound is not None:
-        remark = " # promised: nothing enforces it"
+    remark = ""
+    if role.same_unit:
+        remark = " # enforced: rows that leave the unit are ignored"
+    elif role.bound is not None and not role.undecided:
+        remark = " # enforced: rows beyond it are ignored" if role.owner else " # promised: nothing enforces it"
     yield f"      - {_key_fields(table, key, fields)}{remark}"
 
 
@@ -212,28 +178,32 @@ def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None
     there = {"table": key.parent, "columns": list(key.parent_columns)}
     fields: dict[str, Any] = {"columns": one_or_list(key.columns), "references": there, **(more or {})}
     fields |= {"optional": True} if table.is_optional(key) else {}
-    texts = {"constraint": key.constraint, "actions": key.actions}
-    return flow_yaml(fields | {name: text for name, text in texts.items() if text is not None})
+    return flow_yaml(fields | _given(constraint=key.constraint, actions=key.actions))
+
+
+def _given(**texts: str | None) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
     for check in table.checks:
-        name, tree = flow_yaml(check.name), parse_check(check.expression)
+        tree = parse_check(check.expression)
         if missing := (frozenset() if tree is None else columns_of(tree)) - kept:
-            yield f"      # left out: {name}, because of {', '.join(sorted(missing))}"
+            yield _without(check.name, missing)
         else:
             enforced = enforceable_check(check.expression) is not None
             remark = "" if enforced else " # kept in the DDL, not enforced while sampling"
-            yield f"      - {{name: {name}, expression: {flow_yaml(check.expression)}}}{remark}"
+            yield f"      - {{name: {flow_yaml(check.name)}, expression: {flow_yaml(check.expression)}}}{remark}"
 
 
 def _indexes(table: FoundTable, kept: set[str]) -> Iterator[str]:
     for index in table.indexes:
-        if missing := set(index.columns) - kept:
-            name = flow_yaml(index.name)
-            yield one_line(f"      # left out: {name}, because of {', '.join(sorted(missing))}")
-        else:
-            yield f"      - {flow_yaml(dump_index(index))}"
+        missing = set(index.columns) - kept
+        yield _without(index.name, missing) if missing else f"      - {flow_yaml(forms.INDEX.write(index))}"
+
+
+def _without(name: str, missing: Iterable[str]) -> str:
+    return one_line(f"      # left out: {flow_yaml(name)}, because of {', '.join(sorted(missing))}")
 
 
 def _section(name: str, lines: list[str], empty: str = "") -> Iterator[str]:
@@ -243,3 +213,183 @@ def _section(name: str, lines: list[str], empty: str = "") -> Iterator[str]:
     elif empty:
         yield f"    {name}: {empty}"
     yield from lines
+
+
+def _columns(
+    table: FoundTable,
+    usable: FoundTable,
+    catalogue: Catalogue,
+    roles: Roles,
+    samples: Mapping[str, SampleColumn],
+    *,
+    public: bool,
+) -> Iterator[str]:
+    """Yield the lines of a table's columns; ``usable`` is the table with those keys alone that its spec declares."""
+    in_keys, meaningful = usable.key_columns, _meaningful(usable, catalogue)
+    bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
+    owner = _owner(usable, catalogue, roles)
+    creation = creation_of(owner) if owner else None
+    for column in table.columns:
+        if column.type is None:
+            yield one_line(f"      # left out: {flow_yaml(column.name)} ({column.native}) {column.note}")
+            continue
+        sample = samples.get(column.name)
+        is_key = column.name in in_keys
+        if public or (is_key and column.name not in meaningful):  # copied, or numbered
+            chosen = _without_domain(column, sample)
+        else:
+            chosen = _modelled(table, column, sample)
+        if chosen.fields.get("domain") == "learn":
+            if column.name in bases:
+                chosen = _relative(chosen, bases[column.name])
+            elif not is_key and owner and creation and follows(column, creation):
+                fields = _relative_fields(f"{owner.name}.{creation.name}")
+                chosen = chosen.noting(f"or {fields}: keeps its distance from its owner's")
+        yield _line(column, chosen, nullable=column.nullable and column.name not in usable.primary_key)
+
+
+def _owner(table: FoundTable, catalogue: Catalogue, roles: Roles) -> FoundTable | None:
+    """Return the table of the owners of a table's rows, None if they may have none."""
+    for key in table.foreign_keys:
+        role = roles.get((table.name, key.columns, key.parent))
+        if role and role.owner and not table.is_optional(key):
+            return catalogue.table(key.parent)
+    return None
+
+
+def _meaningful(table: FoundTable, catalogue: Catalogue) -> frozenset[str]:
+    """Return the columns of a primary key that are no numbers of rows: the times in a key of several columns."""
+    if len(table.primary_key) == 1:
+        return frozenset()
+    of_keys = {name for key in table.foreign_keys for name in key.columns}
+    here = [key for other in catalogue.tables for key in other.foreign_keys if key.parent == table.name]
+    of_keys |= {name for key in here for name in key.parent_columns}
+    times = {name for name, column in table.usable.items() if column.type and column.type.logical.calendar}
+    return frozenset(times.intersection(table.primary_key) - of_keys)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A type, its fields, and notes for the owner."""
+
+    type: ColumnType
+    fields: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def noting(self, *notes: str) -> _Chosen:
+        return replace(self, notes=(*self.notes, *notes))
+
+
+def _line(column: FoundColumn, chosen: _Chosen, *, nullable: bool) -> str:
+    """Return the line of a column that is kept; the primary key is never NULL, whatever the source says."""
+    fields: dict[str, Any] = {"type": str(chosen.type)}
+    notes = [*chosen.notes, *([column.note] if column.note else [])]
+    if "precision" in chosen.type.logical.options:
+        precision, scale = (column.precision, column.scale) if column.precision else (_DIGITS, _DECIMALS)
+        fields |= {"precision": precision, "scale": scale or 0}
+        if column.precision is None:
+            notes.append("the source bounds no digits: change how many are kept, and how many of them are decimals")
+    fields |= chosen.fields
+    flags = {"nullable": nullable, "identity": column.identity and not nullable}
+    fields |= {name: True for name, value in flags.items() if value}
+    default = column.default if column.default is None or is_contained(column.default) else None
+    if default != column.default:
+        notes.append("its default is left out, as it is not one expression")
+    stored = column.sql_type if chosen.type is column.type or column.type is ColumnType.CATEGORY else None
+    fields |= _given(sql_type=stored, default=default, comment=column.comment)
+    if column.sequence and not nullable:
+        fields["sequence"] = forms.SEQUENCE.write(column.sequence)
+    written = flow_yaml(fields if len(fields) > 1 else fields["type"])
+    remark = f" # {one_line('; '.join(notes))}" if notes else ""
+    return f"      {flow_yaml(column.name)}: {written}{remark}"
+
+
+def _without_domain(column: FoundColumn, sample: SampleColumn | None) -> _Chosen:
+    """Choose a type without a domain; text is a category only for an enum."""
+    kind = column.type or ColumnType.TEXT
+    if column.native == CSV and sample and sample.type and sample.type.logical.keyable:
+        kind = sample.type
+    is_text = kind is ColumnType.CATEGORY and not column.values
+    return _Chosen(ColumnType.TEXT if is_text else kind, {})
+
+
+def _modelled(table: FoundTable, column: FoundColumn, sample: SampleColumn | None) -> _Chosen:
+    """Choose the type and the domain of a column whose values are modelled."""
+    kind = column.type or ColumnType.TEXT
+    if column.values:  # an enum of the source: public, and declared in the spec if it has a name
+        return _Chosen(kind, {} if column.sql_type else {"domain": {"values": list(column.values)}})
+    guessed: tuple[str, ...] = ()
+    if column.native == CSV and sample and sample.type:
+        kind = sample.type
+    elif column.native == CSV:
+        by_name = type_by_name(column.name, [c.name for c in table.columns])
+        kind = by_name or kind
+        said = "this one is guessed from the name" if by_name else "or integer, float, date, timestamp?"
+        guessed = (f"a CSV file gives no type; {said}",)
+        if by_name is ColumnType.FLOAT and ends_with(column.name, MONEY):
+            return _Chosen(ColumnType.DECIMAL, {"precision": 12, "scale": 2, "domain": "learn"}, guessed)
+    elif kind is ColumnType.CATEGORY and type_by_name(column.name) in {ColumnType.DATE, ColumnType.TIMESTAMP}:
+        guessed = ("dates stored as text? type: timestamp, or date, domain: learn reads them as such",)
+    found = _opaque(table, column, kind)
+    if found is None:
+        found = _with_domain(table, column, kind, sample) if kind.logical.needs_domain else _Chosen(kind, {})
+    return replace(found, notes=(*guessed, *found.notes))
+
+
+def _opaque(table: FoundTable, column: FoundColumn, kind: ColumnType) -> _Chosen | None:
+    """Return how a column is drafted of which at most the lengths are kept; None if its values are modelled."""
+    stored = parse_sql_type(column.sql_type) if column.sql_type else None
+    length = stored.length if stored else None
+    # Shorter bounds than the default follow from the type.
+    bound = {"max_length": length} if length is not None and length > Column.max_length else {}
+    guess = guess_identifying(column, table.name, length) if kind.logical.textual else None
+    if guess is not None:
+        domain = {} if guess.domain is None else {"domain": dump_domain(guess.domain)}
+        made = "new ones are generated" if domain else "random text of the same lengths; or type: category"
+        return _Chosen(ColumnType.TEXT, bound | domain, (f"looks like {guess.what}: {made}",))
+    if kind is ColumnType.CATEGORY and any(group == (column.name,) for group in table.unique):
+        note = "its values are unique: random text of the same lengths; or {pattern: ..}"
+        return _Chosen(ColumnType.TEXT, bound, (note,))
+    if kind.logical.length_unit:
+        note = f"max_length: the most that is kept (without it {Column.max_length})"
+        return _Chosen(kind, bound, () if length else (note,))
+    return None
+
+
+def _with_domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sample: SampleColumn | None) -> _Chosen:
+    """Return a type with the domain that checks, examples or the name give, else one to learn."""
+    if column.clock:
+        return _Chosen(kind, {"domain": {"min": "PT0S", "max": "PT24H"}}, ("a time of day, stored as an interval",))
+    hints = []
+    if table.checks:
+        from privbench_core.draft.proposals import propose_domain
+
+        proposal = propose_domain(column.name, kind, table.checks)
+        if proposal.domain is not None:
+            return _Chosen(kind, {"domain": dump_domain(proposal.domain)}, (f"from {', '.join(proposal.checks)}",))
+        known = {"at least": proposal.low, "at most": proposal.high}
+        hints = [f"{proposal.checks[0]}: {side} {end}" for side, end in known.items() if end is not None][:1]
+    if sample and sample.domain:
+        note = "from the public example data; widen it to all values that may occur"
+        return _Chosen(kind, {"domain": dump_domain(sample.domain)}, (note,))
+    usual = None if hints else domain_by_name(column.name, kind)
+    if usual is not None and not (isinstance(usual, Learn) and (column.name,) in table.unique):
+        return _Chosen(kind, {"domain": dump_domain(usual)})
+    if kind is ColumnType.FLOAT and ends_with(column.name, rf"{MONEY}|amount|payments?"):
+        stored = default_sql_type(kind.logical) if column.sql_type is None else column.sql_type
+        hints.append(f"money? type: decimal, precision: 12, scale: 2, sql_type: {stored} has cents, not any digits")
+    return _Chosen(kind, {"domain": "learn"}, tuple(hints))
+
+
+def _relative(chosen: _Chosen, base: FoundColumn) -> _Chosen:
+    """Return a column with its difference from its base as what is learned, or with a remark how to have that."""
+    if is_sound(base):
+        fields = {"relative_to": base.name, **chosen.fields}
+        return replace(chosen, fields=fields).noting(f"its distance from {base.name} is kept")
+    lost = f"; it is NULL where {base.name} is" if base.nullable else ""
+    return chosen.noting(f"or {_relative_fields(base.name)}: keeps its distance from {base.name}{lost}")
+
+
+def _relative_fields(base: str) -> str:
+    """Return what makes a column relative to another one, as it is written in a spec."""
+    return flow_yaml({"relative_to": base, "domain": "learn"}).strip("{}")

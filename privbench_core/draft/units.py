@@ -5,7 +5,7 @@ tables refer to them; nor is the only table of a source, unless it is called aft
 
 A bound on an owner key is enforced, so any number is safe and a proposal can stand. A bound on another key is a promise
 of the owner's, which nobody can make for them: such keys stay to be decided, unless they may be declared ``same_unit``,
-which is enforced again.
+which is enforced.
 """
 
 from __future__ import annotations
@@ -14,15 +14,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
-from privbench_core.draft.names import (
-    ends_with,
-    first_match,
-    identifying_columns,
-    is_called_after_persons,
-    numbers_of_persons,
-    words_of,
-)
+from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
+from privbench_core.draft.names import ends_with, first_match, identifying_columns, is_called_after_persons, words_of
 
 # Whose data a database most often holds, in order of preference; the last words of a table's name.
 _SERVED = (
@@ -34,7 +27,7 @@ _UNITS = (
     rf"(household|family|families|person|persons|people|individual|individuals|{_SERVED})",
     _EMPLOYED,
 )
-# The primary key of such a table where the table is called otherwise (``hhpub``).
+# The primary key of such a table where the table has another name (``hhpub``).
 _KEY_OF_UNITS = re.compile(
     r"(hh|house|household|patient|customer|cust|client|user|member|person|respondent)_?(id|key|no)"
 )
@@ -47,7 +40,7 @@ _USUAL = (
     (r"(event|log|click|view|hit|session|message|measurement|reading|vital|lab|rating|vote|track|play)s?", 5000),
     (r"(lab|vital|vitals|nurse|med|drug|medication) ?\w*", 5000),
 )
-_OTHERWISE = 1000  # orders, rentals, visits, payments: chosen by hand as above
+_USUAL_OF_OTHERS = 1000  # orders, rentals, visits, payments: chosen by hand as above
 
 
 def dependants(catalogue: Catalogue, root: str) -> set[str]:
@@ -87,13 +80,13 @@ def repeated_persons(table: FoundTable) -> tuple[str, ...]:
     """Return the columns of the unit's table that identify a person although several rows may share a value.
 
     In a table that is called after persons these are numbers of persons: several persons have one name or address, and
-    a key to another person, as to a patient's doctor, says nothing of the row's own. In any other table a name will do.
+    a key to another person, as to a patient's doctor, says nothing of the row's own.
     """
     persons = is_called_after_persons(table.name)
     distinct: Iterable[tuple[str, ...]] = (table.primary_key, *table.unique)
     fixed = {name for group in distinct if len(group) == 1 for name in group}
     fixed |= {name for key in table.foreign_keys for name in key.columns} if persons else set()
-    found = numbers_of_persons(table) if persons else identifying_columns(table)
+    found = identifying_columns(table, distinct=persons)
     names = [] if persons else [column.name for column in table.columns if words_of(column.name) == "name"]
     return tuple(column.name for column in table.columns if column.name in {*found, *names} - fixed)
 
@@ -101,8 +94,7 @@ def repeated_persons(table: FoundTable) -> tuple[str, ...]:
 def without_tables(catalogue: Catalogue, names: Collection[str]) -> Catalogue:
     """Return the catalogue without some tables.
 
-    A column that refers to one of them is left out as well, because its values would say nothing. It stays where it is
-    part of a primary key, or of a key to a table that stays.
+    Columns that refer to one of them go as well, unless they are part of a primary key or of a key to what stays.
     """
     kept = tuple(_without(table, names) for table in catalogue.tables if table.name not in names)
     notes = tuple(f"the table {table.name}, as you decided" for table in catalogue.tables if table.name in names)
@@ -114,33 +106,25 @@ def _without(table: FoundTable, names: Collection[str]) -> FoundTable:
     staying = tuple(key for key in table.foreign_keys if key.parent not in names)
     held = set(table.primary_key).union(*(key.columns for key in staying))
     parents = {column: key.parent for key in gone for column in key.columns if column not in held}
-
-    def of(column: FoundColumn) -> FoundColumn:
-        if column.name not in parents:
-            return column
-        return replace(column, type=None, note=f"refers to {parents[column.name]}, which is left out")
-
+    columns = tuple(
+        replace(column, type=None, note=f"refers to {parents[column.name]}, which is left out")
+        if column.name in parents
+        else column
+        for column in table.columns
+    )
     notes = tuple(f"the foreign key on ({', '.join(k.columns)}), because {k.parent} is left out" for k in gone)
-    return replace(table, columns=tuple(map(of, table.columns)), foreign_keys=staying, notes=(*table.notes, *notes))
+    return replace(table, columns=columns, foreign_keys=staying, notes=(*table.notes, *notes))
 
 
 @dataclass(frozen=True)
 class Role:
-    """What a key is for.
+    """What a key is for."""
 
-    Attributes:
-        owner: Whether it is on the ownership path.
-        same_unit: Whether it probably stays inside one unit.
-        undecided: Whether the owner has to declare a bound that is not enforced.
-        bound: The proposed bound; None for a key that needs none.
-        per_unit: Whether it bounds the rows that refer to all rows of one unit, rather than to one row.
-    """
-
-    owner: bool = False
-    same_unit: bool = False
-    undecided: bool = False
-    bound: int | None = None
-    per_unit: bool = False
+    owner: bool = False  # whether it is on the ownership path
+    same_unit: bool = False  # whether it probably stays inside one unit
+    undecided: bool = False  # whether the owner has to declare a bound that is not enforced
+    bound: int | None = None  # the proposed one; None for a key that needs none
+    per_unit: bool = False  # whether it bounds the rows that refer to all rows of one unit, rather than to one row
 
 
 KeyPlace = tuple[str, tuple[str, ...], str]
@@ -170,27 +154,18 @@ def propose_roles(catalogue: Catalogue, unit: str) -> Roles:
         owner = max(leading, key=lambda key: (not tables[ready].is_optional(key), len(paths[key.parent])))
         owners[ready], paths[ready] = owner, (*paths[owner.parent], ready)
         waiting.remove(ready)
-    roles = {}
-    for table in tables.values():
-        for key in table.foreign_keys:
-            if key.parent in inside:
-                roles[table.name, key.columns, key.parent] = _role(table, key, owners, paths)
-    return roles
-
-
-def usual_bound(table: str) -> int:
-    """Return how many rows of a table one parent row may have, by the name of the table.
-
-    >>> usual_bound("InvoiceLine"), usual_bound("rental"), usual_bound("person")
-    (500, 1000, 200)
-    """
-    return first_match(table, _USUAL) or _OTHERWISE
+    return {
+        (table.name, key.columns, key.parent): _role(table, key, owners, paths)
+        for table in tables.values()
+        for key in table.foreign_keys
+        if key.parent in inside
+    }
 
 
 def _role(table: FoundTable, key: FoundKey, owners: dict[str, FoundKey], paths: dict[str, tuple[str, ...]]) -> Role:
     owner = owners.get(table.name)
     single = table.is_single(key)
-    bound = None if single else usual_bound(table.name)
+    bound = None if single else first_match(table.name, _USUAL) or _USUAL_OF_OTHERS
     if key == owner:
         return Role(owner=True, bound=bound)
     # A column of the same name on the way from the owner to the unit: the same row most probably, and enforced.

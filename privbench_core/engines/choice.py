@@ -63,7 +63,7 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
         from privbench_core.engines.duckdb import DuckDBDatabase
 
         return DuckDBDatabase(source, folder)
-    plain = _plain(source)  # only public tables are numbered here
+    plain = source.source if isinstance(source, NumberedSource) else source  # only public tables are numbered here
     if spec.engine == "spark":
         with pyspark_needed("engine spark"):
             from privbench_core.backends.spark.read import CatalogueSource
@@ -86,8 +86,3 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
     from privbench_core.engines.postgres import PostgresDatabase
 
     return PostgresDatabase(plain)
-
-
-def _plain(source: Source) -> Source:
-    """Return a source without the numbers that rows get here."""
-    return source.source if isinstance(source, NumberedSource) else source

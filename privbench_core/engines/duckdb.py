@@ -16,10 +16,8 @@ from sqlglot import exp
 from privbench_core.backends.base import Source
 from privbench_core.backends.duckdb.connections import waited, waited_ahead
 from privbench_core.engines.left_over import lock_of
-from privbench_core.engines.sql.engine import numbered
-from privbench_core.engines.sql.passing import LoadedRows, Passing
-from privbench_core.engines.sql.search import NestedSearch, Search
-from privbench_core.engines.stored import stored_type
+from privbench_core.engines.sql.search import Search
+from privbench_core.engines.stored import LoadedRows, Passing, numbered, stored_type
 from privbench_core.errors import SourceError
 from privbench_core.locks import exclusive
 from privbench_core.schema.tables import Table
@@ -46,7 +44,7 @@ class DuckDBDatabase:
     dialect = "duckdb"
     zeros = True
     near = True
-    search: Search = NestedSearch()
+    search = Search()
     scans = 8  # measured with 12 million rows
 
     def __init__(self, source: Source, folder: Path) -> None:
@@ -63,7 +61,6 @@ class DuckDBDatabase:
             self._connection.execute("SET preserve_insertion_order = false")  # no order of rows decides anything
 
     def load(self, table: Table, name: str, *, hashed: bool) -> LoadedRows:
-        """See `Database.load`."""
         types = [_TYPES.get(str(stored_type(column)), _DECIMAL) for column in table.columns]
         listed = ", ".join(f"c{place} {kind}" for place, kind in enumerate(types))
         self._execute(f"CREATE TABLE {name} (n BIGINT{', ' * bool(listed)}{listed})")
@@ -74,28 +71,22 @@ class DuckDBDatabase:
         return passing.loaded()
 
     def insert(self, name: str, rows: pa.Table) -> None:
-        """See `Database.insert`."""
         self._with(rows, f"CREATE TABLE {name} AS SELECT * FROM privbench_rows")
 
     def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
-        """See `Database.create`."""
         self._execute(f"CREATE {kind} {name} AS {query.sql(self.dialect)}")
 
     def replace(self, name: str, query: exp.Query) -> None:
-        """See `Database.replace`."""
         self.create(name, query, "OR REPLACE TABLE")
 
     def drop(self, name: str) -> None:
-        """See `Database.drop`."""
         self._execute(f"DROP TABLE {name}")
 
     def fetch(self, query: exp.Query) -> pa.Table:
-        """See `Database.fetch`."""
         statement = query.sql(self.dialect)
         return self._waited(lambda: self._connection.sql(statement).to_arrow_table())
 
     def batches(self, query: exp.Query, rows: int) -> Iterator[pa.RecordBatch]:
-        """See `Database.batches`."""
         statement = query.sql(self.dialect)
         reader = self._waited(lambda: self._connection.sql(statement).to_arrow_reader(rows))
         with self._clear_errors():
@@ -106,11 +97,9 @@ class DuckDBDatabase:
         return exp.Anonymous(this="sha256", expressions=[text])
 
     def hexadecimal(self, value: exp.Expr) -> exp.Expr:
-        """See `Database.hexadecimal`."""
         return exp.Lower(this=exp.Anonymous(this="hex", expressions=[value]))
 
     def close(self) -> None:
-        """See `Database.close`."""
         self._connection.interrupt()
         self._connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -150,7 +139,7 @@ class DuckDBDatabase:
 
 
 def _numbered(table: Table, parts: Iterable[pa.Table], passing: Passing) -> Iterator[pa.Table]:
-    """The rows in the form in which they are stored, numbered, and seen as they pass by."""
+    """Return the rows in the form in which they are stored, numbered, and seen as they pass by."""
     first = 0
     for part in parts:
         rows = numbered(table, part, first)

@@ -20,8 +20,8 @@ from privbench_core.backends.postgres.read import base_type
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.engines.sql.database import refuse_unfit
 from privbench_core.engines.sql.literals import of_column
-from privbench_core.engines.sql.passing import LoadedRows
-from privbench_core.engines.sql.search import NestedSearch, Search
+from privbench_core.engines.sql.search import Search
+from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
@@ -71,7 +71,7 @@ class PostgresDatabase:
     dialect = "postgres"
     zeros = False
     near = False
-    search: Search = NestedSearch()
+    search = Search()
     scans = 1  # measured with TPC-H 1: codes of 13 columns take three quarters of the first scan, which groups by them
 
     def __init__(self, source: DatabaseSource) -> None:
@@ -120,7 +120,6 @@ class PostgresDatabase:
         return LoadedRows()
 
     def insert(self, name: str, rows: pa.Table) -> None:
-        """See `Database.insert`."""
         sent = f"{name}_sent"
         with self._clear_errors(), self._connection.cursor() as cursor:
             cursor.adbc_ingest(sent, rows, mode="create", temporary=True)
@@ -133,13 +132,11 @@ class PostgresDatabase:
         self.drop(sent)
 
     def create(self, name: str, query: exp.Query, kind: str = "TABLE") -> None:
-        """See `Database.create`."""
         self._statement(f"CREATE TEMPORARY {kind} {name} AS {query.sql(self.dialect)}")
         if kind == "TABLE":
             self._statement(f"ANALYZE {name}")  # else joins are planned for a few rows
 
     def replace(self, name: str, query: exp.Query) -> None:
-        """See `Database.replace`."""
         self.create(f"{name}_new", query)
         self.drop(name)
         self._statement(f"ALTER TABLE {name}_new RENAME TO {name}")
@@ -150,7 +147,6 @@ class PostgresDatabase:
         self._statement(f"DROP TABLE {name}")
 
     def fetch(self, query: exp.Query) -> pa.Table:
-        """See `Database.fetch`."""
         return self._table(query.sql(self.dialect))
 
     def batches(self, query: exp.Query, rows: int) -> Iterator[pa.RecordBatch]:
@@ -166,7 +162,6 @@ class PostgresDatabase:
         return exp.Anonymous(this="sha256", expressions=[sent])
 
     def hexadecimal(self, value: exp.Expr) -> exp.Expr:
-        """See `Database.hexadecimal`."""
         return exp.Anonymous(this="encode", expressions=[value, exp.Literal.string("hex")])
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,10 +21,9 @@ from privbench_core.backends.spark.read import CatalogueSource, rows_of
 from privbench_core.backends.spark.session import Cluster, DataFrame, SparkSession
 from privbench_core.backends.spark.session import types as spark
 from privbench_core.engines.sql.database import refuse_unfit
-from privbench_core.engines.sql.engine import numbered
 from privbench_core.engines.sql.literals import of_column
-from privbench_core.engines.sql.passing import LoadedRows, Passing
 from privbench_core.engines.sql.search import ListSearch, Search
+from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
@@ -88,12 +86,7 @@ class SparkDatabase:
         self._session = self._cluster.session
 
     def load(self, table: Table, name: str, *, hashed: bool) -> LoadedRows:
-        """See `Database.load`: a copy on the cluster, of the columns as they are stored there.
-
-        The fingerprint takes one pass over the same files here, where their rows are in the order of their keys. What
-        the cluster has copied has to be sorted first, and sent: that is the fingerprint of a catalogue's table.
-        """
-        before = self._source.stored([table]) if hashed else {}
+        """See `Database.load`: a copy on the cluster, of the columns as they are stored there."""
         _LOG.info("engine spark: %s is copied to the cluster", table.name)  # how far a copy is depends on the rows
         rows = self._rows(table)
         with self._cluster.clear_errors():
@@ -119,10 +112,7 @@ class SparkDatabase:
         forms = [_parsed(_FORMS[column.type][1], column, place) for place, column in enumerate(table.columns)]
         stored = [exp.alias_(form, f"c{place}") for place, form in enumerate(forms)]
         self.create(name, exp.select("n", *stored).from_(held), "VIEW")
-        if not before:
-            return LoadedRows()
-        passed = self._passing(table)
-        return passed if self._source.stored([table]) == before else LoadedRows()  # else the copy may be of other rows
+        return LoadedRows()
 
     def _rows(self, table: Table) -> DataFrame:
         """Return the rows of the source, at least the declared columns."""
@@ -133,7 +123,6 @@ class SparkDatabase:
             return self._session.read.parquet(*("file://" + _GLOB.sub(r"\\\1", str(path)) for path in files))
 
     def insert(self, name: str, rows: pa.Table) -> None:
-        """See `Database.insert`."""
         some = rows if rows.num_rows else pa.table([pa.nulls(1, kind) for kind in rows.schema.types], rows.column_names)
         with self._cluster.clear_errors():  # PySpark takes no table without rows
             self._keep(name, self._session.createDataFrame(some).limit(rows.num_rows))
@@ -160,7 +149,6 @@ class SparkDatabase:
             self.drop(f"{name}_held")
 
     def fetch(self, query: exp.Query) -> pa.Table:
-        """See `Database.fetch`."""
         with self._cluster.clear_errors():
             return self._session.sql(self._text(query)).toArrow()
 
@@ -175,7 +163,6 @@ class SparkDatabase:
         return exp.Anonymous(this="sha2", expressions=[text, exp.Literal.number(256)])
 
     def hexadecimal(self, value: exp.Expr) -> exp.Expr:
-        """See `Database.hexadecimal`."""
         return exp.Lower(this=exp.Anonymous(this="hex", expressions=[value]))
 
     def close(self) -> None:
@@ -189,17 +176,6 @@ class SparkDatabase:
         copy = rows.localCheckpoint(eager=True)
         copy.createOrReplaceTempView(name)
         self._copies[name] = copy
-
-    def _passing(self, table: Table) -> LoadedRows:
-        """What is seen of the rows of the files; the cluster numbers them in another way than they are in."""
-        if any(column.logical.reads_whole for column in table.columns):
-            return LoadedRows()  # they would all be in memory together
-        passing = Passing(table, self._source.known_rows(table))
-        for rows in self._source.batches(table):
-            passing.add(rows, numbered(table, rows).remove_column(0))
-            if not passing.in_order:
-                break
-        return replace(passing.loaded(), in_order=False)
 
     def _refuse_unfit(self, table: Table, held: str) -> None:
         """Refuse values that are not of the declared types, as reading them does."""

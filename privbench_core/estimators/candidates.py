@@ -59,44 +59,37 @@ class Candidates:
     def of(
         cls, pairs: Sequence[Pair], scores: Array, clean: Mapping[str, Array], ordered: Mapping[str, int]
     ) -> Candidates:
-        """Return all ways to measure ``pairs``.
+        """Return all ways to measure ``pairs``, of columns with several codes, given scores in rows and clean counts.
 
         A coarsening loses more of a strong dependence: if a column almost determines another, groups of codes carry
         little of the information of single codes. Not so where both have an order: queries ask for ranges, and those
         that cut through a group of neighbours get wrong at most what this group holds.
-
-        Args:
-            pairs: Pairs of columns that have more than one code each.
-            scores: Of the pairs, in rows.
-            clean: Released one-way counts of the columns.
-            ordered: Column -> number of its leading codes that are intervals, in order; columns it lacks are lists.
         """
         names = sorted({name for pair in pairs for name in pair})
         ways = {name: coarsenings(clean[name], ordered.get(name, 0)) for name in names}
         most = max(map(len, ways.values()), default=1)
-        position = {name: index for index, name in enumerate(names)}
         number, lost = np.full((len(names), most), 2.0), np.full((len(names), most), np.inf)
-        for name, index in position.items():
+        for index, name in enumerate(names):
             number[index, : len(ways[name])] = [coarsening.number for coarsening in ways[name]]
             lost[index, : len(ways[name])] = [coarsening.lost for coarsening in ways[name]]
-        first, second = (np.array([position[pair[side]] for pair in pairs], dtype=np.int64) for side in (0, 1))
-        shape = (len(pairs), most * most)
+        first, second = (np.array([names.index(pair[side]) for pair in pairs], dtype=np.int64) for side in (0, 1))
         cells = noisy_cells(number[first][:, :, None], number[second][:, None, :])
-        largest = np.array([_largest_score(clean[name]) for name in names])
+        totals = np.array([max(float(clean[name].sum()), 1.0) for name in names])
+        # The score of a column that determines this one.
+        largest = totals - np.array([float((clean[name] ** 2).sum()) for name in names]) / totals
         strength = np.minimum(scores / np.maximum(np.minimum(largest[first], largest[second]), 1.0), 1 - TOLERANCE)
         neighbours = np.array([min(ordered.get(a, 0), ordered.get(b, 0)) > 2 for a, b in pairs], dtype=bool)  # noqa: PLR2004
         amplified = np.where(neighbours, 1.0, (1 - strength) ** -TUNING.strength_exponent)[:, None]
         kept = [np.maximum(1 - amplified * lost[side], 0.0) for side in (first, second)]
         useful = scores[:, None, None] * kept[0][:, :, None] * kept[1][:, None, :]
+        shape = (len(pairs), most * most)
         return cls(pairs, ways, useful.reshape(shape), cells.reshape(shape), ordered)
 
     def table(self, pair: int, way: int) -> PairTable:
         """Return one way to measure one pair, by their indices."""
-        most = round(self.cells.shape[1] ** 0.5)
-        (a, b), (one, other) = self.pairs[pair], divmod(way, most)
+        (a, b), (one, other) = self.pairs[pair], divmod(way, round(self.cells.shape[1] ** 0.5))
         merged = self.coarsenings[a][one], self.coarsenings[b][other]
-        ordered = self.ordered.get(a, 0), self.ordered.get(b, 0)
-        return PairTable((a, b), merged, float(self.cells[pair, way]), ordered)
+        return PairTable((a, b), merged, float(self.cells[pair, way]), (self.ordered.get(a, 0), self.ordered.get(b, 0)))
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,7 @@ class PairSelection:
     ways: tuple[tuple[int, int], ...]
 
     def tables(self, candidates: Candidates) -> list[PairTable]:
-        """What is to be measured, of these candidates."""
+        """Return what is to be measured, of these candidates."""
         return [candidates.table(pair, way) for pair, way in self.ways]
 
 
@@ -124,9 +117,3 @@ def noisy_cells(rows: Array, columns: Array) -> Array:
     """
     free = np.minimum((rows - 1) * (columns - 1), rows + columns - 3)
     return np.asarray(np.sqrt(rows * columns * free))
-
-
-def _largest_score(counts: Array) -> float:
-    """Return the largest score of a pair with a column of these counts: the score if the other column determines it."""
-    total = max(float(counts.sum()), 1.0)
-    return total - float((counts**2).sum()) / total

@@ -22,6 +22,7 @@ from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,35 @@ def coarsenings(counts: Array, ordered: int = 0) -> list[Coarsening]:
     for least in (*2.0 ** (-np.arange(2, 2 * math.log2(MAX_PARTS) + 1) / 2), 0.0):
         groups = _groups(shares, ordered, least)
         number = int(groups.max()) + 1
-        if number not in found and number > min(len(counts) - 1, 1):
-            found[number] = Coarsening(groups, number, _lost(shares, groups, ordered))
+        if number in found or number <= min(len(counts) - 1, 1):
+            continue
+        held, merged = np.bincount(groups, shares), np.bincount(groups) > 1
+        neighbours = np.bincount(groups[:ordered], minlength=number) > 0
+        evenly, listed = (held[merged & neighbours] ** 2).sum(), held[merged & ~neighbours].sum()
+        found[number] = Coarsening(groups, number, TUNING.coarsening_loss * float(evenly + listed / 2))
     return list(found.values())
+
+
+def _groups(shares: Array, ordered: int, least: float) -> Numbers:
+    """Return the group of each code if codes with less than the share ``least`` of the rows are merged."""
+    single = shares >= least
+    groups, number, start = np.zeros(len(shares), dtype=np.int64), 0, 0
+    for end in [*np.flatnonzero(single[:ordered]).tolist(), ordered]:
+        if end > start:  # a run of rare neighbours, in parts with about the share ``least`` each
+            held = shares[start:end]
+            parts = max(1, int(float(held.sum()) / least))
+            middles = (np.cumsum(held) - held / 2) / max(float(held.sum()), np.finfo(float).tiny)
+            part = np.minimum((middles * parts).astype(np.int64), parts - 1)
+            groups[start:end] = number + np.unique(part, return_inverse=True)[1]
+            number = int(groups[end - 1]) + 1
+        if end < ordered:
+            groups[end], number = number, number + 1
+        start = end + 1
+    listed = np.arange(len(shares)) >= ordered
+    own = np.flatnonzero(listed & single)
+    groups[own] = number + np.arange(len(own))
+    groups[listed & ~single] = number + len(own)
+    return groups
 
 
 @dataclass(frozen=True)
@@ -71,7 +98,7 @@ class Ends:
     Attributes:
         groups: Group of each code, dense, shape (codes,).
         shares: Of the rows, by code, shape (codes,).
-        places: Log-odds of the rank of the rows of each ordered code, as far as groups tell them apart.
+        places: Log-odds of the rank of the rows of each ordered code, as far as groups distinguish them.
     """
 
     groups: Numbers
@@ -124,62 +151,15 @@ class Ends:
             numbers, held = np.unique(inside), weights[: len(self.places)]
             middle = np.bincount(inside, held * self.places)[numbers] / np.bincount(inside, held)[numbers]
             logs = np.log(np.maximum(rates[numbers], RARE_RATE * float(rates.max())) + TINY)
-            steps = np.abs(np.diff(logs))
-            reach = np.maximum(np.append(steps, 0.0), np.append(0.0, steps))[inside]
-            change = _through(self.places, middle, logs) - logs[inside]
+            steps = np.diff(logs)
+            reach = np.maximum(np.append(np.abs(steps), 0.0), np.append(0.0, np.abs(steps)))[inside]
+            change = np.zeros(len(inside))
+            if len(steps):  # on the lines through the middles, those at the ends drawn on
+                at = np.clip(np.searchsorted(middle, self.places) - 1, 0, len(steps) - 1)
+                slopes = steps / np.maximum(np.diff(middle), TINY)
+                change = logs[at] + slopes[at] * (self.places - middle[at]) - logs[inside]
             weights[: len(self.places)] *= np.exp(np.clip(change, -reach, reach))
         return np.asarray(found[self.groups] * weights / np.bincount(self.groups, weights)[self.groups])
-
-
-def _through(x: Array, places: Array, values: Array) -> Array:
-    """Return what lines through points have at ``x``, those at the ends being drawn on."""
-    if len(places) == 1:
-        return np.full(len(x), values[0])
-    at = np.clip(np.searchsorted(places, x) - 1, 0, len(places) - 2)
-    slopes = np.diff(values) / np.maximum(np.diff(places), TINY)
-    return np.asarray(values[at] + slopes[at] * (x - places[at]))
-
-
-def _groups(shares: Array, ordered: int, least: float) -> Numbers:
-    """Return the group of each code if codes with less than the share ``least`` of the rows are merged."""
-    single = shares >= least
-    groups = np.zeros(len(shares), dtype=np.int64)
-    number, start = 0, 0
-    for end in range(ordered + 1):
-        if end < ordered and not single[end]:
-            continue
-        if end > start:
-            groups[start:end] = number + _equal_parts(shares[start:end], least)
-            number = int(groups[end - 1]) + 1
-        if end < ordered:
-            groups[end] = number
-            number += 1
-        start = end + 1
-    listed = np.arange(len(shares)) >= ordered
-    own = np.flatnonzero(listed & single)
-    groups[own] = number + np.arange(len(own))
-    groups[listed & ~single] = number + len(own)
-    return groups
-
-
-def _equal_parts(shares: Array, least: float) -> Numbers:
-    """Return groups of neighbours with about the share ``least`` of the rows each; one group if all hold less."""
-    total = float(shares.sum())
-    parts = max(1, int(total / least))
-    middles = (np.cumsum(shares) - shares / 2) / max(total, np.finfo(float).tiny)
-    part = np.minimum((middles * parts).astype(np.int64), parts - 1)
-    return np.asarray(np.unique(part, return_inverse=True)[1], dtype=np.int64)
-
-
-def _lost(shares: Array, groups: Numbers, ordered: int) -> float:
-    held = np.bincount(groups, shares)
-    merged = np.bincount(groups) > 1
-    neighbours = np.bincount(groups[:ordered], minlength=len(held)) > 0
-    evenly, listed = (held[merged & neighbours] ** 2).sum(), held[merged & ~neighbours].sum()
-    return TUNING.coarsening_loss * float(evenly + listed / 2)
-
-
-Number = TypeVar("Number", np.int64, np.float64)
 
 
 def merge_codes(counts: NDArray[Number], groups: Sequence[NDArray[np.int64]]) -> NDArray[Number]:
@@ -202,11 +182,8 @@ def merge_codes(counts: NDArray[Number], groups: Sequence[NDArray[np.int64]]) ->
         raise InternalError("each code of each column is in one group")
     merged = counts
     for axis, group_of in enumerate(groups):
-        merged = np.moveaxis(_first_axis_merged(np.moveaxis(merged, axis, 0), group_of), 0, axis)
-    return merged
-
-
-def _first_axis_merged(counts: NDArray[Number], group_of: NDArray[np.int64]) -> NDArray[Number]:
-    merged = np.zeros((int(group_of.max()) + 1, *counts.shape[1:]), dtype=counts.dtype)
-    np.add.at(merged, group_of, counts)
+        codes_first: NDArray[Number] = np.moveaxis(merged, axis, 0)
+        groups_first = np.zeros((int(group_of.max()) + 1, *codes_first.shape[1:]), dtype=counts.dtype)
+        np.add.at(groups_first, group_of, codes_first)
+        merged = np.moveaxis(groups_first, 0, axis)
     return merged

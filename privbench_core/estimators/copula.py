@@ -5,12 +5,10 @@ of the signs of two columns says how they are correlated (Sheppard 1899: E[s t] 
 scores that a bound of one row's influence allows, signs lose least to noise: with |s| ≤ b, E[s z] of a normal z is at
 most b E|z|. The whole matrix is denoised before it is used.
 
-A joint may also be measured over groups of neighbouring codes (`coarsening`), the rare ones of a tail in one.
-To take columns for independent within these says that of the parents with many children any may have the most; but what
-depends on each other over groups of neighbours hardly stops to do so within them. A Gaussian copula has no dependence
-left in the tails: of the parents with most children of one kind it lets few have most of another, and a join of both is
-too small by half. Where both grow with something common that is heavy-tailed, an extreme-value copula holds, so
-Gumbel's (1960) is tried too, with either tail of each column as the dependent one. All of this is post-processing.
+A joint may also be measured over groups of neighbouring codes (`coarsening`), the rare ones of a tail in one. Columns
+that depend on each other over groups of neighbours do so within them, too. A Gaussian copula has no dependence left in
+the tails, so a join of two heavy-tailed numbers is too small by half; where both grow with something common, an
+extreme-value copula holds, so Gumbel's (1960) is tried with either tail of each column. Post-processing.
 """
 
 from __future__ import annotations
@@ -76,17 +74,14 @@ class Cut(Storable):
 
     def signs(self, size: int) -> Numbers:
         """Return the sign of each of ``size`` codes."""
-        signs = np.zeros(size, dtype=np.int64)
-        signs[: self.at], signs[self.at : self.ordered] = -1, 1
-        return signs
+        return np.repeat(np.array([-1, 1, 0]), [self.at, self.ordered - self.at, size - self.ordered])
 
     def halves(self, counts: Array) -> tuple[float, float]:
         """Return the share of rows with a sign, and of these the share below the cut, strictly between 0 and 1."""
         held = float(counts[: self.ordered].sum())
         below = float(counts[: self.at].sum()) / max(held, SMOOTHING)
-        return max(held / max(float(counts.sum()), SMOOTHING), SMOOTHING), float(
-            np.clip(below, TOLERANCE, 1 - TOLERANCE)
-        )
+        share = held / max(float(counts.sum()), SMOOTHING)
+        return max(share, SMOOTHING), min(max(below, TOLERANCE), 1 - TOLERANCE)
 
 
 @dataclass(frozen=True)
@@ -141,12 +136,12 @@ def sign_noise(clean: Mapping[str, Array], cuts: Mapping[str, Cut], sigma: float
 
 
 def joint_by_copula(first: Array, second: Array, rows: int, columns: int, correlation: float) -> Array:
-    """Return counts of two columns with their own marginals, by a Gaussian copula of their ordered codes.
+    """Return counts of two columns by a Gaussian copula of their ordered codes; others are independent.
 
     Args:
         first: Clean counts of the first column.
         second: Clean counts of the second column, with the same total.
-        rows: How many leading codes of the first are intervals, in order; the others are independent of the second.
+        rows: How many leading codes of the first are intervals, in order.
         columns: The same of the second.
         correlation: Of the normal variables, at most `MAX_CORRELATION` in size.
     """
@@ -228,18 +223,18 @@ def nearest_copula(
     variance = sigma**2 + TINY
     for joints in _copulas(clean, ordered):
         merged = _merged(joints, groups)
-        apart = (merged - noisy) ** 2
-        unlike = (apart / (variance + (TUNING.clear * merged) ** 2)).sum(axis=(1, 2))
-        place = int(np.argmin(unlike))
-        if unlike[place] < least:
-            best, least, off = joints[place], unlike[place], (apart[place] / variance).sum()
+        squares = (merged - noisy) ** 2
+        distances = (squares / (variance + (TUNING.clear * merged) ** 2)).sum(axis=(1, 2))
+        index = int(np.argmin(distances))
+        if distances[index] < least:
+            best, least, off = joints[index], distances[index], (squares[index] / variance).sum()
     independent = np.outer(*clean) / max(float(clean[0].sum()), TINY)
     explained = ((_merged(independent, groups) - noisy) ** 2 / variance).sum() - off
     return best if explained > SIGNIFICANT**2 else None
 
 
 def _merged(joints: Array, groups: Sequence[NDArray[np.int64]]) -> Array:
-    """Counts over groups, given that of each code; shape (.., groups of the first, groups of the second)."""
+    """Return counts over groups, given those of codes: `merge_codes` of the last two axes of many joints, fast."""
     for axis, group_of in zip((-2, -1), groups, strict=False):
         if np.array_equal(group_of, np.arange(len(group_of))):
             continue
@@ -250,7 +245,7 @@ def _merged(joints: Array, groups: Sequence[NDArray[np.int64]]) -> Array:
 
 
 def _copulas(clean: tuple[Array, Array], ordered: tuple[int, int]) -> Iterator[Array]:
-    """Joints by all copulas that are tried, a few at a time: shape (some, codes of the first, codes of the second)."""
+    """Yield joints by all copulas that are tried, a few at a time: shape (some, codes, codes)."""
     for angle in math.asin(MAX_CORRELATION) * np.linspace(-1, 1, COPULA_STEPS):
         yield joint_by_copula(*clean, *ordered, math.sin(angle))[None]
     several = max(1, BLOCK_ROWS // (len(clean[0]) * len(clean[1])))
@@ -263,18 +258,9 @@ def _copulas(clean: tuple[Array, Array], ordered: tuple[int, int]) -> Iterator[A
 def _joints_by_gumbel(
     first: Array, second: Array, rows: int, columns: int, exponents: Array, tails: tuple[int, int]
 ) -> Array:
-    """Return counts of two columns with their own marginals, by Gumbel's copulas of their ordered codes.
+    """Return what `joint_by_copula` does, by Gumbel's copulas: shape (exponents, codes, codes).
 
-    Args:
-        first: Clean counts of the first column.
-        second: Clean counts of the second column, with the same total.
-        rows: How many leading codes of the first are intervals, in order; the others are independent of the second.
-        columns: The same of the second.
-        exponents: From 1, where they are independent.
-        tails: Of each column 1 if its last codes depend on the other most, -1 if its first codes do.
-
-    Returns:
-        Shape (exponents, codes of the first, codes of the second).
+    Exponents are from 1 (independent); tails are 1 for a column whose last codes depend on the other most, else -1.
     """
     independent = np.outer(first, second) / max(float(first.sum()), TINY)
     sides = zip((first[:rows], second[:columns]), tails, strict=True)
@@ -289,7 +275,7 @@ def _joints_by_gumbel(
 
 
 def _depth(counts: Array) -> Array:
-    """Minus the logarithm of the distribution function at the end of each code."""
+    """Return minus the logarithm of the distribution function at the end of each code."""
     share = np.cumsum(counts) / max(float(counts.sum()), TINY)
     share[-1] = 1.0
     return np.asarray(-np.log(np.clip(share, TINY, 1.0)))

@@ -43,12 +43,7 @@ def shrink_haar(found: Array, sigmas: Array | float, expected: Array) -> Array:
     """Return noisy numbers, shrunk towards expected ones by as much of the difference as noise explains (Stein 1956).
 
     Scale by scale, on Haar coefficients (Donoho and Johnstone 1995): the bias of what is expected is a trend over many
-    codes, and noise is independent from code to code.
-
-    Args:
-        found: Noisy shares or counts, shape (codes,).
-        sigmas: Standard deviations of their noise, shape (codes,), or of each.
-        expected: What something else says of them, shape (codes,).
+    codes, and noise is independent from code to code. All have shape (codes,); sigmas are standard deviations.
 
     >>> shrink_haar(np.array([0.5, 0.5]), np.array([0.3, 0.3]), np.array([0.6, 0.4])).tolist()
     [0.6, 0.4]
@@ -87,17 +82,11 @@ class Estimate:
 
 
 def least_risk(estimates: Sequence[Estimate], found: Array, sigma: float) -> Array:
-    """Return the convex mixture with the least estimated risk.
+    """Return the convex mixture of estimates xᵢ of noisy numbers y with the least estimated risk (Stein 1981).
 
-    The risk of Σ wᵢ xᵢ is |Σ wᵢ xᵢ - y|² + 2σ² Σ wᵢ · freedomᵢ, up to a constant (Stein 1981). As weights add up to 1,
-    this is a quadratic form in them, and adding a multiple of 1 to the form changes the risk by a constant and makes it
-    a sum of squares. Non-negative least squares with one more equation, that weights add up to 1, finds its best
-    direction; the sum is scaled to 1.
-
-    Args:
-        estimates: At least one.
-        found: The noisy numbers y.
-        sigma: Standard deviation of the noise of each.
+    Up to a constant it is |Σ wᵢ xᵢ - y|² + 2σ² Σ wᵢ · freedomᵢ. As weights add up to 1, this is a quadratic form in
+    them, and adding a multiple of 1 to the form changes the risk by a constant and makes it a sum of squares.
+    Non-negative least squares with one more equation, that weights add up to 1, finds its best direction.
     """
     errors = np.stack([(estimate.values - found).ravel() for estimate in estimates])
     penalty = sigma**2 * np.array([estimate.freedom for estimate in estimates])

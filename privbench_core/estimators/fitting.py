@@ -1,4 +1,4 @@
-"""Small estimators on released counts: fitting to marginals, mutual information, averaging. Post-processing only."""
+"""Fit tables to margins, combine measurements by precision, and say what a table knows. Post-processing only."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def combine(
 
 
 def row_shares(joint: Array, sizes: Array) -> Array:
-    """What share of the children belongs to the parents of each code.
+    """Return what share of the children belongs to the parents of each code.
 
     Args:
         joint: Of a parent's code and its number of children, shape (codes, numbers).
@@ -136,7 +136,7 @@ def row_shares(joint: Array, sizes: Array) -> Array:
 
 
 def with_row_shares(joint: Array, sizes: Array, shares: Array) -> Array:
-    """The joint with other `row_shares`: each code's numbers n of children are tilted by (1 + n)^θ.
+    """Return the joint with other `row_shares`: each code's numbers n of children are tilted by (1 + n)^θ.
 
     A joint over parents says little of children where few parents have most of them: noise of one parent of 1,000
     children is noise of 1,000 rows. What share of the rows belongs to parents with a code is counted over rows. Numbers

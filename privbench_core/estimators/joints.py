@@ -70,23 +70,20 @@ def _joint_of_codes(table: NoisyTable, first: Array, second: Array, base: Array 
     """Return `estimated_joint` of the measured groups, distributed over their codes by ``base``, or by their counts."""
     if not table.groups:
         return estimated_joint(table, first, second, base)
-    merged = [merge_codes(counts, [groups]) for counts, groups in zip((first, second), table.groups, strict=True)]
+    merged, shares = [], []
+    for counts, groups in zip((first, second), table.groups, strict=True):
+        held = merge_codes(counts, [groups])
+        merged.append(held)
+        inside = counts / np.maximum(held, SMOOTHING)[groups]
+        shares.append(np.where(held[groups] > 0, inside, (1 / np.bincount(groups))[groups]))
     coarse = None if base is None else merge_codes(base, table.groups)
-    joint = estimated_joint(table, merged[0], merged[1], coarse)
-    shares = [_shares_in_groups(counts, groups) for counts, groups in zip((first, second), table.groups, strict=True)]
-    inside = np.outer(*shares)
+    joint = estimated_joint(table, merged[0], merged[1], coarse)[np.ix_(*table.groups)]
+    product = np.outer(*shares)
     if base is None or coarse is None:
-        return joint[np.ix_(*table.groups)] * inside
+        return joint * product
     held = coarse[np.ix_(*table.groups)]
-    inside = np.divide(base, held, out=inside, where=held > SMOOTHING)
-    return fit_margins(joint[np.ix_(*table.groups)] * inside, [((0,), first), ((1,), second)])
-
-
-def _shares_in_groups(counts: Array, groups: NDArray[np.int64]) -> Array:
-    """Return the share of each code in its group; equal shares in a group without rows."""
-    held = np.bincount(groups, counts)
-    equal = 1 / np.bincount(groups)
-    return np.where(held[groups] > 0, counts / np.maximum(held, SMOOTHING)[groups], equal[groups])
+    joint = joint * np.divide(base, held, out=product, where=held > SMOOTHING)
+    return fit_margins(joint, [((0,), first), ((1,), second)])
 
 
 def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array | None = None) -> Array:
@@ -100,14 +97,13 @@ def estimated_joint(table: NoisyTable, first: Array, second: Array, base: Array 
     """
     sigma, total = table.sigma, max(float(first.sum()), 1.0)
     product = np.outer(first, second) / total
-    found = product + _centred(table.counts - product)
+    off = table.counts - product
+    off = off - off.mean(axis=1, keepdims=True)  # margins are known better from elsewhere
+    found = product + (off - off.mean(axis=0))
     expected = product if base is None else base
     free = (found.shape[0] - 1) * (found.shape[1] - 1) / found.size  # share of the noise left after centring
     projected = onto_simplex(found, total)
-    estimates = [
-        Estimate(projected, free * float((projected > 0).sum())),
-        Estimate(expected, 0.0),
-    ]
+    estimates = [Estimate(projected, free * float((projected > 0).sum())), Estimate(expected, 0.0)]
     for around in (product,) if base is None else (product, base):
         low = low_rank(found - around, sigma)
         estimates.append(Estimate(around + low.values, low.freedom))
@@ -126,16 +122,16 @@ def _smoother(counts: Array) -> Array:
     Distance is the share of rows between two codes, so frequent codes are smoothed little. Codes without order are
     smoothed too; the estimated risk then gives that estimate a low weight.
     """
-    total = max(float(counts.sum()), SMOOTHING)
-    position = (np.cumsum(counts) - counts / 2) / total
+    position = (np.cumsum(counts) - counts / 2) / max(float(counts.sum()), SMOOTHING)
     kernel = np.exp(-0.5 * ((position[:, None] - position) / TUNING.clear) ** 2)
     return np.asarray(counts[:, None] * kernel / np.maximum(kernel @ counts, SMOOTHING)[:, None])
 
 
 def low_rank(noisy: Array, sigma: float) -> Estimate:
-    """Shrink singular values optimally for white noise and squared error.
+    """Shrink singular values y, in units of their noise, to √((y² - β - 1)² - 4β) / y; below 1 + √β they are noise.
 
-    Sources: Gavish and Donoho 2017, section III (the shrinker); Candès, Sing-Long and Trzasko 2013 (its divergence).
+    That is optimal for white noise and squared error, β being the shape. Sources: Gavish and Donoho 2017, section III;
+    Candès, Sing-Long and Trzasko 2013 (the divergence).
 
     Args:
         noisy: A matrix with row and column sums of zero; so has its noise.
@@ -148,32 +144,18 @@ def low_rank(noisy: Array, sigma: float) -> Estimate:
     if sigma <= 0:
         return Estimate(noisy, float(rank * width))
     left, values, right = np.linalg.svd(noisy, full_matrices=False)
-    scale = np.sqrt(width) * sigma
-    shrunk, slopes = (found[:rank] for found in _shrunk(values / scale, rank / width))
-    small, kept = shrunk * scale, values[:rank]
+    scale, shape, kept = np.sqrt(width) * sigma, rank / width, values[:rank]
+    y = kept / scale
+    above = y > 1 + np.sqrt(shape)
+    root = np.sqrt(np.maximum((y**2 - shape - 1) ** 2 - 4 * shape, TOLERANCE))
+    y = np.maximum(y, 1.0)
+    small = np.where(above, root / y, 0.0) * scale
+    slopes = np.where(above, 2 * (y**2 - shape - 1) / root - root / y**2, 0.0)
     gaps = kept[:, None] ** 2 - kept[None, :] ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         cross = np.where(np.abs(gaps) > 0, (kept * small)[:, None] / gaps, 0.0)
     freedom = slopes.sum() + (width - rank) * (small / np.maximum(kept, SMOOTHING)).sum() + 2 * cross.sum()
     return Estimate((left[:, :rank] * small) @ right[:rank], float(freedom))
-
-
-def _shrunk(values: Array, shape: float) -> tuple[Array, Array]:
-    """Return singular values y (divided by the noise scale) after shrinkage, and the derivative of that.
-
-    √((y² - β - 1)² - 4β) / y above the edge 1 + √β, β being the shape; those below it are noise.
-    """
-    above = values > 1 + np.sqrt(shape)
-    root = np.sqrt(np.maximum((values**2 - shape - 1) ** 2 - 4 * shape, TOLERANCE))
-    values = np.maximum(values, 1.0)
-    slopes = 2 * (values**2 - shape - 1) / root - root / values**2
-    return np.where(above, root / values, 0.0), np.where(above, slopes, 0.0)
-
-
-def _centred(table: Array) -> Array:
-    """Return the nearest table whose rows and columns add up to 0: margins are known better from elsewhere."""
-    left = table - table.mean(axis=1, keepdims=True)
-    return np.asarray(left - left.mean(axis=0))
 
 
 def explained(triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, Array]) -> Array:
@@ -186,7 +168,7 @@ def explained(triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, 
     """
     total = max(float(clean[triple[0]].sum()), 1.0)
     product = np.einsum("i,j,k->ijk", *(clean[name] for name in triple)) / total**2
-    return fit_margins(product, _margins(triple, joints, clean))
+    return fit_margins(product, _pair_margins(triple, joints, clean))
 
 
 def estimated_triples(
@@ -194,10 +176,7 @@ def estimated_triples(
 ) -> dict[Triple, Array]:
     """Return counts of the measured triples, with the margins of their pairs and positive where these are.
 
-    Args:
-        tables: Measured.
-        joints: As for `explained`.
-        clean: As for `explained`.
+    ``joints`` and ``clean`` are as in `explained`.
     """
     found = {}
     for triple, table in tables.items():
@@ -205,20 +184,18 @@ def estimated_triples(
         projected = onto_simplex(table.counts, float(base.sum()))
         estimates = [Estimate(base, 0.0), Estimate(projected, float((projected > 0).sum()))]
         mixed = np.maximum(least_risk(estimates, table.counts, table.sigma), TUNING.floor * base)
-        found[triple] = fit_margins(mixed, _margins(triple, joints, clean))
+        found[triple] = fit_margins(mixed, _pair_margins(triple, joints, clean))
     return found
 
 
-def _margins(
+def _pair_margins(
     triple: Triple, joints: Mapping[Pair, Array], clean: Mapping[str, Array]
 ) -> list[tuple[tuple[int, ...], Array]]:
     margins: list[tuple[tuple[int, ...], Array]] = []
     for i, j in combinations(range(3), 2):
         a, b = triple[i], triple[j]
-        if (a, b) in joints:
-            margins.append(((i, j), joints[a, b]))
-        elif (b, a) in joints:
-            margins.append(((i, j), joints[b, a].T))
-        else:
-            margins.append(((i, j), np.outer(clean[a], clean[b]) / max(float(clean[a].sum()), 1.0)))
+        joint = joints[b, a].T if (b, a) in joints else joints.get((a, b))
+        if joint is None:
+            joint = np.outer(clean[a], clean[b]) / max(float(clean[a].sum()), 1.0)
+        margins.append(((i, j), joint))
     return margins

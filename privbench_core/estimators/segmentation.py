@@ -64,7 +64,7 @@ def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty
 
 
 def segment_and_smooth(counts: Floats, sigma: float, widths: Floats, *, laplace: bool = False) -> tuple[Starts, Floats]:
-    """Return groups of cells, and estimated counts of all cells, none below zero.
+    """Return groups of cells (the first cell of each, ascending), and estimated counts of all cells, none below zero.
 
     Of two estimates, the one with the smaller estimated risk is used (Stein's unbiased risk estimate, with an allowance
     for cuts that fit noise, half of them): counts that change smoothly within segments, or cells that are unrelated to
@@ -75,9 +75,6 @@ def segment_and_smooth(counts: Floats, sigma: float, widths: Floats, *, laplace:
         sigma: Standard deviation of the noise.
         widths: What counts of a segment are proportional to, shape (n,), all positive.
         laplace: Whether the noise is Laplace's, of which single cells stand out more often.
-
-    Returns:
-        First cell of each group, ascending; estimates of shape (n,).
 
     >>> starts, found = segment_and_smooth(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), 3.0, np.ones(5))
     >>> starts.tolist(), found.tolist()
@@ -107,9 +104,8 @@ def _without_accidents(
 ) -> Starts:
     """Return the segments without what noise may well have cut out of long stretches of next to nothing.
 
-    Where there are rows, a cut is about where their density changes. Where there are hardly any, a cut claims that some
-    cells hold rows after all, for which noise may choose among as many runs as there are cells, squared: it has to save
-    a larger ``penalty``. Each accident in a wide range counts as so many rows far out.
+    Where there are hardly any rows, a cut claims that some cells hold rows after all, for which noise may choose among
+    as many runs as there are cells, squared: it has to save a larger ``penalty``.
     """
     sure = segments(counts, sigma, widths, penalty)
     if laplace:
@@ -172,13 +168,7 @@ def _estimated(
 ) -> tuple[Floats, float]:
     """Return the counts of one segment's cells, and their degrees of freedom; see `_smoothed`.
 
-    Args:
-        counts: Noisy counts.
-        shape: Their averages.
-        variances: Of the averages, relative to that of a count.
-        own: Weights of the segment's cells in the averages; more columns may follow.
-        sigma: Standard deviation of the noise.
-        widths: Of the cells.
+    ``shape`` are their averages, with ``variances`` relative to that of a count, in which the cells weigh ``own``.
     """
     shaped = float(np.trace(own))
     weight = widths / (widths**2).sum()
@@ -194,11 +184,7 @@ def _estimated(
 
 
 def merge_smallest(counts: Floats, at_most: int) -> Starts:
-    """Merge the pair of neighbours with the smallest sum until no more than ``at_most`` groups are left.
-
-    Returns:
-        Index of the first count of each group, ascending.
-    """
+    """Merge neighbours with the smallest sum until ``at_most`` groups are left; return the first cell of each."""
     starts, held = np.arange(len(counts)), counts.astype(np.float64)
     while len(starts) > at_most:
         first = int(np.argmin(held[:-1] + held[1:]))

@@ -1,4 +1,4 @@
-"""Attacks on a rehearsal: the plan of a bundle, run on a random half of the privacy units.
+"""Attacks on a rehearsal (the plan of a bundle, run on a random half of the privacy units), and nearest records.
 
 All units of the source are in the published bundle, so it has no non-members to test an attacker with. Instead each
 unit of a pool is kept with probability ½, the plan runs on the kept units at the same (ε, δ) without releasing
@@ -9,26 +9,29 @@ below (Steinke, Nasr and Jagielski 2023): under pure ε-DP the number of correct
 probability e^ε/(1 + e^ε). Attackers differ by what they know of a unit: all of its rows, in all tables (*user-level*),
 or one row of one table (*item-level*, what most published attacks on synthetic tables do). What they prove holds for
 the same ε, because one row per unit is attacked; but where units have many rows, an item-level attacker sees the
-smaller part of what is there. For synthetic relational data this was found with learned attackers (Ward, Wang and Cheng
-2026, "Finding Connections: Membership Inference Attacks for the Multi-Table Synthetic Data Setting"). A bound above the
-promised ε indicates a bug. A bound below proves nothing: other attackers are better, above all those that plant rows
-(as `tests/property` does).
+smaller part of what is there (Ward, Wang and Cheng 2026, "Finding Connections: Membership Inference Attacks for the
+Multi-Table Synthetic Data Setting"). A bound above the promised ε indicates a bug. A bound below proves nothing: other
+attackers are better, above all those that plant rows (as `tests/property` does).
 
 **The three risks** of the Article 29 Working Party's opinion 05/2014. *Singling out*: a predicate that one synthetic
 row satisfies picks out exactly one row of the source. *Linkability*: two halves of a row's columns have the same
 nearest synthetic record. *Inference*: a column of a row is that of its nearest synthetic record by the other columns.
 These attacks and their score are those of anonymeter (Giomi et al. 2023, "A unified framework for quantifying privacy
-risk in synthetic data"): what succeeds as often on rows that the synthesizer never saw tells about the population, not
+risk in synthetic data"): what succeeds as often on rows that the synthesizer never saw is about the population, not
 about a row, so the risk is (members - others)/(1 - others). They are done here in codes and by privacy unit, because
 anonymeter needs older versions of NumPy and Arrow than privbench, and rows of one table in which each is a person.
 ``python -m benchmarks attacks`` compares the two.
+
+The **distance** of two rows is the mean over attributes, from 0 (equal codes) to 1: ordered attributes differ by the
+distance of their codes as a share of the domain, others by 0 or 1. Frequent rows (few attributes, small domains) always
+have distance 0, so nearest records only count in comparison with those of the source's own rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,29 +41,29 @@ from numpy.typing import NDArray
 
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import chain_links
-from privbench_core.evaluation.marginals import column_subsets
-from privbench_core.evaluation.nearest import REFERENCE, SAMPLE, find_nearest, nearest_distances
+from privbench_core.evaluation.marginals import Figures, column_subsets
 from privbench_core.schema.tables import Schema
 from privbench_core.validate.references import NO_PARENT, parent_rows
 
 RunOnRows = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
 """Private and public rows -> synthetic rows, by the plan of the evaluated bundle; nothing is released."""
 
+SAMPLE = 2_000
+"""Maximum number of rows to search neighbours for."""
+REFERENCE = 20_000
+"""Maximum number of rows to search among, and of units that attackers guess about."""
 TARGETS = 500
 """Rows of members, and of others, that are attacked; predicates; and most confident guesses about units."""
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What attackers see, and what they guess.
+    """What attackers see: rows of the source, and ``synthetic`` rows that the plan made from the units that were kept.
 
     Attributes:
-        schema: The database.
-        tables: Rows of the source.
-        synthetic: Rows that the plan made from the units that were kept.
         pool: Units whose coin was tossed, as rows of the unit's table; shape (units,).
         member: Whether each was kept; shape (units,).
-        known: Units that tell the attacker about the population: those outside the pool, or all of it if they are few.
+        known: Units from which attackers know the population: those outside the pool, or all of it if they are few.
     """
 
     schema: Schema
@@ -86,15 +89,9 @@ class Rehearsal:
 def rehearse_half(
     schema: Schema, tables: Mapping[str, pa.Table], rehearse: RunOnRows, rng: np.random.Generator
 ) -> Rehearsal | None:
-    """Run the plan on a random half of (a pool of) the units; None if there are too few to halve.
+    """Run the plan on a random half of a pool of at most `REFERENCE` units; None if there are too few to halve.
 
-    A pool has at most `REFERENCE` units; fewer units make attacks easier, if anything.
-
-    Args:
-        schema: The database.
-        tables: Rows of the source.
-        rehearse: The synthesizer at the bundle's budget.
-        rng: Tosses the coins.
+    Fewer units make attacks easier, if anything.
     """
     shuffled = rng.permutation(tables[schema.unit].num_rows)
     pool, others = np.split(shuffled, [REFERENCE])
@@ -120,36 +117,8 @@ def restrict_to_units(
     return {name: rows.filter(pa.array(keep[name])) for name, rows in tables.items()}
 
 
-@dataclass(frozen=True)
-class Attack:
-    """The result of one attacker that infers membership.
-
-    Attributes:
-        name: The data that the attacker uses.
-        units: Number of scored units.
-        auc: Area under the ROC curve; ½ is random guessing.
-        caught: True positive rate at 1% false positives.
-        guesses: Number of most confident guesses.
-        right: Number of correct ones.
-        epsilon: Lower bound on ε that ``right`` proves, at 95% confidence for all attacks together.
-    """
-
-    name: str
-    units: int
-    auc: float
-    caught: float
-    guesses: int
-    right: int
-    epsilon: float
-
-
-def run_attacks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Attack, ...]:
-    """Infer membership from a rehearsal.
-
-    Args:
-        rehearsal: What was run, on which units.
-        rng: Chooses what is looked at, and breaks ties.
-    """
+def run_attacks(rehearsal: Rehearsal, rng: np.random.Generator) -> list[Figures]:
+    """Infer membership from a rehearsal; the bounds on ε hold at 95% confidence for all attacks (`score_attack`)."""
     schema, member, pool = rehearsal.schema, rehearsal.member, rehearsal.pool
     densities = _densities(rehearsal, rng)
     source, synthetic = rehearsal.codes
@@ -168,7 +137,7 @@ def run_attacks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Attack,
         scores[of[mixed]] = densities[table][mixed]
         has_rows = np.isfinite(scores[pool])
         found.append((f"marginals, one row of {table}", scores[pool][has_rows], member[has_rows]))
-    return tuple(score_attack(name, scores, truth, (1 - 0.95) / len(found), rng) for name, scores, truth in found)
+    return [score_attack(name, scores, truth, (1 - 0.95) / len(found), rng) for name, scores, truth in found]
 
 
 def _densities(rehearsal: Rehearsal, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
@@ -189,15 +158,16 @@ def _densities(rehearsal: Rehearsal, rng: np.random.Generator) -> dict[str, NDAr
             cells, *others = (
                 np.ravel_multi_index([t[:, c] for c in columns], shape) for t in (true.codes, made.codes, reference)
             )
-            synthetic, population = (_smoothed(np.bincount(other, minlength=1), cells) for other in others)
+            synthetic, population = (_smoothed_shares(other, cells) for other in others)
             rows += np.log(synthetic / population)
         found[table.name] = rows
     return found
 
 
-def _smoothed(counts: NDArray[np.integer], cells: NDArray[np.integer]) -> NDArray[np.float64]:
-    found = np.where(cells < len(counts), counts[np.minimum(cells, len(counts) - 1)], 0)
-    return np.asarray((found + 0.5) / (counts.sum() + 1.0), dtype=np.float64)
+def _smoothed_shares(rows: NDArray[np.integer], cells: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return the share of rows in each cell of ``cells``, with half a row added to each cell; shape (cells,)."""
+    counts = np.bincount(rows, minlength=int(cells.max(initial=0)) + 1)
+    return np.asarray((counts[cells] + 0.5) / (counts.sum() + 1.0), dtype=np.float64)
 
 
 def _of_units(rehearsal: Rehearsal, densities: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -216,28 +186,38 @@ def _of_units(rehearsal: Rehearsal, densities: dict[str, NDArray[np.float64]]) -
 
 def score_attack(
     name: str, scores: NDArray[np.float64], member: NDArray[np.bool_], alpha: float, rng: np.random.Generator
-) -> Attack:
-    """Return the result of an attacker.
+) -> Figures:
+    """Return the result of an attacker who infers membership.
 
     Args:
-        name: Name of the attack.
+        name: The data that the attacker uses.
         scores: Score per unit, larger for members; shape (units,).
         member: Whether the unit is a member; shape (units,).
         alpha: Probability that the bound on ε is wrong.
         rng: Breaks ties between scores.
+
+    Returns:
+        The number of "units"; the area under the ROC curve ("auc"); the true positive rate at 1% false positives
+        ("caught"); the number of most confident "guesses", of the "right" ones, and the ε that these prove.
     """
     order = np.lexsort((rng.random(len(scores)), scores))
     half = min(TARGETS, len(scores)) // 2  # guesses in, and guesses out; fixed beforehand, so that the bound holds
     right = int((~member[order[:half]]).sum() + member[order[len(order) - half :]].sum()) if half else 0
     ranked = member[order[::-1]]
-    non_members = max(1, int((~member).sum()))
-    rank = np.empty(len(order))
-    rank[order] = np.arange(1, len(order) + 1)
-    members = int(member.sum())
-    auc = (rank[member].sum() - members * (members + 1) / 2) / max(1, members * non_members)
-    flagged = np.cumsum(~ranked) <= non_members * 0.01
+    members, others = int(member.sum()), max(1, int((~member).sum()))
+    ranks = np.flatnonzero(ranked[::-1]) + 1.0  # of members, by ascending score
+    auc = (ranks.sum() - members * (members + 1) / 2) / max(1, members * others)
+    flagged = np.cumsum(~ranked) <= others * 0.01
     caught = float((ranked & flagged).sum() / max(1, members))
-    return Attack(name, len(scores), float(auc), caught, 2 * half, right, epsilon_bound(right, 2 * half, alpha))
+    return {
+        "name": name,
+        "units": len(scores),
+        "auc": float(auc),
+        "caught": caught,
+        "guesses": 2 * half,
+        "right": right,
+        "epsilon": epsilon_bound(right, 2 * half, alpha),
+    }
 
 
 def epsilon_bound(right: int, guesses: int, alpha: float) -> float:
@@ -256,43 +236,8 @@ def epsilon_bound(right: int, guesses: int, alpha: float) -> float:
     return float(max(0.0, np.log(chance / (1 - chance)))) if chance < 1 else float("inf")
 
 
-@dataclass(frozen=True)
-class Risk:
-    """The result of singling out, linkability or inference on one table.
-
-    Attributes:
-        name: The attack.
-        table: The table.
-        guesses: Number of guesses about members, and as many about others.
-        members: Share of them that are right for members.
-        others: The same for units that the synthesizer did not see.
-    """
-
-    name: str
-    table: str
-    guesses: int
-    members: float
-    others: float
-
-    @property
-    def risk(self) -> float:
-        """Share of what was left to learn that the synthetic rows tell about members, 0 to 1."""
-        return max(0.0, (self.members - self.others) / (1 - self.others)) if self.others < 1 else 0.0
-
-    @property
-    def error(self) -> float:
-        """Half the width of the 95% interval of ``members - others``, guesses taken as independent."""
-        spread = sum(share * (1 - share) for share in (self.members, self.others))
-        return 1.96 * math.sqrt(spread / max(self.guesses, 1))
-
-
-def attribute_risks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Risk, ...]:
-    """Single out, link and infer in every private table with two columns or more that are no keys.
-
-    Args:
-        rehearsal: What was run, on which units.
-        rng: Chooses targets, columns and predicates.
-    """
+def attribute_risks(rehearsal: Rehearsal, rng: np.random.Generator) -> list[Figures]:
+    """Single out, link and infer in every private table with two columns or more that are no keys (`risk_of`)."""
     found = []
     for table in rehearsal.schema.private_tables:
         true, made = (codes[table.name] for codes in rehearsal.codes)
@@ -319,11 +264,29 @@ def attribute_risks(rehearsal: Rehearsal, rng: np.random.Generator) -> tuple[Ris
             ],
             "inference": [_inferred(true, made, rows, secrets) for rows in targets],
         }
-        for name, (of_members, of_others) in attacks.items():
-            if len(of_members):
-                right = float(of_members.mean()), float(of_others.mean())
-                found.append(Risk(name, table.name, len(of_members), *right))
-    return tuple(found)
+        found += [risk_of(name, table.name, *right) for name, right in attacks.items() if len(right[0])]
+    return found
+
+
+def risk_of(name: str, table: str, of_members: NDArray[np.bool_], of_others: NDArray[np.bool_]) -> Figures:
+    """Return the result of an attack on a table, given which guesses about members and about others are right.
+
+    Returns:
+        The number of "guesses" about members, and as many about others; the shares that are right ("members",
+        "others"); the share of what was left to learn that synthetic rows reveal about members ("risk"), 0 to 1; and
+        half the width of the 95% interval of the difference, guesses taken as independent ("error").
+    """
+    members, others = float(of_members.mean()), float(of_others.mean())
+    variance = sum(share * (1 - share) for share in (members, others)) / len(of_members)
+    return {
+        "name": name,
+        "table": table,
+        "guesses": len(of_members),
+        "members": members,
+        "others": others,
+        "risk": max(0.0, (members - others) / (1 - others)) if others < 1 else 0.0,
+        "error": 1.96 * math.sqrt(variance),
+    }
 
 
 def _inferred(
@@ -332,7 +295,7 @@ def _inferred(
     """Return whether each secret of each row is guessed; an ordered one is if it is within 5% of the domain."""
     found = []
     for secret in secrets:
-        known = [i for i in range(len(true.names)) if i != secret]
+        known = [column for column in range(len(true.names)) if column != secret]
         guess = made.codes[find_nearest(true, made, rows, known)[0], secret]
         near = 0.05 * (true.sizes[secret] - 1) if true.ordered[secret] else 0.0  # anonymeter's tolerance
         found.append(np.abs(guess - true.codes[rows, secret]) <= near)
@@ -366,3 +329,63 @@ def _matches(codes: NDArray[np.integer], predicate: Conditions) -> int:
         values = codes[:, column]
         kept &= values == code if not direction else values >= code if direction > 0 else values <= code
     return int(kept.sum())
+
+
+def nearest_records(true: EncodedTable, synthetic: EncodedTable, rng: np.random.Generator) -> Figures | None:
+    """Return whether synthetic rows are nearer to one half of the source than its other half is.
+
+    Returns:
+        The number of "rows" compared on each side; the share of them at distance 0 ("synthetic_same", "source_same");
+        5th percentile and median of the distances ("synthetic", "source"); and whether it is "suspicious" that
+        synthetic rows equal source rows significantly more often. None without attributes or with too few rows.
+    """
+    mixed = rng.permutation(len(true.codes))
+    half = min(len(mixed) // 2, REFERENCE)
+    count = min(SAMPLE, len(mixed) - half, len(synthetic.codes))
+    if not true.names or not half or not count:
+        return None
+    reference = replace(true, codes=true.codes[mixed[:half]])
+    made = nearest_distances(synthetic, reference, rows=rng.choice(len(synthetic.codes), count, replace=False))
+    real = nearest_distances(true, reference, rows=mixed[half : half + count])
+    same, same_of_source = float((made == 0).mean()), float((real == 0).mean())
+    return {
+        "rows": count,
+        "synthetic_same": same,
+        "source_same": same_of_source,
+        "synthetic": tuple(np.percentile(made, (5, 50)).tolist()),
+        "source": tuple(np.percentile(real, (5, 50)).tolist()),
+        "suspicious": same > same_of_source + max(0.05, 3 * math.sqrt(0.25 / count)),
+    }
+
+
+def nearest_distances(of: EncodedTable, among: EncodedTable, rows: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return the distance of each of ``rows`` of one table to its nearest record in another; shape (len(rows),)."""
+    return find_nearest(of, among, rows, range(len(among.names)))[1]
+
+
+def find_nearest(
+    of: EncodedTable, among: EncodedTable, rows: NDArray[np.integer], columns: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the record of another table that is nearest to each of ``rows``, and its distance; shapes (len(rows),).
+
+    Only ``columns`` are compared, with at most `REFERENCE` evenly spaced rows of ``among``. Of equally near records the
+    first is returned.
+    """
+    step = np.linspace(0, len(among.codes) - 1, min(len(among.codes), REFERENCE)).astype(np.int64)
+    records = [np.ascontiguousarray(_column(among.codes[step, i], among, i)) for i in columns]
+    wanted = [_column(of.codes[rows, i], among, i) for i in columns]
+    found, distance = np.zeros(len(rows), np.int64), np.full(len(rows), np.inf)
+    for start in range(0, len(rows) if len(step) else 0, 200):  # a part at a time, to bound memory
+        block = slice(start, start + 200)
+        total = np.zeros((len(rows[block]), len(step)), np.float32)
+        for i, mine, theirs in zip(columns, wanted, records, strict=True):
+            total += np.abs(mine[block, None] - theirs) if among.ordered[i] else mine[block, None] != theirs
+        best = total.argmin(axis=1)
+        found[block], distance[block] = step[best], total[np.arange(len(best)), best]
+    return found, distance / max(len(columns), 1)
+
+
+def _column(codes: NDArray[np.integer], table: EncodedTable, position: int) -> NDArray[np.float32]:
+    """Return ordered codes as numbers in [0, 1], and other codes unchanged."""
+    scale = max(table.sizes[position] - 1, 1) if table.ordered[position] else 1
+    return (codes / np.float32(scale)).astype(np.float32)

@@ -6,70 +6,36 @@ They are about whole groups, so unlike parent-child marginals they measure the d
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Sequence
+from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.errors import InternalError
 from privbench_core.evaluation.joins import LinkedTables
-from privbench_core.evaluation.marginals import SEED, CodeTable
+from privbench_core.evaluation.marginals import SEED, CodeTable, Figures
 
 Predicate = tuple[tuple[int, NDArray[np.bool_]], ...]
 """A conjunction: (column, which of its codes satisfy it)."""
 
 
-@dataclass(frozen=True)
-class CountingQuery:
-    """Counts parents that satisfy ``parent``, have ``fanout`` children, and distinct children for all of ``children``.
-
-    Attributes:
-        fanout: Required number of children.
-        parent: Predicate on the parent's row.
-        children: One or two predicates, of a required child each; a child counts for one of them only.
-    """
+class CountingQuery(NamedTuple):
+    """Counts parents that satisfy ``parent``, and have ``fanout`` children: distinct ones for all of ``children``."""
 
     fanout: int
     parent: Predicate
     children: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True)
-class CountingShape:
-    """Parameters of a random workload of counting queries (PrivLava, section 7.2).
+class CountingShape(NamedTuple):
+    """Parameters of a random workload of counting queries (PrivLava, section 7.2)."""
 
-    Attributes:
-        children: c, predicates on distinct children per query, 1 or 2.
-        attributes: k, attributes per predicate.
-        selectivity: Product of the domain shares of all attributes of a query.
-        max_fanout: Fanouts are drawn from 1 to this.
-    """
-
-    children: int = 1
-    attributes: int = 1
-    selectivity: float = 0.2
-    max_fanout: int = 7
-
-
-@dataclass(frozen=True)
-class CountingFigures:
-    """Regularised relative errors of counting queries of one kind.
-
-    Attributes:
-        children: c, the number of distinct children a query requires.
-        attributes: Attributes per predicate.
-        queries: Number of queries.
-        mean: Mean error, the papers' figure.
-        median: Median error.
-    """
-
-    children: int
-    attributes: int
-    queries: int
-    mean: float
-    median: float
+    children: int = 1  # c, predicates on distinct children per query, 1 or 2
+    attributes: int = 1  # k, attributes per predicate
+    selectivity: float = 0.2  # product of the domain shares of all attributes of a query
+    max_fanout: int = 7  # fanouts are drawn from 1 to this
 
 
 def counting_figures(
@@ -78,29 +44,28 @@ def counting_figures(
     ordered: tuple[Sequence[bool], Sequence[bool]],
     selectivity: float,
     most: int,
-) -> Iterator[CountingFigures]:
-    """Yield errors by kind: 1 and 2 children, 1 and 2 attributes, fanouts drawn up to their 99th percentile.
+) -> list[Figures]:
+    """Return "mean" (the papers' figure) and "median" errors of ``most`` queries of a join, fewer of large tables.
 
-    Args:
-        source: The join along a key in the source.
-        synthetic: The same in the synthetic database.
-        ordered: As in `counting_queries`.
-        selectivity: Of the queries.
-        most: Largest number of queries of all kinds; large tables are asked fewer.
+    By kind: 1 and 2 "children", 1 and 2 "attributes"; fanouts are drawn up to their 99th percentile. Empty where no
+    queries can be asked.
     """
     parents, children = len(source.parent), len(source.child)
-    each = min(most, 2_000_000_000 // max(parents + children, 1)) // 4  # so many rows are looked at, at most
+    each = min(most, 2_000_000_000 // max(parents + children, 1)) // 4  # so many rows are read, at most
     if not each or not parents or not len(synthetic.parent) or not (source.parent_sizes and source.child_sizes):
-        return
+        return []
     fanouts = source.fanout[source.fanout > 0]
     largest = int(np.percentile(fanouts, 99, method="inverted_cdf")) if fanouts.size else 1
-    shapes = [CountingShape(c, k, selectivity, largest) for c in (1, 2) for k in (1, 2)]
+    kinds = list(product((1, 2), (1, 2)))
     queries: list[CountingQuery] = []
-    for shape in shapes:
-        rng = np.random.default_rng((SEED, shape.children, shape.attributes))
-        queries += counting_queries(source, ordered, shape, each, rng)
-    for shape, errors in zip(shapes, np.split(counting_errors(source, synthetic, queries), len(shapes)), strict=True):
-        yield CountingFigures(shape.children, shape.attributes, each, float(errors.mean()), float(np.median(errors)))
+    for kind in kinds:
+        shape = CountingShape(*kind, selectivity, largest)
+        queries += counting_queries(source, ordered, shape, each, np.random.default_rng((SEED, *kind)))
+    errors = np.split(counting_errors(source, synthetic, queries), len(kinds))
+    return [
+        {"children": c, "attributes": k, "queries": each, "mean": float(e.mean()), "median": float(np.median(e))}
+        for (c, k), e in zip(kinds, errors, strict=True)
+    ]
 
 
 def counting_queries(
@@ -110,25 +75,18 @@ def counting_queries(
     count: int,
     rng: np.random.Generator,
 ) -> tuple[CountingQuery, ...]:
-    """Draw a workload from the domains, without reading rows.
+    """Draw ``count`` queries from the domains, without reading rows.
 
     All predicates on children use the same attributes. Each attribute admits an equal share of its domain: a range of
-    codes if it is ordered, a random set of codes otherwise.
-
-    Args:
-        linked: Only its domain sizes are used.
-        ordered: Whether codes are ordered, per parent column and per child column.
-        shape: Kind of queries.
-        count: Number of queries.
-        rng: Draws the queries.
+    codes if it is ``ordered`` (per parent column and per child column), a random set of codes otherwise.
     """
     share = shape.selectivity ** (1 / (shape.attributes * (1 + shape.children)))
 
-    def predicate(columns: NDArray[np.int64], sizes: Sequence[int], is_ordered: Sequence[bool]) -> Predicate:
-        return tuple((int(c), _admitted(int(sizes[c]), share, is_ordered[c], rng)) for c in columns)
-
     def attributes(sizes: Sequence[int]) -> NDArray[np.int64]:
         return rng.choice(len(sizes), min(shape.attributes, len(sizes)), replace=False)
+
+    def predicate(columns: NDArray[np.int64], sizes: Sequence[int], is_ordered: Sequence[bool]) -> Predicate:
+        return tuple((int(c), _admitted(int(sizes[c]), share, is_ordered[c], rng)) for c in columns)
 
     queries = []
     for _ in range(count):
@@ -160,14 +118,13 @@ def answer_counting(linked: LinkedTables, queries: Sequence[CountingQuery]) -> N
     by_parent = np.argsort(linked.links, kind="stable")[len(linked.links) - int(fanout.sum()) :]
     first = np.cumsum(fanout) - fanout
     answers = np.zeros(len(queries), np.int64)
-    for size, asked in numbers.items():  # each query looks only at the parents that have its fanout
+    for size, asked in numbers.items():  # each query reads only the parents that have its fanout
         parents = np.flatnonzero(fanout == size)
         parent = linked.parent[parents]
         child = linked.child[by_parent[first[parents, None] + np.arange(size)]]
         for number in asked:
-            query = queries[number]
-            holds = satisfying(parent, query.parent)
-            found = [satisfying(child, predicate) for predicate in query.children]
+            holds = satisfying(parent, queries[number].parent)
+            found = [satisfying(child, predicate) for predicate in queries[number].children]
             # Hall's theorem: there are distinct children for all predicates if any n of these have n children.
             for n in range(1, len(found) + 1):
                 for chosen in combinations(found, n):

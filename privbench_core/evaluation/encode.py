@@ -22,24 +22,17 @@ from privbench_core.schema.columns import Column, Pattern, Range, Values
 from privbench_core.schema.tables import Schema, Table
 
 BINS = 32
-"""Bins of ordered columns without a declared domain, and the most codes of `coarsen`."""
+"""Bins of ordered columns without a declared domain."""
 
 
 @dataclass(frozen=True)
 class EncodedTable:
-    """The attributes of a table as codes.
-
-    Attributes:
-        names: Attribute names, in source order.
-        codes: Codes, shape (rows, attributes), in column-major order.
-        sizes: Domain size per attribute.
-        ordered: Whether the order of codes is that of values, per attribute.
-    """
+    """The attributes of a table as codes, in source order."""
 
     names: tuple[str, ...]
-    codes: CodeTable
-    sizes: tuple[int, ...]
-    ordered: tuple[bool, ...]
+    codes: CodeTable  # shape (rows, attributes), in column-major order
+    sizes: tuple[int, ...]  # domain size per attribute
+    ordered: tuple[bool, ...]  # whether the order of codes is that of values
 
 
 def encode_tables(
@@ -47,11 +40,8 @@ def encode_tables(
 ) -> dict[str, EncodedTable]:
     """Encode the attributes of every table in ``tables``.
 
-    Args:
-        schema: The database.
-        tables: The rows to encode, by table name; a subset of the schema's tables.
-        source: Rows that determine the bins of columns without a declared domain; by default ``tables``. Pass the
-            source when encoding synthetic tables, so that both have the same codes.
+    Columns without a declared domain get bins of ``source``, by default ``tables``: pass the source when encoding
+    synthetic tables, so that both have the same codes.
 
     Raises:
         SourceError: A column holds values of the wrong type, or NULL where none may be.
@@ -74,7 +64,7 @@ def encode_tables(
 
 def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> Codec | SourceBins:
     declared = isinstance(column.domain, Range | Values | Pattern)
-    if declared or column.logical.codec:
+    if declared or not column.logical.needs_domain:
         return codec_for(column, table=table.name)
     if column.type.ordered:
         return SourceBins.of(source)
@@ -85,32 +75,18 @@ def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> Codec | S
 
 @dataclass(frozen=True)
 class SourceBins:
-    """Bins at quantiles of the source, for columns without a declared domain; the last code is NULL (or NaN).
-
-    Attributes:
-        edges: Ascending values; bin i holds values v with edges[i-1] < v <= edges[i].
-    """
+    """Quantile bins of an ordered column: bin i has values v with edges[i-1] < v <= edges[i]; the last code is NULL."""
 
     edges: NDArray[np.float64]
+    size: int  # number of bins, plus one code for NULL or NaN
+    ordered: int  # number of ordered codes: all bins
 
     @classmethod
     def of(cls, source: pa.ChunkedArray, bins: int = BINS) -> SourceBins:
         """Return at most ``bins`` bins of about equal counts; a frequent value that covers quantiles ends one bin."""
         values = as_numbers(source)
-        values = values[~np.isnan(values)]
-        if not values.size:
-            return cls(np.empty(0))
-        return cls(_quantiles(values, bins))
-
-    @property
-    def size(self) -> int:
-        """Number of bins, plus one code for NULL."""
-        return len(self.edges) + 2
-
-    @property
-    def ordered(self) -> int:
-        """Number of ordered codes: all bins."""
-        return len(self.edges) + 1
+        edges = quantiles(values[~np.isnan(values)], bins)
+        return cls(edges, len(edges) + 2, len(edges) + 1)
 
     def encode(self, values: pa.ChunkedArray) -> NDArray[np.int32]:
         """Return the codes of ``values``, shape (n,)."""
@@ -119,37 +95,10 @@ class SourceBins:
         return np.where(np.isnan(numbers), self.size - 1, bins).astype(np.int32)
 
 
-def coarsen(
-    true: Mapping[str, EncodedTable], made: Mapping[str, EncodedTable]
-) -> tuple[dict[str, EncodedTable], dict[str, EncodedTable]]:
-    """Return both with wide columns in few codes: where there is an order, bins of about as many rows of the source.
-
-    Lists keep the `BINS` values that most rows of the source have; all others, and those that it has not, are one code.
-    A pair of wide columns has more cells than there are rows, so two samples of one distribution would be far apart;
-    and values that one row has each, such as numbers of documents, would be wrong whatever they are.
-    """
-    coarse: tuple[dict[str, EncodedTable], dict[str, EncodedTable]] = {}, {}
-    for name, coded in true.items():
-        sides = [np.array(side[name].codes, order="F") for side in (true, made)]
-        sizes = list(coded.sizes)
-        for i in (i for i, size in enumerate(sizes) if size > BINS + 1 and len(sides[0])):
-            if coded.ordered[i]:
-                cuts = _quantiles(sides[0][:, i], BINS)
-                code_of = np.searchsorted(cuts, np.arange(sizes[i]), side="left")
-            else:
-                rows = np.bincount(sides[0][:, i], minlength=sizes[i])
-                code_of = np.full(sizes[i], BINS)
-                code_of[np.argsort(-rows, kind="stable")[:BINS]] = np.arange(BINS)
-            sizes[i] = int(code_of.max()) + 1
-            for codes in sides:
-                codes[:, i] = code_of[codes[:, i]]
-        for result, codes in zip(coarse, sides, strict=True):
-            result[name] = replace(coded, codes=codes, sizes=tuple(sizes))
-    return coarse
-
-
-def _quantiles(values: NDArray[Any], bins: int) -> NDArray[Any]:
+def quantiles(values: NDArray[Any], bins: int) -> NDArray[Any]:
     """Return the values that end all but the last of some bins of about as many rows, ascending; equal ones once."""
+    if not values.size:
+        return values
     return np.unique(np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf"))
 
 
@@ -169,13 +118,12 @@ def value_codes(
     Returns:
         Codes of ``a`` and of ``b``, shape (rows, columns), and the number of codes per column.
     """
-    codes = (np.empty((a.num_rows, len(columns)), np.int64, "F"), np.empty((b.num_rows, len(columns)), np.int64, "F"))
+    codes = np.empty((a.num_rows + b.num_rows, len(columns)), np.int64, "F")
     sizes = []
     for position, name in enumerate(columns):
         type_ = a.schema.field(name).type
         both = pa.chunked_array([*a[name].chunks, *b[name].cast(type_).chunks], type=type_).combine_chunks()
         values = both.dictionary_encode()
-        numbers = values.indices.fill_null(len(values.dictionary)).to_numpy()
-        codes[0][:, position], codes[1][:, position] = numbers[: a.num_rows], numbers[a.num_rows :]
+        codes[:, position] = values.indices.fill_null(len(values.dictionary)).to_numpy()
         sizes.append(len(values.dictionary) + 1)
-    return codes[0], codes[1], tuple(sizes)
+    return codes[: a.num_rows], codes[a.num_rows :], tuple(sizes)

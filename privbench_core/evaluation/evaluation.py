@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from privbench_core.errors import SourceError
 from privbench_core.evaluation.attacks import RunOnRows
 from privbench_core.evaluation.comparison import Comparison, compare
 from privbench_core.evaluation.generate import QUERY_SECONDS, Recipe, generate_workload
-from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_source
-from privbench_core.evaluation.marginals import FULL, SEED, Scope
-from privbench_core.evaluation.privacy_figures import PrivacyFigures, privacy_figures
+from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_source, shuffled_reference
+from privbench_core.evaluation.marginals import FULL, SEED, Figures, Scope
+from privbench_core.evaluation.privacy_figures import privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.runtime import RunTimeResult
-from privbench_core.evaluation.shuffled import shuffled_reference
+from privbench_core.evaluation.runtime import compare_run_times, run_time_remarks
 from privbench_core.evaluation.verdict import Verdict, judge
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
@@ -30,33 +27,23 @@ INTERNAL = "Internal: compares with private data. Do not publish."
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The content of a report.
-
-    Attributes:
-        inputs: Bundle and source.
-        comparison: Fidelity of tables and joins.
-        privacy: Spend, and the results of attacks.
-        workload: Q-errors; None if no query could be generated.
-        run_time: Run times in PostgreSQL; None if not requested.
-        at: When.
-        source_state: Whether the source has changed since the bundle was made, in words; "" if nobody looked.
-    """
+    """The content of a report."""
 
     inputs: BundleAndSource
     comparison: Comparison
-    privacy: PrivacyFigures
-    workload: WorkloadResult | None = None
-    run_time: RunTimeResult | None = None
-    source_state: str = ""
+    privacy: Figures  # `privacy_figures`
+    workload: WorkloadResult | None = None  # None if no query could be generated
+    run_time: Figures | None = None  # `run_time_figures`, None if not requested
+    source_state: str = ""  # whether the source has changed since the bundle was made, in words; "" if not compared
     at: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on everything but privacy."""
-        sections = (self.comparison, self.workload, self.run_time)
-        return judge(remark for section in sections if section is not None for remark in section.remarks())
+        remarks = [*self.comparison.remarks(), *(self.workload.remarks() if self.workload else ())]
+        return judge([*remarks, *(run_time_remarks(self.run_time) if self.run_time else ())])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Figures:
         """Return the content of metrics.json."""
         summary, verdict = self.inputs.summary, self.verdict
         return {
@@ -70,12 +57,12 @@ class Evaluation:
                 "level": str(verdict.level),
                 "summary": verdict.summary,
                 "remarks": [str(remark) for remark in verdict.remarks],
-                "alarms": list(self.privacy.alarms),
+                "alarms": self.privacy["alarms"],
             },
             **self.comparison.to_dict(),
             "workload": self.workload.to_dict() if self.workload else None,
-            "run_time": self.run_time.to_dict() if self.run_time else None,
-            "privacy": self.privacy.to_dict(),
+            "run_time": self.run_time,
+            "privacy": self.privacy,
         }
 
 
@@ -103,25 +90,18 @@ def evaluate_bundle(
         PublishError: The bundle is damaged or of another schema, or there is no PostgreSQL.
         SourceError: The source or the workload cannot be read.
     """
-    given = _read_queries(workload, spec.schema) if workload else None
+    queries = _read_queries(workload, spec.schema) if workload else None
     inputs = read_bundle_and_source(spec, bundle)
     pair = inputs.pair
     engine = Engine(pair.source, QUERY_SECONDS)
-    queries = given or _generated(spec.schema, pair.source, engine)
+    if queries is None and any(rows.num_rows for rows in pair.source.values()):
+        queries = generate_workload(spec.schema, pair.source, Recipe(seed=SEED), engine=engine)
     times = None
     if run_time and queries is not None:
-        # Imported here: only this needs a driver and a server.
-        from privbench_core.evaluation.runtime import compare_run_times
-
         url = run_time if isinstance(run_time, str) else None
         times = compare_run_times(spec.schema, pair.source, bundle, queries, url=url)
-    return Evaluation(
-        inputs,
-        compare(pair, scope),
-        privacy_figures(inputs, rehearse),
-        _q_errors(queries, inputs, engine) if queries else None,
-        times,
-    )
+    answers = _q_errors(queries, inputs, engine) if queries is not None else None
+    return Evaluation(inputs, compare(pair, scope), privacy_figures(inputs, rehearse), answers, times)
 
 
 def _q_errors(queries: Workload, inputs: BundleAndSource, engine: Engine) -> WorkloadResult:
@@ -139,11 +119,3 @@ def _read_queries(path: Path, schema: Schema) -> Workload:
     if len(schema.tables) != 1:
         raise SourceError(f"{path.name}: a SAM workload is on one table, but {schema.name} has several; write SQL")
     return read_sam_workload(path, schema.tables[0])
-
-
-def _generated(schema: Schema, source: Mapping[str, Any], engine: Engine) -> Workload | None:
-    """Return a workload generated from the source, None where no query returns rows."""
-    try:
-        return generate_workload(schema, source, Recipe(seed=SEED), engine=engine)
-    except SourceError:
-        return None

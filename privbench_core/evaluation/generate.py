@@ -9,9 +9,8 @@ Literals are values of private rows, so a workload is internal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,19 +28,11 @@ QUERY_SECONDS = 5.0  # seconds to count a query; slower ones are dropped
 
 @dataclass(frozen=True)
 class Recipe:
-    """Parameters of a random workload.
-
-    Attributes:
-        queries: Number of queries.
-        max_joins: Each query has ``min_joins`` to this many joins, as far as the keys allow.
-        max_predicates: Each table has 0 to this many predicates, as far as its columns allow.
-        seed: Seed of the draw.
-        min_joins: See ``max_joins``.
-    """
+    """Parameters of a random workload."""
 
     queries: int = 200
-    max_joins: int = 2
-    max_predicates: int = 3
+    max_joins: int = 2  # each query has ``min_joins`` to this many, as far as the keys allow
+    max_predicates: int = 3  # each table has 0 to this many, as far as its columns allow
     seed: int = 0
     min_joins: int = 0
 
@@ -49,28 +40,21 @@ class Recipe:
 def generate_workload(
     schema: Schema, tables: Mapping[str, pa.Table], recipe: Recipe, *, engine: Engine | None = None
 ) -> Workload:
-    """Draw a workload.
+    """Draw at most ``recipe.queries`` different queries with a result; fewer where the database is too small.
 
-    Args:
-        schema: Tables and keys.
-        tables: Rows to take literals from, by table; equal rows in equal order give the same workload (unless a query
-            times out on one machine and not on another).
-        recipe: Parameters of the workload.
-        engine: Holds ``tables`` already, and keeps the answers; None makes one.
-
-    Returns:
-        At most ``recipe.queries`` different queries with a result; fewer where the database is too small.
+    Equal rows in equal order give the same workload, unless a query times out on one machine and not on another. An
+    ``engine`` that holds the tables already keeps the answers.
 
     Raises:
         SourceError: No table has a row.
     """
-    engine = engine or Engine(tables, QUERY_SECONDS)
-    draft = _QueryDraft(schema, tables, recipe, np.random.default_rng(recipe.seed))
-    if not draft.filled:
+    filled = [table.name for table in schema.tables if tables[table.name].num_rows]
+    if not filled:
         raise SourceError(f"{schema.name}: no table has a row, so no query can be drawn; give a source with rows")
+    engine, rng = engine or Engine(tables, QUERY_SECONDS), np.random.default_rng(recipe.seed)
     kept: dict[str, Statement] = {}
     for _ in range(20 * recipe.queries):  # small databases have few queries with a result
-        sql = draft.query()
+        sql = _query(schema, tables, filled, recipe, rng)
         if sql not in kept and _finds_rows(engine, sql):
             kept[sql] = Statement(sql)
         if len(kept) == recipe.queries:
@@ -85,49 +69,42 @@ def _finds_rows(engine: Engine, sql: str) -> bool:
         return False
 
 
-class _QueryDraft:
-    """Draws queries as text."""
+def _query(
+    schema: Schema, tables: Mapping[str, pa.Table], filled: Sequence[str], recipe: Recipe, rng: np.random.Generator
+) -> str:
+    # A self-join would need aliases, which the recipe does not have.
+    keys = [key for table in schema.tables for key in table.foreign_keys if key.child != key.parent]
+    linked = [name for name in filled if any(name in {key.child, key.parent} for key in keys)]
+    joins = int(rng.integers(recipe.min_joins, recipe.max_joins + 1)) if linked else 0
+    joined = [_one(linked if joins else filled, rng)]
+    conditions: list[str] = []
+    for _ in range(joins):
+        edges = [key for key in keys if (key.child in joined) != (key.parent in joined)]
+        edges = [key for key in edges if key.child in filled and key.parent in filled]
+        if not edges:
+            break
+        edge = edges[int(rng.integers(len(edges)))]
+        joined.append(edge.parent if edge.child in joined else edge.child)
+        conditions += _join(edge)
+    for name in joined:
+        conditions += _predicates(schema.table(name), tables[name], recipe.max_predicates, rng)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT COUNT(*) FROM {', '.join(map(quote_identifier, joined))}{where}"
 
-    def __init__(
-        self, schema: Schema, tables: Mapping[str, pa.Table], recipe: Recipe, rng: np.random.Generator
-    ) -> None:
-        self._schema, self._tables, self._recipe, self._rng = schema, tables, recipe, rng
-        self.filled = [table.name for table in schema.tables if tables[table.name].num_rows]
-        # A self-join would need aliases, which the recipe does not have.
-        self._keys = [k for table in schema.tables for k in table.foreign_keys if k.child != k.parent]
-        self._linked = [name for name in self.filled if any(name in {k.child, k.parent} for k in self._keys)]
 
-    def query(self) -> str:
-        least, most = self._recipe.min_joins, self._recipe.max_joins
-        joins = int(self._rng.integers(least, most + 1)) if self._linked else 0
-        tables = [self._one(self._linked if joins else self.filled)]
-        conditions: list[str] = []
-        for _ in range(joins):
-            edges = [k for k in self._keys if (k.child in tables) != (k.parent in tables)]
-            edges = [k for k in edges if k.child in self.filled and k.parent in self.filled]
-            if not edges:
-                break
-            edge = edges[int(self._rng.integers(len(edges)))]
-            tables.append(edge.parent if edge.child in tables else edge.child)
-            conditions += _join(edge)
-        for name in tables:
-            conditions += self._predicates(self._schema.table(name))
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return f"SELECT COUNT(*) FROM {', '.join(map(quote_identifier, tables))}{where}"
+def _predicates(table: Table, rows: pa.Table, most: int, rng: np.random.Generator) -> Iterator[str]:
+    usable = [c for c in table.attributes if not c.type.opaque and c.logical.compares_alike]
+    count = int(rng.integers(min(most, len(usable)) + 1))
+    for position in sorted(rng.choice(len(usable), count, replace=False)) if count else ():
+        column = usable[position]
+        operator = _one(_OPERATORS, rng) if column.type.ordered else "="
+        text = literal(rows[column.name][int(rng.integers(rows.num_rows))].as_py())
+        if text is not None:
+            yield f"{quote_identifier(table.name)}.{quote_identifier(column.name)} {operator} {text}"
 
-    def _predicates(self, table: Table) -> Iterator[str]:
-        usable = [c for c in table.attributes if not c.type.opaque and c.logical.compares_alike]
-        count = int(self._rng.integers(min(self._recipe.max_predicates, len(usable)) + 1))
-        for position in sorted(self._rng.choice(len(usable), count, replace=False)) if count else ():
-            column = usable[position]
-            operator = self._one(_OPERATORS) if column.type.ordered else "="
-            rows = self._tables[table.name]
-            text = literal(rows[column.name][int(self._rng.integers(rows.num_rows))].as_py())
-            if text is not None:
-                yield f"{quote_identifier(table.name)}.{quote_identifier(column.name)} {operator} {text}"
 
-    def _one(self, options: Any) -> str:
-        return str(options[int(self._rng.integers(len(options)))])
+def _one(options: Sequence[str], rng: np.random.Generator) -> str:
+    return options[int(rng.integers(len(options)))]
 
 
 def _join(key: ForeignKey) -> Iterator[str]:

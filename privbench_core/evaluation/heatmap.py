@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -20,31 +21,33 @@ from numpy.typing import NDArray
 
 from privbench_core.evaluation.counting import satisfying
 from privbench_core.evaluation.encode import EncodedTable
-from privbench_core.evaluation.marginals import marginal
-from privbench_core.marginals.spn import Leaf, Node, Product, Sum, split_by_attribute
-from privbench_core.privacy.split_rules import Rule
+from privbench_core.marginals.spn import split_by_attribute
+from privbench_core.privacy.split_rules import ByValue
 
 CodeQuery = Mapping[str, NDArray[np.bool_]]
 """A conjunction: column -> which of its codes satisfy it."""
+
+
+class Network(NamedTuple):
+    """The shape of a network: a leaf of one column, independent sets of columns, or disjoint rows by a ``rule``."""
+
+    columns: tuple[str, ...]
+    parts: tuple[Network, ...] = ()
+    rule: ByValue | None = None
 
 
 @dataclass(frozen=True)
 class Heat:
     """A node of a heat map.
 
-    Attributes:
-        label: The column that splits, or the leaf's columns.
-        kind: "sum", "product" or "leaf".
-        share: Share of the rows of the sum node above, shown on the edge; 1 below other nodes.
-        selectivity: Share of the node's rows that satisfy the query's conditions on the node's columns.
-        parts: The child nodes that have a column of the query.
+    The selectivity is the share of the node's rows that satisfy the query's conditions on the node's columns.
     """
 
     label: str
-    kind: str
-    share: float
+    kind: str  # "sum", "product" or "leaf"
+    share: float  # of the rows of the sum node above, shown on the edge; 1 below other nodes
     selectivity: float
-    parts: tuple[Heat, ...] = ()
+    parts: tuple[Heat, ...] = ()  # those that have a column of the query
 
     @property
     def leaves(self) -> int:
@@ -57,19 +60,11 @@ class Heat:
         return 1 + max((part.depth for part in self.parts), default=0)
 
 
-@dataclass(frozen=True)
-class QueryHeat:
-    """One query on both databases.
+class QueryHeat(NamedTuple):
+    """One query on both databases."""
 
-    Attributes:
-        query: The columns with conditions, and the share of their codes that satisfy them.
-        exact: Exact selectivity on the source and on the bundle.
-        source: The tree of the source.
-        synthetic: The same tree with the bundle's rows.
-    """
-
-    query: dict[str, float]
-    exact: tuple[float, float]
+    query: dict[str, float]  # the columns with conditions, and the share of their codes that satisfy them
+    exact: Sequence[float]  # selectivity on the source and on the bundle
     source: Heat
     synthetic: Heat
 
@@ -79,31 +74,32 @@ def worst_and_typical(true: EncodedTable, synthetic: EncodedTable, rng: np.rando
 
     Queries that very few or most rows of the source satisfy are left out; the result may be empty.
     """
-    queries = random_queries(true, 200, rng)
-    answered = zip(queries, selectivities(true, queries), selectivities(synthetic, queries), strict=True)
+    answered = [
+        (query, selectivity(true, query), selectivity(synthetic, query)) for query in random_queries(true, 200, rng)
+    ]
     fit = [found for found in answered if 0.01 <= found[1] <= 0.4]  # noqa: PLR2004 - legible ones
     if not fit or not len(synthetic.codes):
         return ()
     fit.sort(key=lambda found: -abs(found[1] - found[2]) / found[1])
-    tree = grow_spn(true)
-    other = refit_spn(tree, synthetic)
-    shown = [fit[0]] if len(fit) == 1 else [fit[0], fit[len(fit) // 2]]
+    node = grow_network(true)
     return tuple(
-        QueryHeat({c: float(codes.mean()) for c, codes in query.items()}, (a, b), heat(tree, query), heat(other, query))
-        for query, a, b in shown
+        QueryHeat(
+            {column: float(codes.mean()) for column, codes in query.items()},
+            exact,
+            heat(node, true, query),
+            heat(node, synthetic, query),
+        )
+        for query, *exact in ([fit[0]] if len(fit) == 1 else [fit[0], fit[len(fit) // 2]])
     )
 
 
-def grow_spn(coded: EncodedTable, names: Sequence[str] | None = None, depth: int = 2) -> Node:
-    """Learn a network of a table from exact counts: split independent groups of columns, else rows by one column.
+def grow_network(coded: EncodedTable, names: Sequence[str] | None = None, depth: int = 2) -> Network:
+    """Learn a network of some columns (all by default) from exact counts: split independent groups, else rows.
 
-    Args:
-        coded: The table.
-        names: The columns to model; all of them by default.
-        depth: Most row splits from root to leaf: two make at most four regions, which is what can be read.
+    Two row splits from root to leaf make at most four regions, which is what can be read.
     """
     names = coded.names if names is None else names
-    leaves = [_leaf(coded, name) for name in names]
+    leaves = [Network((name,)) for name in names]
     if len(names) == 1 or depth == 0 or len(coded.codes) < 1000:  # noqa: PLR2004 - regions of at least 500 rows
         return _product(leaves)
     scores = _dependence(coded, names)
@@ -111,60 +107,49 @@ def grow_spn(coded: EncodedTable, names: Sequence[str] | None = None, depth: int
     graph.add_nodes_from(names)
     groups = [[name for name in names if name in group] for group in nx.connected_components(graph)]
     if len(groups) > 1:
-        return _product([grow_spn(coded, group, depth) for group in groups])
+        return _product([grow_network(coded, group, depth) for group in groups])
     ordered = [name for name, is_ordered in zip(coded.names, coded.ordered, strict=True) if is_ordered]
-    counts = {leaf.columns[0]: _counts(coded, leaf.columns[0]) for leaf in leaves}
-    rule = split_by_attribute(ordered, scores, counts)
+    rule = split_by_attribute(ordered, scores, {name: _counts(coded, name) for name in names})
     if rule is None:
         return _product(leaves)
-    return Sum(rule, tuple(grow_spn(part, names, depth - 1) for part in _split(coded, rule)))
+    return Network(tuple(names), tuple(grow_network(part, names, depth - 1) for part in _split(coded, rule)), rule)
 
 
-def refit_spn(node: Node, coded: EncodedTable) -> Node:
-    """Return the same network with the counts of another table of the same codes."""
-    if isinstance(node, Leaf):
-        return _leaf(coded, node.columns[0])
-    if isinstance(node, Product):
-        return Product(tuple(refit_spn(part, coded) for part in node.parts))
-    inside = _split(coded, node.rule)
-    return Sum(node.rule, tuple(refit_spn(part, rows) for part, rows in zip(node.parts, inside, strict=True)))
+def _product(parts: Sequence[Network]) -> Network:
+    flat = [inner for part in parts for inner in (part.parts if part.parts and part.rule is None else (part,))]
+    return flat[0] if len(flat) == 1 else Network(tuple(name for part in flat for name in part.columns), tuple(flat))
 
 
-def _split(coded: EncodedTable, rule: Rule) -> list[EncodedTable]:
+def _split(coded: EncodedTable, rule: ByValue) -> list[EncodedTable]:
     """Return the rows of each part."""
-    part_of = rule.assign({name: coded.codes[:, i].astype(np.int32, copy=False) for i, name in enumerate(coded.names)})
+    part_of = rule.assign({rule.column: coded.codes[:, coded.names.index(rule.column)]})
     return [replace(coded, codes=coded.codes[part_of == part]) for part in range(rule.parts)]
 
 
-def heat(node: Node, query: CodeQuery, share: float = 1.0) -> Heat:
-    """Return the selectivity of ``query`` at every node that has one of its columns.
+def heat(node: Network, coded: EncodedTable, query: CodeQuery, share: float = 1.0) -> Heat:
+    """Return the selectivity of ``query`` on a table at every node that has one of its columns.
 
-    Columns of one leaf count as independent.
+    ``share`` is that of the table's rows among those of the sum node above.
     """
-    if isinstance(node, Leaf):
-        columns = [name for name in node.columns if name in query]
-        kept = [float(node.marginals[name][query[name]].sum()) for name in columns]
-        return Heat(", ".join(columns), "leaf", share, float(np.prod(kept)))
-    if isinstance(node, Product):
-        parts = tuple(heat(part, query) for part in node.parts if set(part.columns) & set(query))
+    if not node.parts:
+        (name,) = node.columns
+        return Heat(name, "leaf", share, selectivity(coded, {name: query[name]}))
+    if node.rule is None:
+        parts = tuple(heat(part, coded, query) for part in node.parts if not query.keys().isdisjoint(part.columns))
         if len(parts) == 1:
-            return Heat(parts[0].label, parts[0].kind, share, parts[0].selectivity, parts[0].parts)
+            return replace(parts[0], share=share)
         return Heat("×", "product", share, float(np.prod([part.selectivity for part in parts])), parts)
-    total = max(node.total, 1.0)
-    parts = tuple(heat(part, query, part.total / total) for part in node.parts)
-    return Heat(
-        f"split by {getattr(node.rule, 'column', 'centres')}",
-        "sum",
-        share,
-        sum(part.share * part.selectivity for part in parts),
-        parts,
+    parts = tuple(
+        heat(part, rows, query, len(rows.codes) / max(len(coded.codes), 1))
+        for part, rows in zip(node.parts, _split(coded, node.rule), strict=True)
     )
+    return Heat(f"split by {node.rule.column}", "sum", share, sum(p.share * p.selectivity for p in parts), parts)
 
 
-def selectivities(coded: EncodedTable, queries: Sequence[CodeQuery]) -> list[float]:
-    """Return the share of rows that satisfy each query; 0 in a table without rows."""
-    predicates = (tuple((coded.names.index(name), codes) for name, codes in query.items()) for query in queries)
-    return [float(satisfying(coded.codes, each).sum()) / max(len(coded.codes), 1) for each in predicates]
+def selectivity(coded: EncodedTable, query: CodeQuery) -> float:
+    """Return the share of rows that satisfy a query; 0 in a table without rows."""
+    predicate = tuple((coded.names.index(name), codes) for name, codes in query.items())
+    return float(satisfying(coded.codes, predicate).sum()) / max(len(coded.codes), 1)
 
 
 def random_queries(coded: EncodedTable, count: int, rng: np.random.Generator) -> tuple[CodeQuery, ...]:
@@ -178,20 +163,17 @@ def random_queries(coded: EncodedTable, count: int, rng: np.random.Generator) ->
 
 
 def _around(code: int, size: int, ordered: bool, rng: np.random.Generator) -> NDArray[np.bool_]:
-    admitted = np.zeros(size, bool)
-    if ordered:
-        side = bool(rng.integers(2))
-        admitted[: code + 1] = side
-        admitted[code:] = not side
-    else:
-        admitted[rng.random(size) < 0.25] = True  # noqa: PLR2004 - a quarter of the other values
-    admitted[code] = True
-    return admitted
+    """Return a range that ends at a code, or the code and a quarter of the other values."""
+    if not ordered:
+        admitted = rng.random(size) < 0.25  # noqa: PLR2004 - a quarter
+        admitted[code] = True
+        return admitted
+    return np.arange(size) <= code if rng.integers(2) else np.arange(size) >= code
 
 
 def _dependence(coded: EncodedTable, names: Sequence[str]) -> dict[tuple[str, str], float]:
     """Return R-scores as shares of rows: half the L1 distance of a pair's counts from the product of its marginals."""
-    most = 12  # codes of a column: with more, noise looks like dependence
+    most = 12  # codes of a column: with more, noise resembles dependence
     coarse = {}
     for name in names:  # groups of neighbouring codes, of about as many rows
         counts = _counts(coded, name)
@@ -209,13 +191,3 @@ def _dependence(coded: EncodedTable, names: Sequence[str]) -> dict[tuple[str, st
 def _counts(coded: EncodedTable, name: str) -> NDArray[np.float64]:
     column = coded.names.index(name)
     return np.bincount(coded.codes[:, column], minlength=coded.sizes[column]).astype(np.float64)
-
-
-def _leaf(coded: EncodedTable, name: str) -> Leaf:
-    column = coded.names.index(name)
-    return Leaf(float(len(coded.codes)), {name: marginal(coded.codes[:, column], coded.sizes[column])})
-
-
-def _product(parts: Sequence[Node]) -> Node:
-    flat = [inner for part in parts for inner in (part.parts if isinstance(part, Product) else (part,))]
-    return flat[0] if len(flat) == 1 else Product(tuple(flat))

@@ -1,4 +1,4 @@
-"""The inputs of an evaluation: a bundle and its source, read and checked to have the same schema."""
+"""The inputs of an evaluation: a bundle and its source, checked to have the same schema, and the shuffled source."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from privbench_core.backends.integrity import check_rows
@@ -21,15 +22,8 @@ from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 
 
-@dataclass(frozen=True)
-class BundleSummary:
-    """What the manifest of a bundle says about it.
-
-    Attributes:
-        database: Name of the database.
-        bundle: Name of the bundle's folder.
-        receipt: The privacy receipt.
-    """
+class BundleSummary(NamedTuple):
+    """What the manifest of a bundle says about it: the database, the bundle's folder, and the privacy receipt."""
 
     database: str
     bundle: str
@@ -56,8 +50,8 @@ class BundleSummary:
     @property
     def synthesizer(self) -> str | None:
         """Name of the synthesizer, None if the manifest does not say."""
-        name = self.receipt.get("software", {}).get("synthesizer")
-        return None if name is None else str(name)
+        name: str | None = self.receipt.get("software", {}).get("synthesizer")
+        return name
 
 
 @dataclass(frozen=True)
@@ -71,10 +65,7 @@ class DatabasePair:
     @cached_property
     def encoded(self) -> tuple[dict[str, EncodedTable], dict[str, EncodedTable]]:
         """Codes by table, of the source and of the synthetic database."""
-        return (
-            encode_tables(self.schema, self.source),
-            encode_tables(self.schema, self.synthetic, self.source),
-        )
+        return encode_tables(self.schema, self.source), encode_tables(self.schema, self.synthetic, self.source)
 
     @property
     def foreign_keys(self) -> tuple[ForeignKey, ...]:
@@ -86,15 +77,8 @@ class DatabasePair:
         return link_tables((key,), self.source, self.encoded[0]), link_tables((key,), self.synthetic, self.encoded[1])
 
 
-@dataclass(frozen=True)
-class BundleAndSource:
-    """A bundle and its source.
-
-    Attributes:
-        summary: What the manifest says about the bundle.
-        pair: Both sets of rows.
-        documents: Texts of the bundle's files that are not data, by name.
-    """
+class BundleAndSource(NamedTuple):
+    """What the manifest says about a bundle, both sets of rows, and the texts of the bundle's other files by name."""
 
     summary: BundleSummary
     pair: DatabasePair
@@ -114,9 +98,7 @@ def read_bundle_and_source(spec: Spec, folder: Path) -> BundleAndSource:
     source = open_source(spec, b"")  # numbers of rows are not compared
     rows = check_rows(spec.schema, {t.name: source.read(t) for t in spec.schema.tables}, spec.orphans)
     summary = summarize_bundle(folder.resolve().name, bundle.manifest)
-    texts = [
-        name for name in bundle.manifest["files"] if not name.startswith("data/")
-    ]  # those are the tables once more
+    texts = [name for name in bundle.manifest["files"] if not name.startswith("data/")]  # where the tables are
     documents = {name: (bundle.path / name).read_text(encoding="utf-8") for name in texts}
     return BundleAndSource(summary, DatabasePair(spec.schema, rows, synthetic), documents)
 
@@ -126,10 +108,29 @@ def summarize_bundle(bundle: str, manifest: Mapping[str, Any]) -> BundleSummary:
     return BundleSummary(str(manifest.get("database", "")), bundle, manifest.get("privacy", {}))
 
 
+def shuffled_reference(schema: Schema, tables: Mapping[str, pa.Table], seed: int) -> dict[str, pa.Table]:
+    """Return the rows with the columns of each private table permuted independently of each other.
+
+    A foreign key moves as a whole. Columns of primary keys stay, so that those stay unique: all else moves against
+    them. One-way marginals, numbers of rows, fanouts and popularity are the source's, and nothing else is. Not private.
+    """
+    rng = np.random.default_rng(seed)
+    result = dict(tables)
+    for table in schema.private_tables:
+        rows = tables[table.name]
+        orders = {column.name: rng.permutation(rows.num_rows) for column in table.attributes}
+        fixed = set(table.primary_key)
+        for key in table.foreign_keys:
+            if fixed.isdisjoint(key.columns):
+                orders |= dict.fromkeys(key.columns, rng.permutation(rows.num_rows))
+        columns = [rows[n].take(pa.array(orders[n])) if n in orders else rows[n] for n in rows.column_names]
+        result[table.name] = pa.table(dict(zip(rows.column_names, columns, strict=True)))
+    return result
+
+
 def refuse_inside_bundle(out: Path) -> None:
     """Raise PublishError if ``out`` is inside a bundle: internal figures must not be published with it."""
-    place = out.resolve()
-    for folder in (place, *place.parents):
+    for folder in (out.resolve(), *out.resolve().parents):
         if is_bundle(folder):
             raise PublishError(
                 f"{out}: is inside the bundle {folder.name}, but the report is internal; choose another --out"
@@ -138,18 +139,17 @@ def refuse_inside_bundle(out: Path) -> None:
 
 def _same_schema(schema: Schema, bundle: Bundle) -> None:
     """Raise PublishError naming the differences, unless the bundle has this schema."""
-    found = []
-    tables = bundle.manifest["tables"]
+    found, tables = [], bundle.manifest["tables"]
     for table in schema.tables:
         if table.name not in tables:
             found.append(f"table {table.name} is missing")
             continue
         types = {column["name"]: column["type"] for column in tables[table.name]["columns"]}
         for column in table.columns:
-            if column.name not in types:
+            here, there = str(column.logical), types.get(column.name)
+            if there is None:
                 found.append(f"{table.name}.{column.name} is missing")
-            elif types[column.name] != (here := str(column.logical)):
-                there = types[column.name]
+            elif there != here:
                 found.append(f"{table.name}.{column.name} is {there} there and {here} in the spec")
     if found:
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""  # noqa: PLR2004 - three are named

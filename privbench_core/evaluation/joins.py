@@ -4,8 +4,8 @@ Every join becomes a `LinkedTables`: rows of two tables, and which rows join. Th
 every parent keeps its fanout, but its children are random, so nothing about a child depends on its parent.
 
 Pearson correlations (PrivPetal, section 6) are over values, not codes. One number says whether old parents still have
-old children, and whether the children of one parent are still alike. Of columns without an order, how often two of them
-have the same code says that.
+old children, and whether siblings are still similar. For columns without an order, how often two siblings have the same
+code says that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.encode import EncodedTable, as_numbers
-from privbench_core.evaluation.marginals import (
-    CodeTable,
-    ColumnSubsets,
-    MarginalDistances,
-    marginal,
-    mean_distances,
-)
+from privbench_core.evaluation.marginals import CodeTable, Figures, marginal
 from privbench_core.schema.columns import Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -40,21 +34,13 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinkedTables:
-    """A parent table, a child table and the links between them, as codes.
+    """A parent table, a child table and the links between them, as codes."""
 
-    Attributes:
-        parent: Codes of the parent's attributes, shape (parents, columns).
-        parent_sizes: Domain size per parent column.
-        child: Codes of the child's attributes, shape (children, columns).
-        child_sizes: Domain size per child column.
-        links: Parent row of each child, `NO_PARENT` where there is none, shape (children,).
-    """
-
-    parent: CodeTable
-    parent_sizes: tuple[int, ...]
-    child: CodeTable
+    parent: CodeTable  # shape (parents, columns)
+    parent_sizes: tuple[int, ...]  # domain size per column
+    child: CodeTable  # shape (children, columns)
     child_sizes: tuple[int, ...]
-    links: NDArray[np.int64]
+    links: NDArray[np.int64]  # parent row of each child, `NO_PARENT` where there is none, shape (children,)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -126,52 +112,10 @@ def link_junction(
     return LinkedTables(a.codes, a.sizes, b.codes[right[both]], b.sizes, left[both])
 
 
-def cross_distances(true: LinkedTables, synthetic: LinkedTables, subsets: ColumnSubsets) -> MarginalDistances | None:
-    """Return mean distances over the inner join of marginals with columns of both tables (`crossing_subsets`)."""
-    return mean_distances(true.joined, synthetic.joined, true.sizes, subsets)
-
-
 def fanout_wasserstein(true: NDArray[np.integer], synthetic: NDArray[np.integer]) -> float:
     """Return the earth mover's distance, in children, of fanouts: one per parent, zeros included."""
     size = int(max(true.max(initial=0), synthetic.max(initial=0))) + 1
     return float(np.abs(np.cumsum(marginal(true, size) - marginal(synthetic, size))).sum())
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """One coefficient in both databases.
-
-    Attributes:
-        columns: The two columns; the same one twice within a group.
-        source: In the source; None where undefined (a constant, or too few values).
-        synthetic: In the synthetic database.
-    """
-
-    columns: tuple[str, str]
-    source: float | None
-    synthetic: float | None
-
-    @property
-    def difference(self) -> float | None:
-        """Absolute difference, None unless both are defined."""
-        if self.source is None or self.synthetic is None:
-            return None
-        return abs(self.source - self.synthetic)
-
-
-@dataclass(frozen=True)
-class JoinValues:
-    """The join along one foreign key in one database, as values.
-
-    Attributes:
-        parent: Ordered columns of the parent as numbers (NaN for NULL), each of shape (parents,).
-        child: Likewise of the child.
-        links: Row of the parent of each child, `NO_PARENT` where there is none.
-    """
-
-    parent: dict[str, Numbers]
-    child: dict[str, Numbers]
-    links: NDArray[np.int64]
 
 
 def ordered_values(table: Table, rows: pa.Table) -> dict[str, Numbers]:
@@ -183,25 +127,33 @@ def ordered_values(table: Table, rows: pa.Table) -> dict[str, Numbers]:
     }
 
 
-def inter_table(true: JoinValues, synthetic: JoinValues) -> tuple[Correlation, ...]:
-    """Return the coefficients of each ordered column of the parent with each of the child, over the joined rows."""
+JoinValues = tuple[Mapping[str, Numbers], Mapping[str, Numbers], NDArray[np.int64]]
+"""`ordered_values` of parents and of children, and the row of the parent of each child, `NO_PARENT` where none."""
 
-    def coefficient(of: JoinValues, parent: str, child: str) -> float | None:
-        linked = of.links != NO_PARENT
-        return pearson(of.parent[parent][of.links[linked]], of.child[child][linked])
 
-    return tuple(
-        Correlation((p, c), coefficient(true, p, c), coefficient(synthetic, p, c))
-        for p in true.parent
-        for c in true.child
+def correlations(true: JoinValues, synthetic: JoinValues) -> tuple[list[Figures], list[Figures]]:
+    """Return Pearson coefficients of a join in both databases.
+
+    Returns:
+        Between each column of the parent and each of the child, over the joined rows, and of each column of the child
+        with itself, over all pairs of children of one parent: the "columns", and the coefficients in "source" and
+        "synthetic", None where undefined.
+    """
+    between, among = (
+        [{"columns": columns, "source": value, "synthetic": made[columns]} for columns, value in source.items()]
+        for source, made in zip(_coefficients(*true), _coefficients(*synthetic), strict=True)
     )
+    return between, among
 
 
-def intra_group(true: JoinValues, synthetic: JoinValues) -> tuple[Correlation, ...]:
-    """Return the coefficients of each ordered column of the child over all pairs of children of one parent."""
-    return tuple(
-        Correlation((c, c), *(sibling_pearson(of.links, of.child[c]) for of in (true, synthetic))) for c in true.child
-    )
+def _coefficients(
+    parent: Mapping[str, Numbers], child: Mapping[str, Numbers], links: NDArray[np.int64]
+) -> list[dict[tuple[str, str], float | None]]:
+    linked = links != NO_PARENT
+    return [
+        {(p, c): pearson(parent[p][links[linked]], child[c][linked]) for p, c in product(parent, child)},
+        {(c, c): sibling_pearson(links, child[c]) for c in child},
+    ]
 
 
 def sibling_pearson(links: NDArray[np.int64], values: Numbers) -> float | None:
@@ -249,19 +201,15 @@ def sibling_agreements(source: LinkedTables, synthetic: LinkedTables) -> dict[in
     Left out where no child has siblings in the source; 0 where none has any in the synthetic database.
     """
     found = {}
-    for place in range(len(source.child_sizes)):
-        true, made = (sibling_agreement(linked.links, linked.child[:, place]) for linked in (source, synthetic))
+    for position in range(len(source.child_sizes)):
+        true, made = (sibling_agreement(linked.links, linked.child[:, position]) for linked in (source, synthetic))
         if true is not None:
-            found[place] = true, made or 0.0
+            found[position] = true, made or 0.0
     return found
 
 
 def sibling_agreement(links: NDArray[np.int64], codes: NDArray[np.integer[Any]]) -> float | None:
     """Return how likely a row with siblings has the code of another child of its parent; None where none has any.
-
-    Args:
-        links: Row of the parent of each child, `NO_PARENT` where there is none, shape (children,).
-        codes: Of each child, from 0, shape (children,).
 
     >>> sibling_agreement(np.array([0, 0, 1, 1, NO_PARENT]), np.array([5, 5, 2, 3, 2]))
     0.5

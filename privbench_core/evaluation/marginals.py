@@ -1,18 +1,17 @@
-"""The marginals of a table, and distances between those of two tables: total variation, and PrivBench's KL divergence.
+"""The marginals of coded tables, and distances between those of two: total variation, and PrivBench's KL divergence.
 
-Tables come as integer codes of shape (rows, columns) with a domain size per column. Marginals are relative frequencies,
-so the tables may have different numbers of rows. Where a marginal has more cells than there are rows, only the cells
-that occur are counted: cells empty in both tables add nothing to a distance.
-
-To add a distance, add a field to `MarginalDistances` and its formula to `_distances`: reports show whatever is there.
+Tables are integer codes of shape (rows, columns) with a domain size per column. Marginals are relative frequencies, so
+the tables may have different numbers of rows. Where a marginal has more cells than there are rows, only the cells that
+occur are counted: cells empty in both tables add nothing to a distance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from itertools import combinations, islice, product
 from math import comb
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +22,9 @@ from privbench_core.errors import InternalError
 SEED = 0
 """Seed of all sampling in a report, so that the report of a bundle is always the same."""
 
+Figures = dict[str, Any]
+"""Figures by name, as in metrics.json."""
+
 CodeTable = NDArray[np.integer]
 """Integer codes, shape (rows, columns)."""
 
@@ -32,19 +34,12 @@ Subset = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Scope:
-    """How much of the data the figures use.
+    """How much of the data the figures use."""
 
-    Attributes:
-        orders: λ, the numbers of columns of the marginals.
-        marginals: Maximum number of marginals of one order; of more, a seeded sample is used.
-        by_value: Whether to compare marginals over distinct values too, and joins that are not along one key.
-        counting: Counting queries per foreign key.
-    """
-
-    orders: tuple[int, ...] = (1, 2, 3, 4)
-    marginals: int = 1500
-    by_value: bool = True
-    counting: int = 10_000
+    orders: tuple[int, ...] = (1, 2, 3, 4)  # λ, the numbers of columns of the marginals
+    marginals: int = 1500  # of one order at most; of more, a seeded sample is used
+    by_value: bool = True  # compare marginals over distinct values too, and joins that are not along one key
+    counting: int = 10_000  # counting queries per foreign key
 
     def limit(self, rows: int) -> int:
         """Return the maximum number of marginals of one order: 50 at least, and 150 million rows counted at most."""
@@ -59,14 +54,7 @@ BRIEF = Scope(orders=(1, 2), marginals=200, by_value=False, counting=0)
 
 @dataclass(frozen=True)
 class ColumnSubsets:
-    """The marginals of a mean: all of an order, or a seeded sample of many.
-
-    Attributes:
-        order: Number of columns of each marginal.
-        subsets: Their columns.
-        total: Number of subsets of that order.
-        seed: Seed of the sample, None if ``subsets`` are all.
-    """
+    """The marginals of a mean: all ``total`` of an order, or a seeded sample of them (``seed`` is None for all)."""
 
     order: int
     subsets: tuple[Subset, ...]
@@ -81,8 +69,7 @@ class ColumnSubsets:
         if limit is None or total <= limit:
             return cls(order, tuple(every), total, None)
         ranks = np.sort(np.random.default_rng(seed).choice(total, limit, replace=False)).tolist()
-        skipped = np.diff(ranks, prepend=-1) - 1
-        rest = iter(every)
+        skipped, rest = np.diff(ranks, prepend=-1) - 1, iter(every)
         return cls(order, tuple(next(islice(rest, int(n), None)) for n in skipped), total, seed)
 
     def __str__(self) -> str:
@@ -95,8 +82,6 @@ class ColumnSubsets:
 def column_subsets(columns: int, order: int, limit: int | None = None, seed: int = SEED) -> ColumnSubsets:
     """Return all subsets of ``order`` columns, or a seeded sample of ``limit`` of them if there are more.
 
-    >>> print(column_subsets(4, 2))
-    all 6 2-way marginals
     >>> print(column_subsets(15, 3, limit=200))
     200 of 455 3-way marginals (seed 0)
     """
@@ -107,12 +92,7 @@ def column_subsets(columns: int, order: int, limit: int | None = None, seed: int
 def crossing_subsets(left: int, right: int, order: int, limit: int | None = None, seed: int = SEED) -> ColumnSubsets:
     """Return the cross-table workload of Alimohammadi et al., section 2: subsets with columns of both joined tables.
 
-    Args:
-        left: Number of columns of the first table; its positions come first.
-        right: Number of columns of the second.
-        order: k, the number of columns of each marginal.
-        limit: Size of the sample if there are more subsets.
-        seed: Seed of the sample.
+    The positions of the ``left`` columns of the first table come before those of the ``right`` ones of the second.
 
     >>> crossing_subsets(1, 2, 2).subsets
     ((0, 1), (0, 2))
@@ -127,33 +107,29 @@ def crossing_subsets(left: int, right: int, order: int, limit: int | None = None
     return ColumnSubsets.of(order, every, total, limit, seed)
 
 
-@dataclass(frozen=True)
-class MarginalDistances:
-    """Distances between two marginals; each field's ``label`` is its caption in a report.
+class MarginalDistances(NamedTuple):
+    """Total variation distance in [0, 1], and KL divergence of the original from the synthetic table in nats."""
 
-    Attributes:
-        tvd: Total variation, in [0, 1].
-        kld: KL divergence of the original from the synthetic table, in nats.
-    """
+    tvd: float
+    kld: float
 
-    tvd: float = field(metadata={"label": "mean distance"})
-    kld: float = field(metadata={"label": "mean KL divergence"})
 
-    @classmethod
-    def mean(
-        cls, each: Sequence[MarginalDistances], weights: Sequence[float] | None = None
-    ) -> MarginalDistances | None:
-        """Return the mean of some distances, each with a weight (by default 1); None if there are none."""
-        if not each:
-            return None
-        return cls(*(float(np.average([getattr(d, f.name) for d in each], weights=weights)) for f in fields(cls)))
+DISTANCE_CAPTIONS = {"tvd": "mean distance", "kld": "mean KL divergence"}
+"""Captions of means of `MarginalDistances`."""
+
+
+def average(each: Sequence[MarginalDistances], weights: Sequence[float] | None = None) -> MarginalDistances | None:
+    """Return the mean of some distances, each with a weight (by default 1); None if there are none."""
+    if not each:
+        return None
+    return MarginalDistances(*(float(np.average(values, weights=weights)) for values in zip(*each, strict=True)))
 
 
 def mean_distances(
     a: CodeTable, b: CodeTable, sizes: Sequence[int], subsets: ColumnSubsets
 ) -> MarginalDistances | None:
     """Return mean distances of the marginals over ``subsets``; None if there are none."""
-    return MarginalDistances.mean(list(subset_distances(a, b, sizes, subsets.subsets)))
+    return average(list(subset_distances(a, b, sizes, subsets.subsets)))
 
 
 def codes_tvd(a: NDArray[np.integer], b: NDArray[np.integer]) -> float:
@@ -192,12 +168,12 @@ def subset_distances(
     known: dict[Subset, tuple[NDArray[np.int64], int]] = {(): (np.zeros(len(both), np.int64), 1)}
     for subset in subsets:
         known = {prefix: cells for prefix, cells in known.items() if subset[: len(prefix)] == prefix}
-        for place in range(len(known) - 1, len(subset)):
-            index, size = known[subset[:place]]
-            domain = int(sizes[subset[place]])
+        for position in range(len(known) - 1, len(subset)):
+            index, size = known[subset[:position]]
+            domain = int(sizes[subset[position]])
             if size * domain > np.iinfo(np.int64).max:
                 index, size = _occurring(index)
-            known[subset[: place + 1]] = index * domain + both[:, subset[place]], size * domain
+            known[subset[: position + 1]] = index * domain + both[:, subset[position]], size * domain
         index, size = known[subset]
         if size > len(index):
             index, size = _occurring(index)

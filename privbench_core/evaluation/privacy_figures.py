@@ -13,175 +13,43 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privbench_core.evaluation.attacks import Attack, Risk, RunOnRows, attribute_risks, rehearse_half, run_attacks
+from privbench_core.evaluation.attacks import (
+    REFERENCE,
+    RunOnRows,
+    attribute_risks,
+    nearest_records,
+    rehearse_half,
+    run_attacks,
+)
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.inputs import BundleAndSource, DatabasePair
-from privbench_core.evaluation.marginals import SEED
-from privbench_core.evaluation.nearest import REFERENCE, NearestRecords, nearest_records
+from privbench_core.evaluation.marginals import SEED, Figures
 from privbench_core.schema.columns import Column, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows
 
 _WORDS = re.compile(r"[^\s\"'`,;()|]+")
-Terms = tuple[float, float]
-"""(ε, δ)."""
 
 
-@dataclass(frozen=True)
-class BundleSpend:
-    """The price of one step, from the bundle's receipt.
-
-    Attributes:
-        step: Its key.
-        measure: Unit of the price, ε ("pure") or ρ.
-        amount: The price.
-        share: Its share of the bundle's total price.
-    """
-
-    step: str
-    measure: str
-    amount: float
-    share: float
-
-
-@dataclass(frozen=True)
-class Odds:
-    """The meaning of (ε, δ) for one privacy unit, for any attacker with any other knowledge.
-
-    Attributes:
-        right: Largest probability of guessing correctly whether the unit is in the data, from prior odds of 1 to 1.
-        advantage: Advantage over random guessing, from 0 to 1: 2·right - 1.
-        factor: e^ε, the largest factor by which odds change (except with probability at most δ).
-    """
-
-    right: float
-    advantage: float
-    factor: float
-
-
-def odds(epsilon: float, delta: float) -> Odds:
-    """Return the odds by hypothesis testing (Kairouz, Oh and Viswanath 2015).
-
-    >>> round(odds(0.8, 0).right, 3)
-    0.69
-    """
-    try:
-        factor = math.exp(epsilon)
-    except OverflowError:
-        return Odds(1.0, 1.0, math.inf)
-    right = min(1.0, (factor + delta) / (1 + factor))
-    return Odds(right, 2 * right - 1, factor)
-
-
-@dataclass(frozen=True)
-class Trace:
-    """The result of one search.
-
-    Attributes:
-        where: Table and columns, or file.
-        what: What is searched for.
-        looked_at: Number of values of the source, or of compared rows.
-        found: Number of values found; for numeric keys, by how many percentage points rows with equal keys agree
-            more than others.
-        suspicious: Whether this must not occur.
-    """
-
-    where: str
-    what: str
-    looked_at: int
-    found: float
-    suspicious: bool
-
-
-@dataclass(frozen=True)
-class PrivacyFigures:
-    """Everything about privacy.
-
-    Attributes:
-        guarantee: (ε, δ) for adding or removing one unit; None if the manifest does not say.
-        replace: The same for replacing one.
-        so_far: (ε, δ) of all releases up to this bundle together; None if the manifest does not say.
-        unit: The privacy unit, in words.
-        spent: Price by step.
-        nearest: Nearest-record checks by table.
-        attacks: Membership attacks on a rehearsal; empty without one.
-        risks: Singling out, linkability and inference on the same rehearsal.
-        traces: Searches for values of the source in the bundle.
-    """
-
-    guarantee: Terms | None
-    replace: Terms | None
-    so_far: Terms | None
-    unit: str
-    spent: tuple[BundleSpend, ...]
-    nearest: dict[str, NearestRecords]
-    attacks: tuple[Attack, ...]
-    risks: tuple[Risk, ...]
-    traces: tuple[Trace, ...]
-
-    @property
-    def odds(self) -> Odds | None:
-        """The meaning of the guarantee; None without one."""
-        return odds(*self.guarantee) if self.guarantee else None
-
-    @property
-    def alarms(self) -> tuple[str, ...]:
-        """Findings that must not occur; each is a reason not to publish before it is explained."""
-        found = [
-            f"{trace.where}: {trace.what}: {trace.found:g}; do not publish the bundle before you know why"
-            for trace in self.traces
-            if trace.suspicious
-        ]
-        found += [
-            f"{name}: {n.synthetic_same:.1%} of the synthetic rows are rows of one half of the source, against"
-            f" {n.source_same:.1%} of the other half's; this looks like copying"
-            for name, n in self.nearest.items()
-            if n.suspicious
-        ]
-        if self.guarantee:
-            epsilon = self.guarantee[0]
-            found += [
-                f"attack ({a.name}): proves ε ≥ {a.epsilon:.2f}, but {epsilon:g} was promised; report this bug"
-                for a in self.attacks
-                if a.epsilon > epsilon
-            ]
-        return tuple(found)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it JSON-able."""
-        means = None
-        if self.odds:
-            means = asdict(self.odds) | {"factor": self.odds.factor if math.isfinite(self.odds.factor) else None}
-        return {
-            "unit": self.unit,
-            "add_or_remove_one_unit": _terms(self.guarantee),
-            "replace_one_unit": _terms(self.replace),
-            "all_releases_so_far": _terms(self.so_far),
-            "odds": means,
-            "spent": [asdict(step) for step in self.spent],
-            "nearest_record": {name: figures.to_dict() for name, figures in self.nearest.items()},
-            "membership_attacks": [asdict(attack) for attack in self.attacks],
-            "attribute_risks": [asdict(found) | {"risk": found.risk, "error": found.error} for found in self.risks],
-            "traces": [asdict(trace) for trace in self.traces],
-            "alarms": list(self.alarms),
-        }
-
-
-def privacy_figures(inputs: BundleAndSource, rehearse: RunOnRows | None) -> PrivacyFigures:
-    """Return the privacy figures; reads private rows.
+def privacy_figures(inputs: BundleAndSource, rehearse: RunOnRows | None) -> Figures:
+    """Return the privacy figures, as in metrics.json; reads private rows.
 
     Args:
         inputs: Bundle and source.
         rehearse: The bundle's synthesizer at its budget, for the attacks; None skips them.
+
+    Returns:
+        What the manifest says (None where it does not) and what it means (`odds`); "spent": by "step" the "amount" in
+        its "measure" (ε is "pure") and its "share" of the total price; `nearest_records` by table; `run_attacks` and
+        `attribute_risks` on a rehearsal; `find_traces`; and "alarms".
     """
     summary, pair = inputs.summary, inputs.pair
     source, synthetic = pair.encoded
@@ -190,42 +58,80 @@ def privacy_figures(inputs: BundleAndSource, rehearse: RunOnRows | None) -> Priv
     coins = np.random.default_rng(SEED)
     rehearsal = rehearse_half(pair.schema, pair.source, rehearse, coins) if rehearse else None
     guarantee: Mapping[str, Any] = summary.receipt.get("guarantee", {})
-    replace, so_far = guarantee.get("replace_one_unit"), guarantee.get("all_releases_so_far")
     steps: Sequence[Mapping[str, Any]] = summary.receipt.get("spend", [])
-    total = sum(float(step["amount"]) for step in steps) or 1.0
-    return PrivacyFigures(
-        guarantee=summary.guarantee,
-        replace=(float(replace["epsilon"]), float(replace["delta"])) if replace else None,
-        so_far=(float(so_far["epsilon_at_most"]), float(so_far["delta"])) if so_far else None,
-        unit=str(guarantee.get("unit", pair.schema.unit_in_words)),
-        spent=tuple(
-            BundleSpend(s["step"], s["measure"], float(s["amount"]), float(s["amount"]) / total) for s in steps
-        ),
-        nearest={name: figures for name, figures in nearest.items() if figures is not None},
-        attacks=run_attacks(rehearsal, coins) if rehearsal else (),
-        risks=attribute_risks(rehearsal, coins) if rehearsal else (),
-        traces=find_traces(pair, inputs.documents, rng),
-    )
+    prices = [{"step": s["step"], "measure": s["measure"], "amount": float(s["amount"])} for s in steps]
+    total = sum(price["amount"] for price in prices) or 1.0
+    figures: Figures = {
+        "unit": str(guarantee.get("unit", pair.schema.unit_in_words)),
+        "add_or_remove_one_unit": _terms(guarantee.get("add_or_remove_one_unit")),
+        "replace_one_unit": _terms(guarantee.get("replace_one_unit")),
+        "all_releases_so_far": _terms(guarantee.get("all_releases_so_far"), "epsilon_at_most"),
+        "odds": odds(*summary.guarantee) if summary.guarantee else None,
+        "spent": [price | {"share": price["amount"] / total} for price in prices],
+        "nearest_record": {name: found for name, found in nearest.items() if found is not None},
+        "membership_attacks": run_attacks(rehearsal, coins) if rehearsal else [],
+        "attribute_risks": attribute_risks(rehearsal, coins) if rehearsal else [],
+        "traces": find_traces(pair, inputs.documents, rng),
+    }
+    return figures | {"alarms": list(alarms_of(figures))}
 
 
-def _terms(pair: Terms | None) -> dict[str, float] | None:
-    return {"epsilon": pair[0], "delta": pair[1]} if pair else None
+def _terms(stated: Mapping[str, Any] | None, epsilon: str = "epsilon") -> dict[str, float] | None:
+    return {"epsilon": float(stated[epsilon]), "delta": float(stated["delta"])} if stated else None
 
 
-def find_traces(pair: DatabasePair, documents: Mapping[str, str], rng: np.random.Generator) -> tuple[Trace, ...]:
-    """Search the bundle for values of the source.
+def odds(epsilon: float, delta: float) -> Figures:
+    """Return what (ε, δ) means for one unit, for any attacker with any other knowledge (Kairouz, Oh, Viswanath 2015).
 
-    Args:
-        pair: Rows of the source and of the bundle.
-        documents: Texts of the bundle's other files, by name.
-        rng: Pairs rows at random.
+    Returns:
+        The largest probability of guessing correctly whether the unit is in the data, from prior odds of 1 to 1
+        ("right"); the "advantage" over random guessing, 2·right - 1; and e^ε, the largest "factor" by which odds change
+        (except with probability at most δ), None if it is infinite.
+
+    >>> round(odds(0.8, 0)["right"], 3)
+    0.69
     """
-    found: list[Trace] = []
+    try:
+        factor = math.exp(epsilon)
+    except OverflowError:
+        return {"right": 1.0, "advantage": 1.0, "factor": None}
+    right = min(1.0, (factor + delta) / (1 + factor))
+    return {"right": right, "advantage": 2 * right - 1, "factor": factor}
+
+
+def alarms_of(figures: Figures) -> Iterator[str]:
+    """Yield findings that must not occur; each is a reason not to publish before it is explained."""
+    for trace in figures["traces"]:
+        if trace["suspicious"]:
+            what = f"{trace['where']}: {trace['what']}: {trace['found']:g}"
+            yield f"{what}; do not publish the bundle before you know why"
+    for name, found in figures["nearest_record"].items():
+        if found["suspicious"]:
+            yield (
+                f"{name}: {found['synthetic_same']:.1%} of the synthetic rows are rows of one half of the source,"
+                f" against {found['source_same']:.1%} of the other half's; this looks like copying"
+            )
+    promise = figures["add_or_remove_one_unit"]
+    for attack in figures["membership_attacks"]:
+        if promise and attack["epsilon"] > promise["epsilon"]:
+            proven = f"proves ε ≥ {attack['epsilon']:.2f}, but {promise['epsilon']:g} was promised"
+            yield f"attack ({attack['name']}): {proven}; report this bug"
+
+
+def find_traces(pair: DatabasePair, documents: Mapping[str, str], rng: np.random.Generator) -> list[Figures]:
+    """Search the bundle's rows and other files, texts by name, for values of the source.
+
+    Returns:
+        "where" (table and columns, or file); "what" is searched for; how many values of the source, or rows, were
+        "looked_at"; how many values are "found", or for numeric keys by how many percentage points rows with equal keys
+        agree more than others; and whether that is "suspicious", because it must not occur.
+    """
+    found: list[Figures] = []
     owned: set[str] = set()
 
     def search(where: str, texts: set[str], among: set[str]) -> None:
         common = len(texts & among)
-        found.append(Trace(where, "texts of the source", len(texts), common, bool(common)))
+        found.append(_trace(where, "texts of the source", len(texts), common, suspicious=bool(common)))
 
     for table in pair.schema.private_tables:
         rows = pair.source[table.name], pair.synthetic[table.name]
@@ -236,7 +142,11 @@ def find_traces(pair: DatabasePair, documents: Mapping[str, str], rng: np.random
         found += _by_key(table, rows, (pair.encoded[0][table.name], pair.encoded[1][table.name]), rng)
     for name, text in documents.items() if owned else ():
         search(name, owned, set(_WORDS.findall(text)))
-    return tuple(found)
+    return found
+
+
+def _trace(where: str, what: str, looked_at: int, found: float, *, suspicious: bool) -> Figures:
+    return {"where": where, "what": what, "looked_at": looked_at, "found": found, "suspicious": suspicious}
 
 
 def _owned_by_rows(schema: Schema, table: Table, column: Column) -> bool:
@@ -256,7 +166,7 @@ def _long_texts(values: pa.ChunkedArray) -> set[str]:
 
 def _by_key(
     table: Table, rows: tuple[pa.Table, pa.Table], encoded: tuple[EncodedTable, EncodedTable], rng: np.random.Generator
-) -> list[Trace]:
+) -> list[Figures]:
     """Check whether rows of the bundle agree with the rows of the source that have the same key.
 
     Keys of several columns are left out: a line number is related to its row in any database.
@@ -265,8 +175,7 @@ def _by_key(
         return []
     same = ForeignKey(table.name, table.primary_key, table.name, table.primary_key)
     links = parent_rows(rows[0], rows[1], same)
-    mine = np.flatnonzero(links != NO_PARENT)
-    mine = rng.permutation(mine)[:REFERENCE]
+    mine = rng.permutation(np.flatnonzero(links != NO_PARENT))[:REFERENCE]
     if len(mine) < 30:  # noqa: PLR2004 - fewer show nothing
         return []
     true, made = encoded[0].codes, encoded[1].codes[mine]
@@ -277,4 +186,5 @@ def _by_key(
     error = float(np.sqrt((agree.var() + chance.var()) / len(mine)))
     what = "agreement with the source's row of the same key, in percentage points above chance"
     suspicious = excess > max(5 * error, 0.01)
-    return [Trace(f"{table.name}.{table.primary_key[0]}", what, len(mine), round(100 * excess, 2), suspicious)]
+    where = f"{table.name}.{table.primary_key[0]}"
+    return [_trace(where, what, len(mine), round(100 * excess, 2), suspicious=suspicious)]

@@ -7,15 +7,15 @@ data. They are given for the whole workload, by number of joins, and by cardinal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.verdict import Q_ERROR, Remark
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError
 from privbench_core.workload.statements import Workload
@@ -25,71 +25,18 @@ WORSE = 1.02
 """Ratio to the Q-error of shuffled columns above which a Q-error is worse; below, it may be the chance of one shuffle.
 
 Chosen by hand; not tuned."""
+_RANKS = {"median": 50, "75th": 75, "95th": 95, "max": 100}
 
 
-def summarize(values: NDArray[np.float64], ranks: Mapping[str, float]) -> dict[str, float]:
+def summarize(values: NDArray[np.float64] | Sequence[float], ranks: Mapping[str, float] = _RANKS) -> dict[str, float]:
     """Return the mean of some values, and their percentiles by name."""
-    return {"mean": float(values.mean())} | {name: float(np.percentile(values, r)) for name, r in ranks.items()}
+    return {"mean": float(np.mean(values))} | {name: float(np.percentile(values, r)) for name, r in ranks.items()}
 
 
-@dataclass(frozen=True)
-class QErrors:
-    """Q-errors of a workload: how many times too large or too small each estimate is, at least 1.
-
-    >>> print(q_errors(np.array([10, 0, 8]), np.array([5, 0, 8])))
-    mean 1.33, median 1.00, 75th 1.50, 95th 1.90, max 2.00
-    """
-
-    errors: NDArray[np.float64]
-
-    def percentile(self, rank: float) -> float:
-        """Return a percentile of the errors."""
-        return float(np.percentile(self.errors, rank))
-
-    def summary(self) -> dict[str, float]:
-        """Return mean, median, 75th and 95th percentile, and maximum."""
-        return summarize(self.errors, {"median": 50, "75th": 75, "95th": 95, "max": 100})
-
-    def __str__(self) -> str:
-        """Return the summary in one line."""
-        return ", ".join(f"{name} {value:.2f}" for name, value in self.summary().items())
-
-
-def q_errors(true: NDArray[np.integer], estimated: NDArray[np.integer] | NDArray[np.floating]) -> QErrors:
+def q_errors(true: NDArray[np.integer], estimated: NDArray[np.integer] | NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the Q-error max(t/e, e/t) of each query, with both cardinalities at least 1 (0 counts as 1)."""
     t, e = np.maximum(true, 1).astype(np.float64), np.maximum(estimated, 1).astype(np.float64)
-    return QErrors(np.maximum(t / e, e / t))
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One query's results.
-
-    Attributes:
-        sql: As written in the workload.
-        true: Cardinality on the source.
-        estimated: Cardinality on the synthetic database, divided by its scale.
-        number: Position in the workload, from 1.
-        joins: Number of joins.
-        stated: Cardinality on the source that the workload states, if any.
-    """
-
-    sql: str
-    true: int
-    estimated: float
-    number: int = 0
-    joins: int = 0
-    stated: int | None = None
-
-    @property
-    def q_error(self) -> float:
-        """max(t/e, e/t), both at least 1."""
-        return float(q_errors(np.array([self.true]), np.array([self.estimated])).errors[0])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it JSON-able."""
-        counts = {"source": self.true, "synthetic": self.estimated, "q_error": self.q_error}
-        return {"query": self.number, "sql": self.sql, "joins": self.joins, **counts}
+    return np.asarray(np.maximum(t / e, e / t))
 
 
 @dataclass(frozen=True)
@@ -97,100 +44,97 @@ class WorkloadResult:
     """A workload's results. Internal: they are counts of private rows.
 
     Attributes:
-        answers: The answered queries, in order.
-        failed: (number in the workload from 1, reason) of the others.
+        answers: Of each answered query, as in metrics.json: its number in the workload from 1 ("query"), "sql",
+            "joins", its cardinalities on "source" and "synthetic" (divided by the scale), and "q_error".
+        failed: "query" and "reason" of the others.
+        misstated: Numbers of the queries whose cardinality is not the stated one: the workload is for other data.
         made_from_private_rows: Whether the workload itself is private, because its literals are values of rows.
-        shuffled: Q-errors of the source with every column shuffled, by number of joins; empty if not measured.
+        shuffled: `by_joins` of the source with every column shuffled; empty if not measured.
     """
 
-    answers: tuple[Answer, ...]
-    failed: tuple[tuple[int, str], ...] = ()
+    answers: tuple[Figures, ...]
+    failed: tuple[Figures, ...] = ()
+    misstated: tuple[int, ...] = ()
     made_from_private_rows: bool = False
-    shuffled: Mapping[int, QErrors] = field(default_factory=dict)
+    shuffled: tuple[Figures, ...] = ()
 
     @cached_property
-    def errors(self) -> QErrors | None:
-        """Q-errors of the answered queries, None if there are none."""
-        return _errors(self.answers) if self.answers else None
+    def errors(self) -> NDArray[np.float64]:
+        """Q-errors of the answered queries, shape (answers,)."""
+        return np.array([answer["q_error"] for answer in self.answers])
+
+    @property
+    def summary(self) -> dict[str, float] | None:
+        """Mean, median, 75th and 95th percentile, and maximum of the Q-errors; None if no query was answered."""
+        return summarize(self.errors) if self.answers else None
 
     @property
     def empty(self) -> tuple[int, ...]:
         """Numbers of the queries without result in the source; they say little, because 0 counts as 1."""
-        return tuple(answer.number for answer in self.answers if answer.true == 0)
-
-    @property
-    def misstated(self) -> tuple[int, ...]:
-        """Numbers of the queries whose cardinality is not the stated one: the workload is for other data."""
-        return tuple(a.number for a in self.answers if a.stated is not None and a.stated != a.true)
+        return tuple(answer["query"] for answer in self.answers if answer["source"] == 0)
 
     @cached_property
-    def by_joins(self) -> dict[int, QErrors]:
-        """Q-errors by number of joins."""
-        numbers = sorted({answer.joins for answer in self.answers})
-        return {joins: _errors([a for a in self.answers if a.joins == joins]) for joins in numbers}
+    def by_joins(self) -> tuple[Figures, ...]:
+        """Q-errors by number of "joins"."""
+        joins = np.array([answer["joins"] for answer in self.answers])
+        return tuple({"joins": int(n), **self._summary_where(joins == n)} for n in np.unique(joins))
+
+    @cached_property
+    def by_cardinality(self) -> tuple[Figures, ...]:
+        """Q-errors by "class" of the cardinality on the source and its limits; equal cardinalities share a class."""
+        counts = np.array([answer["source"] for answer in self.answers])
+        if not counts.size:
+            return ()
+        limits = np.quantile(counts, np.arange(1, len(CLASSES)) / len(CLASSES), method="inverted_cdf")
+        class_of = np.searchsorted(limits, counts, side="left")
+        found = []
+        for n in np.unique(class_of):
+            inside = counts[class_of == n]
+            ends = {"class": CLASSES[n], "from": int(inside.min()), "to": int(inside.max())}
+            found.append(ends | self._summary_where(class_of == n))
+        return tuple(found)
+
+    def _summary_where(self, chosen: NDArray[np.bool_]) -> Figures:
+        return {"queries": int(chosen.sum()), **summarize(self.errors[chosen])}
 
     @property
     def worse_than_shuffled(self) -> tuple[int, ...]:
         """Numbers of joins whose median Q-error is worse than that of the source with shuffled columns, see `WORSE`."""
+        medians = {each["joins"]: each["median"] for each in self.shuffled}
         return tuple(
-            joins
-            for joins, errors in self.by_joins.items()
-            if joins in self.shuffled and errors.percentile(50) > WORSE * self.shuffled[joins].percentile(50)
+            each["joins"] for each in self.by_joins if each["median"] > WORSE * medians.get(each["joins"], np.inf)
         )
 
-    @cached_property
-    def cardinality_classes(self) -> dict[str, tuple[int, int]]:
-        """Smallest and largest cardinality on the source, by class; equal cardinalities share a class."""
-        counts = {name: [answer.true for answer in members] for name, members in self._classes.items()}
-        return {name: (min(found), max(found)) for name, found in counts.items()}
-
-    @cached_property
-    def by_cardinality(self) -> dict[str, QErrors]:
-        """Q-errors by class of the cardinality on the source, without empty classes."""
-        return {name: _errors(members) for name, members in self._classes.items()}
-
-    @cached_property
-    def _classes(self) -> dict[str, list[Answer]]:
-        if not self.answers:
-            return {}
-        counts = [answer.true for answer in self.answers]
-        limits = np.quantile(counts, np.arange(1, len(CLASSES)) / len(CLASSES), method="inverted_cdf")
-        classes: dict[str, list[Answer]] = {name: [] for name in CLASSES}
-        for answer, place in zip(self.answers, np.searchsorted(limits, counts, side="left"), strict=True):
-            classes[CLASSES[place]].append(answer)
-        return {name: members for name, members in classes.items() if members}
-
-    def remarks(self) -> Iterable[Remark]:
-        """Return the remark for the verdict; none if no query was answered."""
-        if self.errors is None:
+    def remarks(self) -> Iterator[Remark]:
+        """Yield the remark for the verdict; none if no query was answered."""
+        if self.summary is None:
             return
         worse = self.worse_than_shuffled
-        level = Q_ERROR.level(self.errors.percentile(50), lost=bool(worse))
         generated = ", generated" if self.made_from_private_rows else ""
-        text = f"Q-errors of {len(self.answers):,} queries{generated}: {self.errors}."
+        text = f"Q-errors of {len(self.answers):,} queries{generated}: {in_words(self.summary)}."
         if worse:
             text += f" With {' and '.join(map(str, worse))} joins the source with every column shuffled is closer."
-        yield Remark(level, "Workload", text)
+        yield Remark(Q_ERROR.level(self.summary["median"], lost=bool(worse)), "Workload", text)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Figures:
         """Return it JSON-able."""
         return {
             "answered": len(self.answers),
             "made_from_private_rows": self.made_from_private_rows,
-            "q_error": self.errors.summary() if self.errors else None,
-            "by_joins": [{"joins": j, "queries": len(e.errors), **e.summary()} for j, e in self.by_joins.items()],
-            "shuffled_by_joins": [{"joins": j, **errors.summary()} for j, errors in self.shuffled.items()],
-            "by_cardinality": [
-                {"class": name, "from": low, "to": high, "queries": len(errors.errors), **errors.summary()}
-                for (name, errors), (low, high) in zip(
-                    self.by_cardinality.items(), self.cardinality_classes.values(), strict=True
-                )
-            ],
-            "empty_on_source": list(self.empty),
-            "misstated": list(self.misstated),
-            "failed": [{"query": number, "reason": reason} for number, reason in self.failed],
-            "queries": [answer.to_dict() for answer in self.answers],
+            "q_error": self.summary,
+            "by_joins": self.by_joins,
+            "shuffled_by_joins": [{k: v for k, v in each.items() if k != "queries"} for each in self.shuffled],
+            "by_cardinality": self.by_cardinality,
+            "empty_on_source": self.empty,
+            "misstated": self.misstated,
+            "failed": self.failed,
+            "queries": self.answers,
         }
+
+
+def in_words(summary: Mapping[str, float]) -> str:
+    """Return a summary in one line."""
+    return ", ".join(f"{name} {value:.2f}" for name, value in summary.items())
 
 
 def run_workload(
@@ -212,16 +156,19 @@ def run_workload(
     """
     on_source = source if isinstance(source, Engine) else Engine(source, timeout)
     on_synthetic = Engine(synthetic, timeout)
-    answers, failed = [], []
+    answers, failed, misstated = [], [], []
     for number, statement in enumerate(workload.statements, start=1):
         try:
             query = on_source.resolve(statement.sql, workload.dialect)
-            true = _count(on_source, query, "source")
-            estimated = _count(on_synthetic, on_synthetic.resolve(statement.sql, workload.dialect), "bundle") / scale
-            answers.append(Answer(statement.sql, true, estimated, number, query.joins, statement.stated))
+            true, made = _count(on_source, query, "source"), _count(on_synthetic, query, "bundle") / scale
         except UnansweredError as reason:
-            failed.append((number, str(reason)))
-    return WorkloadResult(tuple(answers), tuple(failed), workload.internal)
+            failed.append({"query": number, "reason": str(reason)})
+            continue
+        counts = {"source": true, "synthetic": made, "q_error": float(q_errors(np.array(true), np.array(made)))}
+        answers.append({"query": number, "sql": statement.sql, "joins": query.joins, **counts})
+        if statement.stated not in {None, true}:
+            misstated.append(number)
+    return WorkloadResult(tuple(answers), tuple(failed), tuple(misstated), workload.internal)
 
 
 def _count(engine: Engine, query: ResolvedQuery, where: str) -> int:
@@ -229,7 +176,3 @@ def _count(engine: Engine, query: ResolvedQuery, where: str) -> int:
         return engine.cardinality(query)
     except UnansweredError as reason:
         raise UnansweredError(f"{reason} (on the {where})") from None
-
-
-def _errors(answers: Sequence[Answer]) -> QErrors:
-    return q_errors(np.array([a.true for a in answers]), np.array([a.estimated for a in answers]))

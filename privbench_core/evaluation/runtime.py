@@ -8,22 +8,19 @@ Every query runs a few times, on both databases in turn; medians are compared. E
 same database, so that caches hold its rows and not those of the other one. Each turn measures the source a second time:
 the difference of its two medians is the noise of the machine, below which a discrepancy means nothing. Parallel workers
 and just-in-time compilation are off: they start when the optimiser expects a query to be expensive, and would add jumps
-that say nothing about the data.
-
-If the optimiser sees two databases alike, queries have the same plans on both. Otherwise the tree edit distance is the
-number of operators to insert, delete or rename to turn one plan into the other.
+that say nothing about the data. Where plans differ, their tree edit distance says by how much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -34,10 +31,10 @@ from sqlalchemy import URL
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError
+from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import summarize
 from privbench_core.evaluation.verdict import Remark
-from privbench_core.publishing.bundle import write_bundle
-from privbench_core.publishing.load import load_bundle
+from privbench_core.publishing.bundle import load_bundle, write_bundle
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.location import describe, parse_url
 from privbench_core.workload.engine import UnansweredError, resolve
@@ -49,14 +46,8 @@ Database = psycopg.Connection[Any]
 _NAMES_ONLY = "42"  # class of SQLSTATE whose messages quote names in the query, never values of rows
 
 
-@dataclass(frozen=True)
-class QueryPlan:
-    """An operator and its inputs.
-
-    Attributes:
-        label: The operator with its details: the table it reads, the kind of join.
-        inputs: The operators below it.
-    """
+class QueryPlan(NamedTuple):
+    """An operator with its details (the table it reads, the kind of join), and the operators below it."""
 
     label: str
     inputs: tuple[QueryPlan, ...] = ()
@@ -73,7 +64,7 @@ class QueryPlan:
             words.append(f"as {node['Parent Relationship']}")
         return cls(" ".join(words), tuple(cls.of(child) for child in node.get("Plans", ())))
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Number of operators."""
         return 1 + sum(child.size for child in self.inputs)
@@ -108,141 +99,94 @@ def edit_distance(one: QueryPlan, other: QueryPlan) -> int:
 
 @dataclass(frozen=True)
 class RunTimeSettings:
-    """How to measure run times. The defaults are chosen by hand, not tuned.
+    """How to measure run times. The defaults are chosen by hand, not tuned."""
 
-    Attributes:
-        repetitions: Measurements per query and database, of which the median is taken.
-        warm_up: Runs right before each measurement.
-        timeout: Maximum seconds of a query.
-        limit: Of a larger workload, only a sample of this many queries is measured.
-        seed: Seed of that sample.
-    """
-
-    repetitions: int = 3
-    warm_up: int = 1
-    timeout: float = 30.0
-    limit: int = 200
-    seed: int = 0
+    repetitions: int = 3  # measurements per query and database, of which the median is taken
+    warm_up: int = 1  # runs right before each measurement
+    timeout: float = 30.0  # maximum seconds of a query
+    limit: int = 200  # of a larger workload, a sample of this many queries is measured
+    seed: int = 0  # of that sample
 
 
-@dataclass(frozen=True)
-class QueryTime:
-    """One query's measurements, (source, synthetic) where there are two.
+def run_time_figures(
+    times: Sequence[Figures], failed: Sequence[Figures], queries: int, settings: RunTimeSettings, server: str
+) -> Figures:
+    """Return a workload's run times as in metrics.json. Internal: they are times on private rows.
 
-    Attributes:
-        number: Position in the workload, from 1.
-        sql: As written there.
-        milliseconds: Median run times.
-        again: Median run time of the second series on the source, in milliseconds.
-        plan_distance: Edit distance of the two plans, in operators; 0 for plans of the same shape.
-        operators: Operators of the plans.
-        buffers: Pages of 8 kB read or written, cached or not.
-    """
-
-    number: int
-    sql: str
-    milliseconds: tuple[float, float]
-    again: float
-    plan_distance: int
-    operators: tuple[int, int]
-    buffers: tuple[int, int]
-
-    @property
-    def discrepancy(self) -> float:
-        """Relative difference of the run times, |synthetic - source| / source, in percent."""
-        return _percent(*self.milliseconds)
-
-    @property
-    def noise(self) -> float:
-        """The same between the two series on the source."""
-        return _percent(self.milliseconds[0], self.again)
-
-    @property
-    def plan_similarity(self) -> float:
-        """1 for plans of the same shape, towards 0 for plans that share nothing."""
-        return 1 - self.plan_distance / sum(self.operators)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it JSON-able."""
-        return asdict(self) | {"discrepancy_percent": self.discrepancy, "noise_percent": self.noise}
-
-
-@dataclass(frozen=True)
-class RunTimeResult:
-    """A workload's run times. Internal: they are times on private rows.
-
-    Attributes:
-        times: The measured queries, in order.
-        failed: (number in the workload from 1, reason) of the others.
+    Args:
+        times: The measured queries, in order (`query_time`).
+        failed: "query" (number in the workload from 1) and "reason" of the others.
         queries: Number of queries of the workload.
         settings: How they were measured.
         server: Version of PostgreSQL.
+
+    Returns:
+        All that is given; over the queries, a summary of the discrepancies of run times, of their noise, and of the
+        discrepancies of pages, which have no noise; the share of queries with "same_plan" on both databases; and the
+        mean "plan_similarity" from 0 (nothing shared) to 1. Each is None if no query was measured.
     """
+    pages = [percent(*time["buffers"]) for time in times]
+    same = [float(time["plan_distance"] == 0) for time in times]
+    similar = [1 - time["plan_distance"] / sum(time["operators"]) for time in times]
+    return {
+        "server": server,
+        "protocol": asdict(settings),
+        "queries": queries,
+        "measured": len(times),
+        "discrepancy_percent": _summary([time["discrepancy_percent"] for time in times]),
+        "noise_percent": _summary([time["noise_percent"] for time in times]),
+        "buffers_discrepancy_percent": _summary(pages),
+        "same_plan": float(np.mean(same)) if times else None,
+        "plan_similarity": float(np.mean(similar)) if times else None,
+        "failed": failed,
+        "times": times,
+    }
 
-    times: tuple[QueryTime, ...]
-    failed: tuple[tuple[int, str], ...]
-    queries: int
-    settings: RunTimeSettings
-    server: str
 
-    @property
-    def sampled(self) -> bool:
-        """Whether only a sample of the workload was measured."""
-        return self.queries > len(self.times) + len(self.failed)
+def _summary(values: Sequence[float]) -> dict[str, float] | None:
+    return summarize(values, {"median": 50, "75th": 75, "max": 100}) if values else None
 
-    @property
-    def discrepancy(self) -> dict[str, float] | None:
-        """Mean, median, 75th percentile and maximum over the queries, in percent; None if none was measured."""
-        return self._summary(lambda time: time.discrepancy)
 
-    @property
-    def noise(self) -> dict[str, float] | None:
-        """The same between two series on the source: the noise of the machine."""
-        return self._summary(lambda time: time.noise)
+def percent(true: float, other: float) -> float:
+    """Return a difference in percent of the true figure."""
+    return 100 * abs(other - true) / true if true else 0.0 if not other else 100.0
 
-    @property
-    def buffers(self) -> dict[str, float] | None:
-        """The same for pages instead of time; it has no noise."""
-        return self._summary(lambda time: _percent(*time.buffers))
 
-    @property
-    def same_plan(self) -> float | None:
-        """Share of the queries whose plans have the same shape on both databases."""
-        return float(np.mean([time.plan_distance == 0 for time in self.times])) if self.times else None
+def query_time(
+    number: int, sql: str, times: Sequence[Sequence[float]], plans: Sequence[QueryPlan], buffers: Sequence[int]
+) -> Figures:
+    """Return one query's measurements, (source, synthetic) where there are two.
 
-    @property
-    def plan_similarity(self) -> float | None:
-        """Mean similarity of the plans, in [0, 1]."""
-        return float(np.mean([time.plan_similarity for time in self.times])) if self.times else None
+    Args:
+        number: Position in the workload, from 1.
+        sql: As written there.
+        times: Run times of the source, the synthetic database, and the source's second series, in milliseconds.
+        plans: Both plans.
+        buffers: Pages of 8 kB read or written, cached or not.
+    """
+    source, synthetic, again = map(median, times)
+    return {
+        "number": number,
+        "sql": sql,
+        "milliseconds": (source, synthetic),
+        "again": again,
+        "plan_distance": edit_distance(*plans),
+        "operators": tuple(plan.size for plan in plans),
+        "buffers": tuple(buffers),
+        "discrepancy_percent": percent(source, synthetic),
+        "noise_percent": percent(source, again),
+    }
 
-    def remarks(self) -> Iterable[Remark]:
-        """Return the remark for the verdict, which only informs; none if no query was measured."""
-        if self.discrepancy is not None and self.noise is not None:
-            text = (
-                f"differs by {self.discrepancy['median']:.1f}% in the median; the source differs from itself by"
-                f" {self.noise['median']:.1f}%. {self.same_plan:.0%} of the queries have the same plan."
-            )
-            yield Remark(None, "Run time", text)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it JSON-able."""
-        return {
-            "server": self.server,
-            "protocol": asdict(self.settings),
-            "queries": self.queries,
-            "measured": len(self.times),
-            "discrepancy_percent": self.discrepancy,
-            "noise_percent": self.noise,
-            "buffers_discrepancy_percent": self.buffers,
-            "same_plan": self.same_plan,
-            "plan_similarity": self.plan_similarity,
-            "failed": [{"query": number, "reason": reason} for number, reason in self.failed],
-            "times": [time.to_dict() for time in self.times],
-        }
-
-    def _summary(self, figure: Callable[[QueryTime], float]) -> dict[str, float] | None:
-        values = [figure(time) for time in self.times]
-        return summarize(np.array(values), {"median": 50, "75th": 75, "max": 100}) if values else None
+def run_time_remarks(figures: Figures) -> Iterator[Remark]:
+    """Yield the remark for the verdict, which only informs; none if no query was measured."""
+    if figures["measured"]:
+        text = (
+            f"differs by {figures['discrepancy_percent']['median']:.1f}% in the median; the source differs from itself"
+            f" by {figures['noise_percent']['median']:.1f}%. {figures['same_plan']:.0%} of the queries have the same"
+            " plan."
+        )
+        yield Remark(None, "Run time", text)
 
 
 def compare_run_times(
@@ -253,8 +197,8 @@ def compare_run_times(
     *,
     url: str | None = None,
     settings: RunTimeSettings | None = None,
-) -> RunTimeResult:
-    """Load both databases and run a workload on them.
+) -> Figures:
+    """Load both databases, run a workload on them, and return `run_time_figures`.
 
     Sessions are read-only. A query that fails or takes too long is listed as failed; the others still run.
 
@@ -284,11 +228,11 @@ def compare_run_times(
             sql = workload.statements[position].sql
             try:
                 text = resolve(sql, workload.dialect, catalogue).tree.sql(dialect="postgres")
-                times.append(_measure(position + 1, sql, text, databases, settings))
+                times.append(query_time(position + 1, sql, *_measure(text, databases, settings)))
             except UnansweredError as reason:
-                failed.append((position + 1, str(reason)))
-        version = ".".join(str(databases[0].info.server_version // part % 10_000) for part in (10_000, 1))
-    return RunTimeResult(tuple(times), tuple(failed), size, settings, version)
+                failed.append({"query": position + 1, "reason": str(reason)})
+        server = ".".join(str(databases[0].info.server_version // part % 10_000) for part in (10_000, 1))
+    return run_time_figures(times, failed, size, settings, server)
 
 
 @contextmanager
@@ -312,12 +256,12 @@ def _loaded(bundle: Path, schema: Schema, server: URL, prefix: str) -> Iterator[
     quoted = quote_identifier(name)
     given = server.query.get("options", "")
     options = " ".join([*([given] if isinstance(given, str) and given else []), f"-csearch_path={name}"])
-    place = server.update_query_dict({"options": options})
+    target = server.update_query_dict({"options": options})
     with _connected(server) as control:
         control.execute(f"CREATE SCHEMA {quoted}".encode())
         try:
-            load_bundle(bundle, place.render_as_string(hide_password=False))
-            with _connected(place) as connection:
+            load_bundle(bundle, target.render_as_string(hide_password=False))
+            with _connected(target) as connection:
                 for table in schema.tables:
                     # So that no measured query has to set hint bits, and index-only scans are possible.
                     connection.execute(f"VACUUM (ANALYZE) {quote_identifier(table.name)}".encode())
@@ -345,9 +289,12 @@ def _prepare(database: Database, settings: RunTimeSettings) -> None:
 
 
 def _measure(
-    number: int, sql: str, text: str, databases: tuple[Database, Database], settings: RunTimeSettings
-) -> QueryTime:
-    """Measure in turns, each starting with the next series, so that none is always first or last."""
+    text: str, databases: tuple[Database, Database], settings: RunTimeSettings
+) -> tuple[list[list[float]], list[QueryPlan], list[int]]:
+    """Return run times in milliseconds of three series (source, bundle, source), and both plans and their pages.
+
+    Measured in turns, each starting with the next series, so that none is always first or last.
+    """
     series = [("source", databases[0]), ("bundle", databases[1]), ("source", databases[0])]
     times: list[list[float]] = [[], [], []]
     plans: dict[str, dict[str, Any]] = {}
@@ -359,18 +306,8 @@ def _measure(
             # Keep the last plan: its page counts are those of a warm run.
             plans[where] = _explain(database, text, where)
             times[which].append(float(plans[where]["Execution Time"]))
-    source, bundle = (plans[where]["Plan"] for where in ("source", "bundle"))
-    trees = QueryPlan.of(source), QueryPlan.of(bundle)
-    of_source, of_bundle, again = map(median, times)
-    return QueryTime(
-        number=number,
-        sql=sql,
-        milliseconds=(of_source, of_bundle),
-        again=again,
-        plan_distance=edit_distance(*trees),
-        operators=(trees[0].size, trees[1].size),
-        buffers=(_pages(source), _pages(bundle)),
-    )
+    both = [plans[where]["Plan"] for where in ("source", "bundle")]
+    return times, [QueryPlan.of(plan) for plan in both], [_pages(plan) for plan in both]
 
 
 def _explain(database: Database, text: str, where: str) -> dict[str, Any]:
@@ -392,7 +329,3 @@ def _pages(plan: Mapping[str, Any]) -> int:
     """Return the pages that a plan used, including those of temporary files."""
     kinds = ("Shared Hit", "Shared Read", "Temp Read", "Temp Written")
     return sum(int(plan.get(f"{kind} Blocks", 0)) for kind in kinds)
-
-
-def _percent(true: float, other: float) -> float:
-    return 100 * abs(other - true) / true if true else 0.0 if not other else 100.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Level(StrEnum):
@@ -22,8 +23,7 @@ _MEANING = {
 }
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The largest values of a metric that count as close and as rough."""
 
     close: float
@@ -42,14 +42,10 @@ Q_ERROR = Limits(2.0, 5.0)
 """For median Q-errors. Chosen by hand; docs/evaluation.md."""
 
 
-@dataclass(frozen=True)
-class Remark:
-    """One sentence of a verdict.
+class Remark(NamedTuple):
+    """One sentence of a verdict: how close its subject is (None where it only informs), and the rest of the sentence.
 
-    Attributes:
-        level: How close its subject is; None where it only informs.
-        subject: Table, join or workload.
-        text: The rest of the sentence.
+    The subject is a table, a join or the workload.
     """
 
     level: Level | None
@@ -63,13 +59,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict.
-
-    Attributes:
-        level: The worst level of all remarks.
-        summary: The meaning of that level.
-        remarks: One per table, join and workload.
-    """
+    """The worst level of all remarks, what it means, and the remarks: one per table, join and workload."""
 
     level: Level
     summary: str

@@ -1,4 +1,4 @@
-"""A model of groups (the children of one owner), drawn one member after the other.
+"""Released models of groups (the children of one owner), and how members are drawn from them, one after the other.
 
 PrivPetal (section 4, Algorithm 1). Per class of fanouts, pair tables of the permutation relation are released:
 attributes of one child, of a child and its owner (the fanout included), and of two children of one owner. An attribute
@@ -7,6 +7,9 @@ owner, of the first member and of an earlier one, for all groups of a class at o
 
 The first member is chosen at random, so that the order of rows carries no information; and as pair tables of two
 children are symmetric, all members of a group have the same distribution.
+
+PrivLava (sections 4.1 and 4.6): each group has latent attributes Z1, Z2, columns of the owner, which say what kind of
+group it is; given these, its size and its children are independent of each other.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.estimators.fitting import mutual_information
-from privbench_core.groups.latent import is_latent
 from privbench_core.guards import DRAWN_ONE_BY_ONE, TINY
+from privbench_core.marginals.one_way import OneWay
 from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column
+from privbench_core.profiles.names import parent_column
 from privbench_core.stored import Storable
 from privbench_core.units.row_count import UNIT_SIZE
 
@@ -31,6 +35,44 @@ Pair = tuple[str, str]
 OWNER = "#owner"  # context column: number of the row's owner
 FIRST, BEFORE = "first.", "before."  # prefixes of context columns: of the first member, and of an earlier one
 _BOTH = "first and before."  # prefix of both of them, as one code
+_TYPE = "#type "  # no column of a database is called that
+
+
+def latent_names(key: str, number: int) -> tuple[str, ...]:
+    """Return the names of the latent attributes of the groups along an owner key."""
+    return tuple(f"{_TYPE}{position} of {key}" for position in range(1, number + 1))
+
+
+def is_latent(name: str) -> bool:
+    """Return whether a column, of the rows themselves or of their owners, is a latent attribute.
+
+    >>> is_latent("parent.#type 1 of order.user_id"), is_latent("parent.kind")
+    (True, False)
+    """
+    return name.removeprefix(parent_column("")).startswith(_TYPE)
+
+
+@dataclass(frozen=True)
+class Latents(Storable):
+    """Released: the latent attributes of the groups along one owner key.
+
+    Attributes:
+        names: Their names.
+        one_way: How many parents have each value, 0 for parents without children.
+        size_scores: log p(size, latent values), shape (codes of sizes, combinations), see
+            `privacy.features.GroupTypes`.
+        scores: Column of the children -> log p(code | latent values), shape (codes, combinations).
+    """
+
+    names: tuple[str, ...]
+    one_way: OneWay
+    size_scores: NDArray[np.int64]
+    scores: Mapping[str, NDArray[np.int64]]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values of each latent attribute."""
+        return tuple(len(self.one_way.counts[name]) for name in self.names)
 
 
 @dataclass(frozen=True)
@@ -54,28 +96,22 @@ class GroupClass(Storable):
     def pair_tables(self, column: str, rows: Rows, members: Sequence[str]) -> list[PairMarginal]:
         """Return released joints of ``column`` and columns of ``rows``; ``members`` are prefixes of other children."""
         above = {**rows.links, **self.above}
-        pair_tables = [
-            PairMarginal(a, joint.T, latent=is_latent(a))
-            for (a, c), joint in above.items()
-            if c == column and a in rows.codes
-        ]
-        within = [(b, joint) for (a, b), joint in self.within.items() if a == column]
-        within += [(a, joint.T) for (a, b), joint in self.within.items() if b == column]
-        pair_tables += [PairMarginal(name, joint) for name, joint in within if name in rows.codes]
+        tables = [PairMarginal(a, joint.T, latent=is_latent(a)) for (a, b), joint in above.items() if b == column]
+        tables += [PairMarginal(b, joint) for (a, b), joint in self.within.items() if a == column]
+        tables += [PairMarginal(a, joint.T) for (a, b), joint in self.within.items() if b == column]
         triple = self.triples.get(column) if _BOTH + column in rows.codes else None
         if triple is not None:
-            pair_tables.append(PairMarginal(_BOTH + column, triple.reshape(len(triple), -1)))
+            tables.append(PairMarginal(_BOTH + column, triple.reshape(len(triple), -1)))
         for prefix in members:
             for (a, b), joint in self.between.items():
-                if a == b == column and triple is not None:
-                    continue  # the triple includes this pair
                 if a == b == column:
-                    pair_tables.append(PairMarginal(f"{prefix}{a}", (joint + joint.T) / 2))
+                    if triple is None:  # it includes this pair
+                        tables.append(PairMarginal(f"{prefix}{a}", (joint + joint.T) / 2))
                 elif a == column:
-                    pair_tables.append(PairMarginal(f"{prefix}{b}", joint))
+                    tables.append(PairMarginal(f"{prefix}{b}", joint))
                 elif b == column:
-                    pair_tables.append(PairMarginal(f"{prefix}{a}", joint.T))
-        return pair_tables
+                    tables.append(PairMarginal(f"{prefix}{a}", joint.T))
+        return [table for table in tables if table.column in rows.codes]
 
     def marginal(self, column: str, size: str, rows: Rows) -> Array:
         """Return the probabilities of ``column`` given the fanouts of ``rows``: only large groups have late members."""
@@ -124,10 +160,10 @@ class GroupModel(Storable):
             rows.put(index, part)
 
     def _of_groups(self, rows: Rows) -> Rows:
-        """``rows`` in the measure of the tables, whose classes and sizes of groups say all of the size of a unit."""
+        """Return ``rows`` in the measure of the tables, whose classes and sizes of groups are those of units."""
         fanout = _ranks(rows.codes[OWNER], np.random.default_rng(0))[2]
-        place = np.searchsorted(self.rows_per_unit, fanout)
-        weights = 1 / np.where(place < len(self.rows_per_unit), np.append(self.rows_per_unit, 1)[place], fanout)
+        rank = np.searchsorted(self.rows_per_unit, fanout)
+        weights = 1 / np.where(rank < len(self.rows_per_unit), np.append(self.rows_per_unit, 1)[rank], fanout)
         links = {(context, name): joint for (context, name), joint in rows.links.items() if context != UNIT_SIZE}
         return replace(rows, weights=weights, links=links)
 
@@ -138,9 +174,7 @@ def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generat
     order = group.order()
     for name in order:
         rows.add(name, len(group.marginals[name]), np.zeros(rows.n, dtype=np.int32))
-    row_of = np.empty(
-        rows.n, dtype=np.int64
-    )  # row of the member of rank r of the group that begins at f: row_of[f + r]
+    row_of = np.empty(rows.n, dtype=np.int64)  # of the member of rank r of the group that begins at f: row_of[f + r]
     row_of[first + rank] = np.arange(rows.n)
     context = [name for name in rows.codes if name not in group.marginals and name != OWNER]
     start, end = 0, 1
@@ -151,19 +185,19 @@ def _draw_class(rows: Rows, group: GroupClass, size: str, rng: np.random.Generat
         # The rows of a group that are drawn now share its whole weight.
         weights = np.ones(now.n) if now.weights is None else now.weights
         now.weights = weights * fanout[index] / (np.minimum(fanout[index], end) - start)
-        members = [(FIRST, row_of[first[index]])] if start > 0 else []
+        members = {FIRST: row_of[first[index]]} if start > 0 else {}
         if start > 1:
-            members.append((BEFORE, row_of[first[index] + np.maximum(rank[index] - (end - start), 1)]))
-        for prefix, others in members:
+            members[BEFORE] = row_of[first[index] + np.maximum(rank[index] - (end - start), 1)]
+        for prefix, others in members.items():
             for name in order:
                 now.add(f"{prefix}{name}", rows.sizes[name], rows.codes[name][others])
         if len(members) > 1:
             for name in group.triples:
-                of_first, of_other = (now.codes[f"{prefix}{name}"] for prefix, _ in members)
+                of_first, of_other = (now.codes[f"{prefix}{name}"] for prefix in members)
                 now.add(f"{_BOTH}{name}", rows.sizes[name] ** 2, of_first * rows.sizes[name] + of_other)
         for name in order:
-            pair_tables = group.pair_tables(name, now, [prefix for prefix, _ in members])
-            drawn = draw_column(now, group.marginal(name, size, now), pair_tables, rng)
+            tables = group.pair_tables(name, now, list(members))
+            drawn = draw_column(now, group.marginal(name, size, now), tables, rng)
             now.add(name, rows.sizes[name], drawn)
             rows.codes[name][index] = drawn
         start, end = end, end + 1 if end < DRAWN_ONE_BY_ONE else 2 * end
@@ -177,7 +211,6 @@ def _ranks(owner: Codes, rng: np.random.Generator) -> tuple[Numbers, Numbers, Nu
     begins = np.flatnonzero(np.r_[True, np.diff(owner[order]) != 0][:n])
     sizes = np.diff(np.append(begins, n))
     first, fanout, position = (np.empty(n, dtype=np.int64) for _ in range(3))
-    first[order] = np.repeat(begins, sizes)
-    fanout[order] = np.repeat(sizes, sizes)
+    first[order], fanout[order] = np.repeat(begins, sizes), np.repeat(sizes, sizes)
     position[order] = np.arange(n)
     return position - first, first, fanout

@@ -1,14 +1,13 @@
-"""Measuring groups: normalised permutation marginals of an owned table, class by class of group sizes.
+"""Measure groups: normalised permutation marginals (NPMs) of an owned table, class by class of group sizes (PrivPetal).
 
-Per class several looks, each worth a share of the price: one-way marginals of the children, which the profile's are
-brought together with (owners' follow from what is released of sizes); R-scores of all pairs of columns (of one
-child, of a child and its owner, of two children) against the product of these; the pairs that promise to lower the
-error more than their noise raises it; and columns in three children, where pairs do not explain them. As parts of a
-split by group size the classes cost what the dearest of them costs.
+Per class: one-way marginals of the children, reconciled with the profile's (owners' follow from what is released of
+sizes); R-scores of all pairs of columns (of one child, of a child and its owner, of two children) against the product
+of these; the pairs that promise to lower the error more than their noise raises it; and columns in three children,
+where pairs do not explain them.
 
 Groups of different sizes are different relations, and as a size is a group's own, their marginals cost no more together
-than one of them does. But each has the noise of a whole marginal, so that sizes with few rows are merged: the merging
-interval of Algorithm 3, chosen from released numbers.
+than the dearest of them does. But each has the noise of a whole marginal, so that sizes with few rows are merged: the
+merging interval of Algorithm 3, chosen from released numbers.
 """
 
 from __future__ import annotations
@@ -68,13 +67,9 @@ class FanoutClasses:
 
     @classmethod
     def of(cls, fanout: Fanout, owners: float, rows_per_unit: int, *, of_units: bool) -> FanoutClasses:
-        """Rows in the groups of so many owners, and rows without an owner, each of which is a group.
+        """Return rows in the groups of so many owners, and rows without an owner, each of which is a group.
 
-        Args:
-            fanout: Released sizes.
-            owners: Number of owners.
-            rows_per_unit: T: as how many rows larger groups count.
-            of_units: Whether a group is all that a unit has, so that groups may have a T of their own.
+        ``of_units`` says that a group is all that a unit has, so that groups may have a T of their own.
         """
         codec, size, (code_of, within) = fanout.codec, fanout.sizes.size, fanout.sizes.shares
         expected = owners * fanout.counts[code_of] * within * codec.means(rows_per_unit)
@@ -91,12 +86,12 @@ class FanoutClasses:
         return cls(rows, np.minimum(least, rows_per_unit), (largest >= rows_per_unit) | (power == largest))
 
     def shares(self, inside: NDArray[np.bool_]) -> Array:
-        """Of the rows in groups of some sizes, the share in those with at least 1, 2, 3 members, shape (3,)."""
+        """Return, of the rows in groups of some sizes, the share in those with at least 1, 2, 3 members, shape (3,)."""
         counts = self.rows[:, inside].sum(axis=1)
         return np.asarray(counts / max(counts[0], 1.0), dtype=float)
 
     def classes(self, least: float) -> tuple[int, ...]:
-        """Class of each code: the shortest intervals of at least ``least`` rows, the rest in the last.
+        """Return the class of each code: the shortest intervals of at least ``least`` rows, the rest in the last.
 
         ``least`` is for the noise of the largest T, and less for less.
         """
@@ -111,31 +106,25 @@ class FanoutClasses:
 
 
 def counted_by_class(classes: FanoutClasses, class_of: Sequence[int]) -> NDArray[np.int64]:
-    """T by code of the size, shape (codes,): all rows of a class count alike, as its largest groups do."""
+    """Return T by code of the size, shape (codes,): all rows of a class count as its largest groups do."""
     largest = np.zeros(max(class_of) + 1, dtype=np.int64)
     np.maximum.at(largest, np.asarray(class_of), classes.limits)
     return np.asarray(largest[np.asarray(class_of)])
 
 
-def agreeing(looks: Sequence[OneWay], whole: OneWay) -> list[OneWay]:
-    """Counts of the parts of a split, by least squares with independent counts of the whole that they add up to.
+def reconciled(parts: Sequence[OneWay], whole: OneWay) -> list[OneWay]:
+    """Return counts of the parts of a split, by least squares with independent counts of the whole they add up to.
 
-    Post-processing. With one part it is the average by variances.
-
-    Args:
-        looks: Of the parts, all of the same columns.
-        whole: Of all parts together, with these columns.
+    Post-processing. With one part it is the average by variances. All have the same columns.
     """
     better: list[OneWay] = []
-    missing = {name: whole.counts[name] - sum(look.counts[name] for look in looks) for name in looks[0].counts}
-    variance = {name: whole.sigmas[name] ** 2 + sum(look.sigmas[name] ** 2 for look in looks) for name in missing}
-    for look in looks:
-        counts, sigmas = {}, {}
-        for name, noisy in look.counts.items():
-            share = look.sigmas[name] ** 2 / np.maximum(variance[name], SMOOTHING)
-            counts[name] = noisy + share * missing[name]
-            sigmas[name] = look.sigmas[name] * np.sqrt(1 - share)
-        better.append(replace(look, counts=counts, sigmas=sigmas))
+    missing = {name: whole.counts[name] - sum(part.counts[name] for part in parts) for name in parts[0].counts}
+    variance = {name: whole.sigmas[name] ** 2 + sum(part.sigmas[name] ** 2 for part in parts) for name in missing}
+    for part in parts:
+        share = {name: part.sigmas[name] ** 2 / np.maximum(variance[name], SMOOTHING) for name in missing}
+        counts = {name: noisy + share[name] * missing[name] for name, noisy in part.counts.items()}
+        sigmas = {name: part.sigmas[name] * np.sqrt(1 - share[name]) for name in missing}
+        better.append(replace(part, counts=counts, sigmas=sigmas))
     return better
 
 
@@ -153,8 +142,19 @@ class GroupFit:
         """Return all that a release depends on."""
         return {**vars(self), "pairs": self.pairs.identity()}
 
-    def least(self, curator: Curator, price: Price, pairs: int, cells: float) -> float:
-        """Groups that make a marginal of so many cells λ-useful, if so many of them are measured for ``price``."""
+    def _prices(self, price: Price) -> dict[str, Price]:
+        """Return the table of prices of a class: the paper's 1 : 1 : 8, of which triples get a share where useful."""
+        npms = price.share(1 - self.scores - self.margins)
+        return {
+            "scores": price.share(self.scores),
+            "margins": price.share(self.margins),
+            "npms": npms,
+            "triples": npms.share(self.triples),
+            "pairs": npms.share(1 - self.triples),
+        }
+
+    def _least(self, curator: Curator, price: Price, pairs: int, cells: float) -> float:
+        """Return the groups that make a marginal of so many cells λ-useful, if ``pairs`` are measured for ``price``."""
         sigma = curator.sigma([Marginal(())], price.share(1 / pairs))
         return self.usefulness * math.sqrt(2 / math.pi) * sigma * cells
 
@@ -173,9 +173,8 @@ class GroupFit:
             fanout: Released sizes of the groups.
             price: Of everything here.
         """
-        context = {OWNER_FANOUT: fanout.sizes} | {
-            parent_column(name): discretizer for name, discretizer in parent.discretizers.items()
-        }
+        context = {OWNER_FANOUT: fanout.sizes}
+        context |= {parent_column(name): discretizer for name, discretizer in parent.discretizers.items()}
         of_units = parent.size.units is None
         sizes = FanoutClasses.of(fanout, parent.size.rows, child.size.rows_per_unit, of_units=of_units)
         spec = _view(key, parent, child, fanout.sizes)
@@ -187,24 +186,25 @@ class GroupFit:
             [(a, f"{_OTHER}{b}") for a, b in combinations_with_replacement(own, 2)],
         )
         cells = [codes[a] * codes[b] for kind in kinds for a, b in kind if min(codes[a], codes[b]) > 1]
-        rest = price.share(1 - self.scores - self.margins)
-        class_of = sizes.classes(self.least(curator, rest, max(len(cells), 1), float(np.mean(cells or [1]))))
+        prices = self._prices(price)
+        least = self._least(curator, prices["npms"], max(len(cells), 1), float(np.mean(cells or [1])))
+        class_of = sizes.classes(least)
         full = counted_by_class(sizes, class_of)
         counted = tuple(sorted(set(full.tolist())))
-        curator = session.view(replace(spec, rows_per_unit=counted), "groups")
-        parts = curator.split(ByValue(OWNER_FANOUT, class_of))
+        parts = session.view(replace(spec, rows_per_unit=counted), "groups").split(ByValue(OWNER_FANOUT, class_of))
         insides = [np.asarray(class_of) == number for number in range(len(parts))]
         in_rows = [float(full[inside].max() / full.max()) for inside in insides]
-        looks = [
-            measure_one_way(part, own, price.share(self.margins)).times(factor)
+        margins = [
+            measure_one_way(part, own, prices["margins"]).times(factor)
             for part, factor in zip(parts, in_rows, strict=True)
         ]
-        looks = agreeing(looks, child.one_way)
         ordered = ordered_codes({**context, **child.discretizers})
         ordered |= {f"{_OTHER}{name}": number for name, number in ordered_codes(child.discretizers).items()}
         classes = []
-        for part, look, factor, inside in zip(parts, looks, in_rows, insides, strict=True):
-            one_way = look.times(1 / factor)
+        for part, margin, factor, inside in zip(
+            parts, reconciled(margins, child.one_way), in_rows, insides, strict=True
+        ):
+            one_way = margin.times(1 / factor)
             shares = expected_context(key, parent, child.size, fanout, context, {}, inside)
             owners = {name: of_name * one_way.total for name, of_name in shares.items()}
             classes.append(self._class(part, owners, one_way, ordered, kinds, sizes.shares(inside), price))
@@ -220,78 +220,66 @@ class GroupFit:
         shares: Array,
         price: Price,
     ) -> GroupClass:
-        """One class of sizes.
+        """Measure one class of sizes, for ``price`` less the share of margins.
 
-        Args:
-            part: The class.
-            owners: Expected counts of the columns of the context.
-            one_way: Released counts of the children's columns.
-            ordered: `ordered_codes` of all columns.
-            kinds: Candidates: pairs of columns of one child, of its owner and it, of two children.
-            shares: Of the rows, the shares in groups with at least 1, 2, 3 members.
-            price: Of which the one-way marginals' share is spent.
+        ``owners`` are expected counts of the context's columns, ``shares`` those of the rows in groups with at least 1,
+        2, 3 members, and ``kinds`` candidate pairs: of one child, of its owner and it, of two children.
         """
-        own = list(one_way.counts)
+        own, three = list(one_way.counts), one_way.total * shares[2]
         clean = {**owners, **one_way.clean()}
         marginals = {name: clean[name] / one_way.total for name in own}
         of_two = {name: counts * shares[1] for name, counts in clean.items()}
         of_two |= {f"{_OTHER}{name}": of_two[name] for name in own}
-        there = kinds if shares[1] > 0 else kinds[:2]
         candidates = [
-            (a, b) for kind in there for a, b in kind if len(clean[a]) > 1 and min(part.sizes[a], part.sizes[b]) > 1
+            (a, b)
+            for kind in (kinds if shares[1] > 0 else kinds[:2])
+            for a, b in kind
+            if len(clean[a]) > 1 and min(part.sizes[a], part.sizes[b]) > 1
         ]
-        for_scores, rest = price.share(self.scores), price.share(1 - self.scores - self.margins)
-        three = one_way.total * shares[2]
         if not has_power(part, len(candidates), one_way.total, price):
             return GroupClass(marginals)
-        scores = pair_scores(part, {**of_two, **clean}, candidates, for_scores)
-        ways = Candidates.of(candidates, scores, {**of_two, **clean}, ordered)
-        useful = self._useful(part, own, three, rest.share(self.triples))
-        for_trios, rest = rest.share(self.triples), rest.share(1 - self.triples) if useful else rest
-        tables = self.pairs.choose(part, ways.useful, ways.cells, rest).tables(ways)
+        expected, prices = {**of_two, **clean}, self._prices(price)
+        scores = pair_scores(part, expected, candidates, prices["scores"])
+        ways = Candidates.of(candidates, scores, expected, ordered)
+        useful = self._useful(part, own, three, prices["triples"])
+        for_pairs = prices["pairs" if useful else "npms"]
+        tables = self.pairs.choose(part, ways.useful, ways.cells, for_pairs).tables(ways)
         chosen = [[table for table in tables if table.pair in kind] for kind in kinds]
         weights = [sum(table.cells ** (2 / 3) for table in kind) for kind in chosen]
-        joints: list[dict[Pair, Array]] = []
-        for kind, weight, counts in zip(chosen, weights, (clean, clean, of_two), strict=True):
-            share = rest.share(weight / sum(weights)) if kind else rest
-            joints.append(self.pairs.joints(part, kind, counts, share) if kind else {})
-        within, tied, between = joints
+        within, above, between = [
+            self.pairs.joints(part, kind, counts, for_pairs.share(weight / sum(weights))) if kind else {}
+            for kind, weight, counts in zip(chosen, weights, (clean, clean, of_two), strict=True)
+        ]
         between = {(a, b.removeprefix(_OTHER)): joint for (a, b), joint in between.items()}
-        alike = {name: between[name, name] for name in useful if (name, name) in between}
-        triples = self._triples(part, alike, three, for_trios) if alike else {}
-        return GroupClass(marginals, within, tied, between, triples)
+        same = {name: between[name, name] for name in useful if (name, name) in between}
+        triples = self._triples(part, same, three, prices["triples"]) if same else {}
+        return GroupClass(marginals, within, above, between, triples)
 
     def _useful(self, part: Curator, own: list[str], three: float, price: Price) -> list[str]:
-        """Columns whose marginal over three members is λ-useful, if all of these are measured; fewest codes first."""
-        names = sorted((name for name in own if part.sizes[name] > 1), key=lambda name: part.sizes[name])
+        """Return columns whose marginal over three members is λ-useful, if all are measured; fewest codes first."""
         useful: list[str] = []
-        for name in names:
-            if three < self.least(part, price.share(1 - self.scores), len(useful) + 1, part.sizes[name] ** 3):
+        for name in sorted((name for name in own if part.sizes[name] > 1), key=lambda name: part.sizes[name]):
+            if three < self._least(part, price.share(1 - self.scores), len(useful) + 1, part.sizes[name] ** 3):
                 break
             useful.append(name)
         return useful
 
-    def _triples(self, part: Curator, alike: Mapping[str, Array], three: float, price: Price) -> dict[str, Array]:
-        """Joints of a column in three members, where pairs do not explain them (the paper's h-scores and T2 steps).
+    def _triples(self, part: Curator, same: Mapping[str, Array], three: float, price: Price) -> dict[str, Array]:
+        """Return joints of columns in ``three`` members that pairs do not explain (the paper's h-scores, T2 steps).
 
-        Args:
-            part: The class.
-            alike: Column -> released joint of it in two members.
-            three: Number of rows in groups of at least three members.
-            price: Of scores and joints.
+        ``same`` are released joints of each column in two members.
         """
-        pairs = {name: (joint + joint.T) / 2 for name, joint in alike.items()}
-        expected = {name: three * _explained(joint) for name, joint in pairs.items()}
-        columns = {name: (name, f"{_OTHER}{name}", f"{_THIRD}{name}") for name in alike}
-        groups = tuple(((columns[name], expected[name]),) for name in alike)
+        expected = {name: three * _explained((joint + joint.T) / 2) for name, joint in same.items()}
+        columns = {name: (name, f"{_OTHER}{name}", f"{_THIRD}{name}") for name in same}
+        groups = tuple(((columns[name], expected[name]),) for name in same)
         noisy = part.measure("triple scores", [Distances(groups)], price.share(self.scores))
-        cells = np.array([expected[name].size for name in alike], dtype=float)
-        rest = price.share(1 - self.scores)
-        chosen = self.pairs.choose(part, noisy.values[0][:, None] / 2, cells[:, None], rest)
-        names = [list(alike)[i] for i, _ in chosen.ways]
-        triples = {}
+        cells = np.array([expected[name].size for name in same], dtype=float)
+        for_joints = price.share(1 - self.scores)
+        chosen = self.pairs.choose(part, noisy.values[0][:, None] / 2, cells[:, None], for_joints)
+        names = [list(same)[i] for i, _ in chosen.ways]
+        each, triples = for_joints.share(1 / max(len(names), 1)), {}
         for name in names:
-            counts = part.measure(f"{name} in three", [Marginal(columns[name])], rest.share(1 / len(names))).values[0]
+            counts = part.measure(f"{name} in three", [Marginal(columns[name])], each).values[0]
             # The order of members means nothing: the average over their orders has less noise.
             mean = np.mean([counts.transpose(order) for order in permutations(range(3))], axis=0)
             joint = onto_simplex(mean, three) / three
@@ -301,14 +289,14 @@ class GroupFit:
 
 
 def _explained(pair: Array) -> Array:
-    """The joint of three members that is as even as their pair table allows."""
+    """Return the joint of three members of largest entropy that has this pair table."""
     size = len(pair)
     margins = [(axes, pair) for axes in ((0, 1), (0, 2), (1, 2))]
     return fit_margins(np.full((size,) * 3, size**-3.0), margins, FITTING_ROUNDS)
 
 
 def _view(key: ForeignKey, parent: Profile, child: Profile, sizes: Discretizer) -> ViewSpec:
-    """Columns of a child, of its owner, and of another child."""
+    """Return the view with columns of a child, of its owner, and of other children."""
     features: dict[str, tuple[Feature, Discretizer]] = {OWNER_FANOUT: (OwnerFanout(key), sizes)}
     features |= {parent_column(name): (OfParent(key, name), coder) for name, coder in parent.discretizers.items()}
     features |= {name: (Own(name), coder) for name, coder in child.discretizers.items()}

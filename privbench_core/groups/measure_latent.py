@@ -1,17 +1,17 @@
-"""What is measured along an owner key: sizes of groups, their latent attributes, and how children follow them.
+"""Measure what children of an owner key are drawn from: sizes of groups, latent attributes, and joints with these.
 
-PrivLava's Algorithm 2. Expectation-maximisation finds the types of groups (`maximisation`); then children's columns are
-related to types and to whatever else there is. All parts have prices that are fixed before the first one.
+PrivLava's Algorithm 2. Expectation-maximisation finds the types of groups (`measure_types`); then children's columns
+are related to types and to whatever else there is. All parts have prices that are fixed before the first one.
 
 In the paper, children are independent of each other given the type of their group. Two members that share one of many
 values, or are of about the same age, would need as many types as there are such values, and noise leaves few. So where
-children have attributes alone, the joints of two members are measured directly, as in PrivPetal (`groups`), and types
-keep what pairs do not tell. Children with latent attributes of their own, in the middle of a chain, are drawn as in the
-paper.
+children have attributes alone, the joints of two members are measured directly, as in PrivPetal (`measure_groups`), and
+types keep what pairs do not show. Children with latent attributes of their own, in the middle of a chain, are drawn as
+in the paper.
 
 Children that follow their group's type alone are drawn independently of each other: two heads of a household, or none.
 Where members stand in an order by one of their columns, each place has its own distribution, and a group has each place
-once. Which column that is follows from one look at all of them: the dependence of a column on the place, beyond what
+once. Which column that is follows from one measurement of all: the dependence of a column on the place, beyond what
 independent members would show when put in order.
 """
 
@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import index_coder, place_count, sizes_and_ranks
 from privbench_core.estimators.segmentation import SIGNIFICANT
-from privbench_core.groups.group_model import GroupModel
-from privbench_core.groups.latent import Latents, latent_names
+from privbench_core.groups.group_model import GroupModel, Latents, latent_names
 from privbench_core.groups.measure_groups import GroupFit
 from privbench_core.groups.measure_types import Columns, Maximisation
 from privbench_core.guards import MAX_LATENT_VALUES, MAX_PLACES, TINY
@@ -52,19 +51,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LatentFit:
-    """How the price of an owner key's latent attributes is spent; see `privlava.Options`.
-
-    Attributes:
-        latents: Number of latent attributes.
-        iterations: T, of expectation-maximisation.
-        types: Share of expectation-maximisation, the rest is for what children are drawn from.
-        groups: Share of an iteration for marginals over groups (sizes; between latent attributes).
-        usefulness: λ: values are as many as keep the average marginal λ-useful.
-        observed: Share, where children have latent attributes of their own, of pairs of columns within a row.
-        places: Share, in what is for links, of the choice of a column that members are put in an order by.
-        typed: Share, in what is left, of joints with types and places, where the rest is for joints of members.
-        joints: How joints of members are measured.
-    """
+    """How the price of an owner key's latent attributes is spent; see `privlava.Options`."""
 
     latents: int
     iterations: int
@@ -112,44 +99,49 @@ class LatentFit:
             price = for_sizes + (for_groups or zero(for_sizes.measure))
             fanout = fit_sizes(session, key, parent, child.size, price, siblings)
             return LatentLink(fanout, MeasuredLeaf(OneWay({}, {}, child.total)), None)
-        observed: MeasuredLeaf | None = None
+        observed, rest, one_way = None, for_groups, children.counted
         if children.types:
             view = session.view(ViewSpec(key.child, children.features, (children.rows_per_unit,)), "rows")
-            counted = PAIRS.fit(view, children.counted, for_groups.share(self.observed), children.ordered)
+            counted = PAIRS.fit(view, one_way, for_groups.share(self.observed), children.ordered)
             rest, one_way = for_groups.share(1 - self.observed), counted.one_way
             observed = replace(counted, one_way=one_way.moved(children.left_out))
             children = replace(children, one_way=observed.one_way)
-            values = self.values(session, key, children, rest)
-            if values < 2:  # noqa: PLR2004 - a single type is none
-                return LatentLink(fit_fanout(session, key, parent, child, for_sizes + rest, siblings), observed, None)
-            fanout, lags, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
-            if len(fanout.counts) == 1:  # no parent has children: there are no groups to give a type
-                return LatentLink(fanout, observed, None)
-            found, latents, context = self._types(session, key, parent, children, fanout, values, rest)
+        values = self._values(session, key, children, rest)
+        if observed and values < 2:  # noqa: PLR2004 - a single type is none
+            return LatentLink(fit_fanout(session, key, parent, child, for_sizes + rest, siblings), observed, None)
+        fanout, lags, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
+        if values < 2 or len(fanout.counts) == 1:  # noqa: PLR2004 - or no parent has children
+            members = observed or self.joints.fit(session, key, parent, child, fanout, rest)
+            return LatentLink(fanout, members, None)
+        prices = self._prices(rest, observed=observed is not None)
+        found, latents, context = self._types(session, key, parent, children, fanout, values, prices["types"])
+        if observed:
             context = {**link_context(key, parent, child, fanout.sizes, siblings), **context}
-        else:
-            fanout, _, _ = fit_sizes_and_siblings(session, key, parent, child, for_sizes, siblings)
-            rest, one_way, lags = for_groups, children.counted, ()
-            values = self.values(session, key, children, rest)
-            if values < 2 or len(fanout.counts) == 1:  # noqa: PLR2004 - likewise
-                return LatentLink(fanout, self.joints.fit(session, key, parent, child, fanout, rest), None)
-            found, latents, context = self._types(session, key, parent, children, fanout, values, rest)
-        rest = rest.share(1 - self.types)
         expected = expected_context(key, parent, child.size, found, context, siblings)
-        order = best_places(session, key, child, fanout, parent.total, rest.share(self.places))
-        rest = rest.share(1 - self.places)
+        order = best_places(session, key, child, fanout, parent.total, prices["places"])
         if order is not None:
             context = {**context, PLACE: (order, place_coder(order.most))}
             largest = child.size.rows_per_unit if parent.size.units is None else np.inf
             expected[PLACE] = expected_places(fanout, parent.total, order.most, largest)
-        members = observed or self.joints.fit(session, key, parent, child, fanout, rest.share(1 - self.typed))
-        of_links = rest if observed else rest.share(self.typed)
+        members = observed or self.joints.fit(session, key, parent, child, fanout, prices["members"])
         spec = ViewSpec(key.child, {**context, **children.features}, (children.rows_per_unit,))
         view = session.view(spec, "pair_tables")
-        links = measure_links(view, context, children.features, one_way, of_links, expected, lags)
+        links = measure_links(
+            view, context, children.features, one_way, prices["links"], expected, lags if observed else ()
+        )
         joints = links if observed else {**fanout.pair_tables, **links}
         most = 0 if order is None else order.most
         return LatentLink(replace(found, pair_tables=joints, places=most), members, latents)
+
+    def _prices(self, rest: Price, *, observed: bool) -> dict[str, Price]:
+        """Return the table of prices of what follows sizes and observed pairs; members are then observed already."""
+        for_links = rest.share(1 - self.types).share(1 - self.places)
+        return {
+            "types": rest.share(self.types),
+            "places": rest.share(1 - self.types).share(self.places),
+            "members": for_links.share(0.0 if observed else 1 - self.typed),
+            "links": for_links if observed else for_links.share(self.typed),
+        }
 
     def _types(
         self,
@@ -161,10 +153,10 @@ class LatentFit:
         values: int,
         price: Price,
     ) -> tuple[Fanout, Latents, dict[str, tuple[Feature, Discretizer]]]:
-        """Expectation-maximisation, for its share of ``price``: the owner's side of it, and children's context."""
+        """Run expectation-maximisation for ``price``; return owners' side and children's context."""
         names = latent_names(key.name, self.latents)
         em = Maximisation(session, key, parent, children, fanout, self.groups, names)
-        model, part = em.start(values), price.share(self.types).share(self._part)
+        model, part = em.start(values), price.share(self._iteration)
         for number in range(self.iterations):
             model = em.next(model, part, number)
         typed = em.typed(model, part.share(self.groups), self.iterations)
@@ -175,18 +167,18 @@ class LatentFit:
         tables = {**fanout.fanout_tables, **em.fanout_tables(typed.sizes)}
         return replace(fanout, fanout_tables=tables), Latents(names, typed.one_way, *model.scores()), context
 
-    def values(self, session: PrivateSession, key: ForeignKey, children: Columns, price: Price) -> int:
-        """Number of values of each latent attribute: as many as keep the average marginal λ-useful (section 4.7)."""
+    def _values(self, session: PrivateSession, key: ForeignKey, children: Columns, price: Price) -> int:
+        """Return the values of each latent attribute: as many as keep the average marginal λ-useful (section 4.7)."""
         codes = [len(counts) for counts in children.one_way.counts.values() if len(counts) > 1]
         if not codes:
             return 0
         view = session.view(ViewSpec(key.child, {}, (children.rows_per_unit,)), "types")
-        part = price.share(self.types * self._part * (1 - self.groups) / (len(codes) * self.latents))
+        part = price.share(self.types * self._iteration * (1 - self.groups) / (len(codes) * self.latents))
         least = self.usefulness * math.sqrt(2 / math.pi) * view.sigma([Marginal(())], part) * float(np.mean(codes))
         return min(int(MAX_LATENT_VALUES ** (1 / self.latents)), int(children.one_way.total / max(least, TINY)))
 
     @property
-    def _part(self) -> float:
+    def _iteration(self) -> float:
         """Share of an iteration; groups of the types that the last one leads to are measured once more."""
         return 1 / (self.iterations + self.groups)
 
@@ -207,24 +199,16 @@ class LatentLink:
 
 
 def place_coder(most: int) -> Discretizer:
-    """A discretizer with a code for each place, in order."""
+    """Return a discretizer with a code for each place, in order."""
     return index_coder(PLACE, place_count(most))
 
 
 def best_places(
     session: PrivateSession, key: ForeignKey, child: Profile, fanout: Fanout, owners: float, price: Price
 ) -> MemberPlace | None:
-    """The order of members that tells most, or None if noise may have made it; for ``price``.
+    """Return the most informative order of members, or None if noise may have made it; for ``price``.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
-
-    Args:
-        session: Open for the step.
-        key: The owner key.
-        child: The children.
-        fanout: Released sizes of groups.
-        owners: Number of owners.
-        price: Of the look.
     """
     most = min(key.max_children or 1, MAX_PLACES)
     clean = {name: counts for name, counts in child.one_way.clean().items() if len(counts) > 1}
@@ -238,19 +222,18 @@ def best_places(
     for name, place in places.items():
         features[name], features[f"{PLACE} {name}"] = (Own(name), child.discretizers[name]), (place, coder)
     view = session.view(ViewSpec(key.child, features, (child.size.rows_per_unit,)), "places")
-    total = child.one_way.total
     rows = held[sizes_and_ranks(most)[0] - 1]
     rows = rows / max(float(rows.sum()), TINY)
     groups = tuple(((((f"{PLACE} {name}", name), np.outer(rows, counts)),)) for name, counts in clean.items())
     noisy = view.measure("place scores", [Distances(groups)], price)
-    expected = [_by_chance(clean[name], orders[name], rows, most) * total for name in clean]
+    expected = [_by_chance(clean[name], orders[name], rows, most) * child.one_way.total for name in clean]
     scores = noisy.values[0] - expected
     best = int(np.argmax(scores))
     return places[list(clean)[best]] if scores[best] > SIGNIFICANT * noisy.sigma else None
 
 
 def expected_places(fanout: Fanout, owners: float, most: int, largest: float) -> Array:
-    """Return the shares of the children that have each place, as released sizes of groups tell them; shape (codes,).
+    """Return the shares of the children that have each place, by released sizes of groups; shape (codes,).
 
     Of a group that is larger than ``most`` all further members have the last place; no more than ``largest`` count.
     """
@@ -263,7 +246,7 @@ def expected_places(fanout: Fanout, owners: float, most: int, largest: float) ->
 
 
 def _held(fanout: Fanout, owners: float, most: int) -> Array:
-    """Number of groups of 1, 2, … children, those of more than ``most`` as so many, shape (most,)."""
+    """Return the number of groups of 1, 2, … children, those of more than ``most`` as so many, shape (most,)."""
     code_of, shares = fanout.sizes.shares
     groups = owners * fanout.counts[code_of] * shares
     held = np.bincount(np.minimum(fanout.codec.starts, most), groups, most + 1)
@@ -272,7 +255,7 @@ def _held(fanout: Fanout, owners: float, most: int) -> Array:
 
 
 def _order(counts: Array, discretizer: Discretizer, owners: float) -> NDArray[np.int64]:
-    """Places of the codes: intervals in order; of a list, first what occurs about once in each group."""
+    """Return the places of the codes: intervals in order; of a list, first what occurs about once in each group."""
     intervals, size = discretizer.ordered, len(counts)
     order = np.arange(size, dtype=np.int64)
     values = np.argsort(np.abs(counts[intervals:] - owners), kind="stable")
@@ -281,7 +264,7 @@ def _order(counts: Array, discretizer: Discretizer, owners: float) -> NDArray[np
 
 
 def _by_chance(counts: Array, order: NDArray[np.int64], rows: Array, most: int) -> float:
-    """The distance that independent members would have, as a share of all rows: order statistics of each size."""
+    """Return the distance of independent members, as a share of all rows: order statistics of each size."""
     shares = (counts / counts.sum())[np.argsort(order)]
     below = np.append(0.0, np.cumsum(shares))
     sizes, ranks = sizes_and_ranks(most)

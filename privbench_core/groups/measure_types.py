@@ -19,10 +19,10 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.intervals import equal_width_codec
 from privbench_core.estimators.denoising import onto_simplex
-from privbench_core.estimators.fitting import combine
+from privbench_core.estimators.fitting import combine, fit_margins
 from privbench_core.estimators.joints import NoisyTable, estimated_joint
-from privbench_core.groups.latent import LatentModel, Latents
-from privbench_core.guards import SMOOTHING, START_WAVES
+from privbench_core.groups.group_model import Latents
+from privbench_core.guards import FITTING_ROUNDS, NEGLIGIBLE, SCORE_SCALE, SMOOTHING, START_WAVES
 from privbench_core.links.fanout import Fanout
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
@@ -48,7 +48,7 @@ class Columns:
         one_way: Their released counts.
         rows_per_unit: T: up to how many rows of a unit are counted in full.
         types: Names of the latent attributes among them.
-        left_out: Of attributes: what counting up to so many rows of a unit leaves out (`Profile.left_out`).
+        left_out: Of attributes: what counting up to so many rows of a unit leaves out (`Profile.truncation_biases`).
     """
 
     sources: dict[str, tuple[Own | OwnType, Discretizer]]
@@ -59,21 +59,21 @@ class Columns:
 
     @classmethod
     def of(cls, profile: Profile) -> Columns:
-        """The attributes of a table."""
+        """Return the attributes of a table."""
         sources: dict[str, tuple[Own | OwnType, Discretizer]] = {
             name: (Own(name), discretizer) for name, discretizer in profile.discretizers.items()
         }
-        return cls(sources, profile.one_way, profile.size.rows_per_unit, (), profile.left_out())
+        return cls(sources, profile.one_way, profile.size.rows_per_unit, (), profile.truncation_biases())
 
     def with_latents(self, key: ForeignKey, latents: Latents, types: GroupTypes) -> Columns:
-        """With the latent attributes of the groups along a key to this table."""
+        """Return these and the latent attributes of the groups along a key to this table."""
         sources = dict(self.sources)
         for position, name in enumerate(latents.names):
             sources[name] = (OwnType(key, types, position), value_coder(latents.shape[position]))
         counts = {**self.one_way.counts, **latents.one_way.counts}
         sigmas = {**self.one_way.sigmas, **latents.one_way.sigmas}
         one_way = replace(self.one_way, counts=counts, sigmas=sigmas)
-        return Columns(sources, one_way, self.rows_per_unit, (*self.types, *latents.names), self.left_out)
+        return replace(self, sources=sources, one_way=one_way, types=(*self.types, *latents.names))
 
     @property
     def counted(self) -> OneWay:
@@ -93,7 +93,7 @@ class Columns:
 
 
 def value_coder(size: int) -> Discretizer:
-    """A discretizer with a code for each latent value."""
+    """Return a discretizer with a code for each latent value."""
     codec = equal_width_codec(Column("#type", ColumnType.INTEGER), 0, size - 1, size)
     none = codec.size - size  # cells of other numbers, of which there are none
     return Discretizer(codec, Binning((*range(size), *[0] * none), (*[1.0] * size, *[0.0] * none)))
@@ -104,15 +104,40 @@ def types_of(
 ) -> GroupTypes:
     """Return the parameters of the E-step, with the columns of the children that they are about.
 
-    Args:
-        shape: Values of each latent attribute, that of parents without children included.
-        scores: Of sizes, and of columns; see `LatentModel.scores`.
-        sizes: Coder of the sizes of groups.
-        children: Columns of the children.
+    ``shape`` has the value of parents without children; ``scores`` are those of `LatentModel.scores`.
     """
     of_sizes, of_columns = scores
     columns = tuple((*children.sources[name], table) for name, table in of_columns.items())
     return GroupTypes(shape, sizes, of_sizes, columns)
+
+
+@dataclass(frozen=True)
+class LatentModel:
+    """Probabilities of the graphical model with latent attributes, given marginals with one of them each.
+
+    The joint of a column and all latent attributes is the one of largest entropy that has these marginals: the
+    exponential family of the paper's section 4.1, fitted by iterative proportional fitting.
+
+    Attributes:
+        sizes: p(size, latent values), shape (codes of sizes, *values).
+        given: Column -> p(code | latent values), shape (codes, *values).
+    """
+
+    sizes: Array
+    given: Mapping[str, Array]
+
+    @classmethod
+    def fitted(cls, groups: TypedGroups, columns: Mapping[str, tuple[Array, ...]], mean_sizes: Array) -> LatentModel:
+        """Fit to counts, none negative; ``columns`` have a joint (value, code) over rows for each latent attribute."""
+        of_groups = _largest_entropy(groups.sizes, groups.between)
+        rows = np.tensordot(mean_sizes, of_groups, axes=(0, 0))
+        joints = {name: _largest_entropy(of_column, rows) for name, of_column in columns.items()}
+        given = {name: joint / joint.sum(axis=0) for name, joint in joints.items()}
+        return cls(of_groups / of_groups.sum(), given)
+
+    def scores(self) -> tuple[Scores, dict[str, Scores]]:
+        """Return log-likelihoods of sizes and of columns as whole numbers, shapes (codes, combinations)."""
+        return _scores(self.sizes), {name: _scores(given) for name, given in self.given.items()}
 
 
 @dataclass(frozen=True)
@@ -132,24 +157,14 @@ class TypedGroups:
 
 @dataclass(frozen=True)
 class Maximisation:
-    """What all iterations share.
-
-    Attributes:
-        session: Open for the step.
-        key: The owner key.
-        parent: The owners.
-        children: Columns of the children.
-        fanout: Released sizes of groups.
-        groups: Share of an iteration for marginals over groups.
-        names: Of the latent attributes.
-    """
+    """What all iterations of an owner key share."""
 
     session: PrivateSession
     key: ForeignKey
     parent: Profile
     children: Columns
     fanout: Fanout
-    groups: float
+    groups: float  # share of an iteration for marginals over groups
     names: tuple[str, ...]
 
     @cached_property
@@ -158,7 +173,7 @@ class Maximisation:
         return {name: counts for name, counts in self.children.counted.clean().items() if len(counts) > 1}
 
     def start(self, values: int) -> LatentModel:
-        """Parameters that tell groups apart by random functions of their rows: where all are alike, all types stay so.
+        """Return parameters that separate groups by random functions of their rows: equal types would stay equal.
 
         The functions are of the released distributions and of a fixed seed: smooth over ordered codes, any over lists.
         """
@@ -172,7 +187,7 @@ class Maximisation:
         return LatentModel(sizes, given)
 
     def next(self, model: LatentModel, price: Price, number: int) -> LatentModel:
-        """One iteration: the E-step under ``model``, and the next parameters from marginals that cost ``price``."""
+        """Run the E-step under ``model``, and return the next parameters, from marginals that cost ``price``."""
         found = self.typed(model, price.share(self.groups), number)
         types, coder = self.types(model)
         features = self.children.features
@@ -192,11 +207,10 @@ class Maximisation:
             # The value of rows without an owner, if there may be any, comes last.
             owned[column] = tuple(joint[: len(joint) - int(self.key.optional)] for joint in joints)
         code_of, shares = self.fanout.sizes.shares
-        mean_sizes = np.bincount(code_of, shares * self.fanout.codec.means()).astype(np.float64)
-        return LatentModel.fitted(found.sizes, found.between, owned, mean_sizes)
+        return LatentModel.fitted(found, owned, np.bincount(code_of, shares * self.fanout.codec.means()).astype(float))
 
     def typed(self, model: LatentModel, price: Price, number: int) -> TypedGroups:
-        """The E-step under ``model``, and the groups of each type, measured for ``price``."""
+        """Run the E-step under ``model``, and measure the groups of each type for ``price``."""
         types, coder = self.types(model)
         features: dict[str, tuple[Feature, Discretizer]] = {OWN_FANOUT: (OwnFanout(self.key), self.fanout.sizes)}
         features |= {name: (OwnType(self.key, types, k), coder) for k, name in enumerate(self.names)}
@@ -205,16 +219,16 @@ class Maximisation:
         asked = [Marginal((name, OWN_FANOUT)) for name in self.names]
         several = [Marginal(self.names)] if len(self.names) > 1 else []
         measured = groups.measure("sizes", [*asked, *several], price)
-        return self._groups(measured.values, measured.sigma)
+        return self._estimated(measured.values, measured.sigma)
 
     def types(self, model: LatentModel) -> tuple[GroupTypes, Discretizer]:
-        """The E-step, and the coder of a latent attribute."""
+        """Return the E-step, and the coder of a latent attribute."""
         values = model.sizes.shape[1] + 1
         types = types_of((values,) * len(self.names), model.scores(), self.fanout.sizes, self.children)
         return types, value_coder(values)
 
     def fanout_tables(self, sizes: tuple[Array, ...]) -> dict[str, Array]:
-        """Joints of each latent attribute and the number of children over parents, from those over groups."""
+        """Return joints of each latent attribute and the number of children over parents, from those over groups."""
         tables = {}
         for name, joint in zip(self.names, sizes, strict=True):
             empty = np.zeros(joint.shape[1])
@@ -224,42 +238,55 @@ class Maximisation:
         return tables
 
     def _margin(self, noisy: list[Array]) -> Array:
-        """Rows by latent value, from the tables of all columns: their sums averaged by their variances."""
+        """Return rows by latent value, from the tables of all columns: their sums averaged by their variances."""
         sums = np.stack([table[1:].sum(axis=1) for table in noisy])
         weights = np.array([1 / table.shape[1] for table in noisy])
         total = float(next(iter(self.clean.values())).sum())
         return onto_simplex(weights @ sums / weights.sum(), total) + SMOOTHING
 
-    def _groups(self, noisy: tuple[Array, ...], sigma: float) -> TypedGroups:
-        """Joints over groups with children, and the numbers of parents by latent value."""
-        number, total = len(self.names), self.parent.total
-        counts, sigmas = {}, {}
-        for position, name in enumerate(self.names):
-            table = noisy[position]
+    def _estimated(self, noisy: tuple[Array, ...], sigma: float) -> TypedGroups:
+        """Return joints over groups with children, and the numbers of parents by latent value."""
+        number, counts, sigmas = len(self.names), {}, {}
+        for position, (name, table) in enumerate(zip(self.names, noisy, strict=False)):
             value, deviation = table.sum(axis=1), np.full(len(table), sigma * math.sqrt(table.shape[1]))
             if number > 1:
-                others = tuple(axis for axis in range(number) if axis != position)
-                again = noisy[-1].sum(axis=others)
+                again = noisy[-1].sum(axis=tuple(axis for axis in range(number) if axis != position))
                 cells = noisy[-1].size / len(again)
                 value, deviation = combine(value, deviation, again, sigma * math.sqrt(cells))
             counts[name], sigmas[name] = value, deviation
-        one_way = OneWay(counts, sigmas)
-        held = np.maximum(self.fanout.counts[1:] * total, SMOOTHING)
+        held = np.maximum(self.fanout.counts[1:] * self.parent.total, SMOOTHING)
         joints = []
-        for position, name in enumerate(self.names):
-            margin = onto_simplex(one_way.counts[name][1:], float(held.sum())) + SMOOTHING
-            joint = estimated_joint(NoisyTable(noisy[position][1:, 1:], sigma), margin, held)
+        for name, table in zip(self.names, noisy, strict=False):
+            margin = onto_simplex(counts[name][1:], float(held.sum())) + SMOOTHING
+            joint = estimated_joint(NoisyTable(table[1:, 1:], sigma), margin, held)
             joints.append(np.hstack([np.zeros((len(margin), 1)), joint]))
-        if number == 1:
-            return TypedGroups(tuple(joints), joints[0].sum(axis=1), one_way)
         inside = noisy[-1][tuple(slice(1, None) for _ in range(number))]
-        return TypedGroups(tuple(joints), onto_simplex(inside, float(held.sum())), one_way)
+        between = joints[0].sum(axis=1) if number == 1 else onto_simplex(inside, float(held.sum()))
+        return TypedGroups(tuple(joints), between, OneWay(counts, sigmas))
+
+
+def _largest_entropy(joints: tuple[Array, ...], between: Array) -> Array:
+    """Return the joint (code, *values) with margins (code, value) and (*values): positive wherever these are."""
+    dimensions, whole = between.ndim, between / max(between.sum(), NEGLIGIBLE)
+    code = joints[0].sum(axis=0)
+    start = np.multiply.outer(code / max(code.sum(), NEGLIGIBLE), whole) + SMOOTHING
+    margins: list[tuple[tuple[int, ...], Array]] = [
+        ((0, axis), joint.T / max(joint.sum(), NEGLIGIBLE)) for axis, joint in enumerate(joints, start=1)
+    ]
+    if dimensions > 1:
+        margins.append((tuple(range(1, dimensions + 1)), whole))
+    return fit_margins(start, margins, FITTING_ROUNDS if dimensions > 1 else 1) + SMOOTHING
+
+
+def _scores(probabilities: Array) -> Scores:
+    scores: Scores = np.rint(np.log(np.maximum(probabilities, NEGLIGIBLE)) * SCORE_SCALE).astype(np.int64)
+    return scores.reshape(len(probabilities), -1)
 
 
 def _tilted(counts: Array, shape: tuple[int, ...], ordered: int, rng: np.random.Generator) -> Array:
-    """Distributions over codes, each tilted by random functions of its latent values, shape (codes, *shape)."""
-    place = (np.cumsum(counts) - counts / 2) / counts.sum()
-    waves = np.stack([np.cos(np.pi * wave * place) for wave in range(1, START_WAVES + 1)])
+    """Return distributions over codes, each tilted by random functions of its latent values, shape (codes, *shape)."""
+    middle = (np.cumsum(counts) - counts / 2) / counts.sum()
+    waves = np.stack([np.cos(np.pi * wave * middle) for wave in range(1, START_WAVES + 1)])
     exponent = np.zeros((len(counts), *shape))
     for axis, values in enumerate(shape):
         tilt = rng.standard_normal((values, START_WAVES)) @ waves

@@ -1,12 +1,11 @@
-"""Rows exchanged between owners, so that children of one owner are as alike as was measured (`links.fanout`).
+"""Exchange rows between owners until siblings have the released intraclass correlation (`links.fanout.Agreement`).
 
 Columns of children that follow those of their owners alone are drawn independently of each other otherwise: thirty
-prescriptions of a patient are thirty drugs. Rows that are drawn are exchanged between owners until they agree with
-their siblings as often as they should: groups copy codes among their own rows as in a Pólya urn (Blackwell and MacQueen
-1973), by which two rows of a group have one code for what their group is with one probability in groups of all sizes,
-and the rows that have these codes come from elsewhere. So no row changes, and no distribution of a column, or joint
-within rows. Rows come from owners that are like theirs, as far as there are some. Where siblings agree less than rows
-that are drawn independently (there is one head in each household), rows that agree are exchanged for others.
+prescriptions of a patient are thirty drugs. Places in groups copy each other as in a Pólya urn (Blackwell and MacQueen
+1973), by which two rows of a group share a code through their group with one probability in groups of all sizes, and
+rows with these codes are moved there. So no row changes, and no distribution of a column, or joint within rows. Rows
+come from owners with similar columns, as far as there are some. Where siblings agree less than independent rows (there
+is one head in each household), rows that agree are swapped for others.
 
 Post-processing: uses released numbers and synthetic rows only.
 """
@@ -34,172 +33,140 @@ Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class AgreeingSiblings:
+class WithinGroupCorrelation:
     """A model whose rows agree with their siblings as often as was measured.
 
     Attributes:
         inner: Draws the rows.
-        agreements: Released.
+        correlations: Released.
     """
 
     inner: Model
-    agreements: Sequence[Agreement]
+    correlations: Sequence[Agreement]
 
     def draw(self, rows: Rows, rng: np.random.Generator) -> None:
         """See `Model.draw`."""
         context = set(rows.codes)
         self.inner.draw(rows, rng)
         drawn = {name: codes for name, codes in rows.codes.items() if name not in context}
-        known = [agreement for agreement in self.agreements if agreement.column in drawn]
+        known = [each for each in self.correlations if each.column in drawn]
         if not known or OWNER not in context or rows.n < FEW_ROWS:
             return
-        order = _Exchange(rows, drawn, rng).agreeing(known)
+        order = _Exchange(rows, drawn, rng).correlated(known)
         for name, codes in drawn.items():
             rows.codes[name] = codes[order]
 
 
 class _Exchange:
-    """Rows while they are exchanged between owners: ``order`` says which of the drawn rows is where now.
-
-    Attributes:
-        order: The row at each place, shape (n,).
-    """
+    """Rows while they are exchanged between owners: ``_order`` says which of the drawn rows is at each position."""
 
     def __init__(self, rows: Rows, drawn: Mapping[str, Codes], rng: np.random.Generator) -> None:
         self._drawn, self._rng = drawn, rng
-        self._groups = _Groups.of(_dense(rows.codes[OWNER].astype(np.int64)))
-        self._like = _alike_owners(rows, drawn)
-        self.order = np.arange(rows.n)
-        self._same = np.zeros(rows.n, dtype=np.int64)  # the settled codes of the row at each place, as one number
+        self._group = _dense(rows.codes[OWNER].astype(np.int64))
+        sizes = np.bincount(self._group)
+        self._groups, self._with_siblings = len(sizes), int(sizes[sizes > 1].sum())
+        self._weight = (1 / np.maximum(sizes - 1, 1))[self._group]  # of each sibling
+        self._stratum = _similar_owners(rows, drawn)
+        self._order = np.arange(rows.n)
+        self._settled = np.zeros(rows.n, dtype=np.int64)  # codes of the settled columns, as one number per position
 
-    def agreeing(self, agreements: Sequence[Agreement]) -> Numbers:
-        """Return the order in which rows agree with siblings as often as they should.
+    def correlated(self, correlations: Sequence[Agreement]) -> Numbers:
+        """Return the order in which rows agree with siblings as often as released.
 
-        What agrees most comes first, then what agrees least. What is settled stays: later exchanges are among rows with
-        the same codes in the columns before.
+        The largest excess comes first, then the largest lack. Later exchanges are among rows with the same codes in the
+        columns that are settled.
         """
-        urn = _Urn.of(self._groups.of_row, self._rng)
-        left = list(agreements)
+        urn = _Urn.of(self._group, self._rng)
+        left = list(correlations)
         while left:
-            now = np.array([self._groups.agreement(self._codes(each)) for each in left])
-            gaps = np.array([each.wanted(agree) for each, agree in zip(left, now, strict=True)]) - now
-            place = int(np.argmax(gaps if gaps.max() >= 10 * FEW else -gaps))
-            if abs(gaps[place]) < 10 * FEW:
+            now = np.array([self._correlation(self._codes(each)) for each in left])
+            gaps = np.array([each.wanted(found) for each, found in zip(left, now, strict=True)]) - now
+            best = int(np.argmax(gaps if gaps.max() >= 10 * FEW else -gaps))
+            if abs(gaps[best]) < 10 * FEW:
                 break
-            agreement, gap = left.pop(place), float(gaps[place])
+            each, gap = left.pop(best), float(gaps[best])
             if gap > 0:
-                self._copy(self._codes(agreement), urn.copied(gap / (1 - now[place])))
+                self._copy(self._codes(each), urn.copied(gap / (1 - now[best])))
             else:
-                self._spread(self._codes(agreement), now[place] + gap)
-            codes = self._codes(agreement)
-            self._same = _dense(self._same * (int(codes.max(initial=0)) + 1) + codes)
-        return self.order
+                self._spread(self._codes(each), now[best] + gap)
+            codes = self._codes(each)
+            self._settled = _dense(self._settled * (int(codes.max(initial=0)) + 1) + codes)
+        return self._order
 
-    def _codes(self, agreement: Agreement) -> Numbers:
-        """Return what counts as the same, of the row at each place."""
-        return agreement.groups[self._drawn[agreement.column][self.order]]
+    def _codes(self, each: Agreement) -> Numbers:
+        """Return what counts as the same, of the row at each position."""
+        return each.groups[self._drawn[each.column][self._order]]
+
+    def _correlation(self, codes: Numbers) -> float:
+        """Return how likely a row with siblings agrees with one of them."""
+        size = int(codes.max(initial=0)) + 1
+        cells, counters = self._group * size + codes, self._groups * size
+        if counters > MOST_COUNTERS:
+            cells = _dense(cells)
+            counters = int(cells.max(initial=0)) + 1
+        others = group_counts(cells, counters)[cells] - 1
+        return float(others @ self._weight) / max(self._with_siblings, 1)
 
     def _copy(self, codes: Numbers, copied: Numbers) -> None:
-        """Exchange rows so that places have the codes of the places that they copy, as far as there are such rows.
-
-        Args:
-            codes: Of the row at each place, shape (n,).
-            copied: Which place each copies; itself for those that keep their row, shape (n,).
-        """
+        """Exchange rows so that positions have the codes of those that they copy (``copied``), as far as rows go."""
         places = np.flatnonzero(copied != np.arange(len(copied)))
-        same, wanted, have = self._same[places], codes[copied[places]], codes[places]
+        settled, wanted, have = self._settled[places], codes[copied[places]], codes[places]
         taken = np.empty(len(places), dtype=np.int64)
         to_fill = to_take = np.arange(len(places))
         size = int(codes.max(initial=0)) + 1
-        near = _dense(same * (int(self._like.max()) + 1) + self._like[places])
-        for within in (near, same):  # owners that are alike first
+        near = _dense(settled * (int(self._stratum.max()) + 1) + self._stratum[places])
+        for within in (near, settled):  # similar owners first
             fills, takes = _matched(
                 within[to_fill] * size + wanted[to_fill], within[to_take] * size + have[to_take], self._rng
             )
             taken[to_fill[fills]] = to_take[takes]
             to_fill, to_take = np.delete(to_fill, fills), np.delete(to_take, takes)
         # Others take the nearest code: those that want the same one get the same one still.
-        to_fill = to_fill[np.lexsort((wanted[to_fill], same[to_fill]))]
-        taken[to_fill] = to_take[np.lexsort((have[to_take], same[to_take]))]
-        self.order[places] = self.order[places[taken]]
+        to_fill = to_fill[np.lexsort((wanted[to_fill], settled[to_fill]))]
+        taken[to_fill] = to_take[np.lexsort((have[to_take], settled[to_take]))]
+        self._order[places] = self._order[places[taken]]
 
     def _spread(self, codes: Numbers, wanted: float) -> None:
-        """Swap rows that agree with siblings for others, until ``wanted`` of them do, or swaps help little.
+        """Swap rows that agree with siblings for others of similar owners, until a share ``wanted`` does.
 
-        Rows of owners that are alike are next to each other, and swap.
-
-        Args:
-            codes: Of the row at each place, shape (n,); changed.
-            wanted: Share of the rows that have siblings.
+        ``codes`` of the row at each position, shape (n,), are changed; ends where swaps help little.
         """
-        size, of_row = int(codes.max(initial=0)) + 1, self._groups.of_row
-        cells = len(self._groups.sizes) * size
-        if cells > MOST_COUNTERS:  # so many codes that they hardly ever agree
+        size, group, weight = int(codes.max(initial=0)) + 1, self._group, self._weight
+        if self._groups * size > MOST_COUNTERS:  # so many codes that they hardly ever agree
             return
-        weight = (1 / np.maximum(self._groups.sizes - 1, 1))[of_row]
         for _ in range(SPREADING_ROUNDS):
-            counts = group_counts(of_row * size + codes, cells)
-            others = counts[of_row * size + codes] - 1  # of the row's group that have its code
-            too_many = float(others @ weight) - wanted * self._groups.with_siblings
-            if too_many < 1:
+            counts = group_counts(group * size + codes, self._groups * size)
+            others = counts[group * size + codes] - 1  # of the row's group that have its code
+            excess = float(others @ weight) - wanted * self._with_siblings
+            if excess < 1:
                 return
             agreeing = np.flatnonzero(others)
             rows = self._rng.permutation(np.union1d(agreeing, self._rng.integers(len(codes), size=len(agreeing))))
-            one, other = partners(rows[stable_order(self._like[rows])], self._same)
-            fewer = np.zeros(len(one))
+            one, other = partners(rows[stable_order(self._stratum[rows])], self._settled)
+            gain = np.zeros(len(one))
             for here, comes in ((one, other), (other, one)):
-                fewer += 2 * weight[here] * (others[here] - counts[of_row[here] * size + codes[comes]])
-            possible = (of_row[one] != of_row[other]) & (codes[one] != codes[other])
-            good = self._rng.permutation(np.flatnonzero(possible & (fewer > 0)))
-            good = good[np.cumsum(fewer[good]) <= too_many]
+                gain += 2 * weight[here] * (others[here] - counts[group[here] * size + codes[comes]])
+            possible = (group[one] != group[other]) & (codes[one] != codes[other])
+            good = self._rng.permutation(np.flatnonzero(possible & (gain > 0)))
+            good = good[np.cumsum(gain[good]) <= excess]
             one, other = one[good], other[good]
-            for values in (self.order, codes):
+            for values in (self._order, codes):
                 values[one], values[other] = values[other], values[one]
-            if fewer[good].sum() <= TUNING.clear * too_many:
+            if gain[good].sum() <= TUNING.clear * excess:
                 return
-
-
-@dataclass(frozen=True)
-class _Groups:
-    """Whose siblings rows are.
-
-    Attributes:
-        of_row: Group of each row, dense, shape (n,).
-        sizes: Of the groups, shape (groups,).
-        with_siblings: Number of rows in groups of several.
-    """
-
-    of_row: Numbers
-    sizes: Numbers
-    with_siblings: int
-
-    @classmethod
-    def of(cls, of_row: Numbers) -> _Groups:
-        sizes = np.bincount(of_row)
-        return cls(of_row, sizes, int(sizes[sizes > 1].sum()))
-
-    def agreement(self, codes: Numbers) -> float:
-        """Return how likely a row with siblings agrees with one of them."""
-        size = int(codes.max(initial=0)) + 1
-        cells, counters = self.of_row * size + codes, len(self.sizes) * size
-        if counters > MOST_COUNTERS:
-            cells = _dense(cells)
-            counters = int(cells.max(initial=0)) + 1
-        others = group_counts(cells, counters)[cells] - 1
-        return float(others @ (1 / np.maximum(self.sizes - 1, 1))[self.of_row]) / max(self.with_siblings, 1)
 
 
 @dataclass(frozen=True)
 class _Urn:
-    """The order in which the rows of groups are drawn from urns, and the chances that they are copies.
+    """The order in which rows of groups are drawn from urns, and the chances that they are copies; shapes (n,).
 
     They are the same for all columns, so that rows that copy a rare column copy the others, too.
 
     Attributes:
-        rows: In an order in which groups stand together, shape (n,).
-        rank: How many of their group stand before them, shape (n,).
-        chance: Uniform, shape (n,).
-        earlier: A place before them in their group, where there is one, shape (n,).
+        rows: In an order in which groups stand together.
+        rank: Number of rows of the group before each.
+        chance: Uniform.
+        earlier: A random position before each in its group, where there is one.
     """
 
     rows: Numbers
@@ -211,21 +178,20 @@ class _Urn:
     def of(cls, groups: Numbers, rng: np.random.Generator) -> _Urn:
         rows = rng.permutation(len(groups))
         rows = rows[stable_order(groups[rows])]
-        begins = np.r_[True, np.diff(groups[rows]) != 0]
         place = np.arange(len(rows))
-        first = np.maximum.accumulate(np.where(begins, place, 0))
+        first = np.maximum.accumulate(np.where(np.r_[True, np.diff(groups[rows]) != 0], place, 0))
         rank = place - first
         earlier = first + (rng.random(len(rows)) * np.maximum(rank, 1)).astype(np.int64)
         return cls(rows, rank, rng.random(len(rows)), earlier)
 
     def copied(self, share: float) -> Numbers:
-        """Return the row that each one copies, itself where it is drawn: two of a group are one with this probability.
+        """Return the row that each one copies, itself where it is drawn: two of a group are one with probability share.
 
         The r-th row after the first copies one before it with probability r / (α + r), where 1 / (1 + α) = ``share``.
         """
-        share, place = min(share, 1.0), np.arange(len(self.rows))
+        share = min(share, 1.0)
         copies = self.chance * (1 - share + self.rank * share) < self.rank * share
-        root = np.where(copies, self.earlier, place)
+        root = np.where(copies, self.earlier, np.arange(len(self.rows)))
         while not (root == root[root]).all():
             root = root[root]
         found = np.empty(len(root), dtype=np.int64)
@@ -233,30 +199,30 @@ class _Urn:
         return found
 
 
-def _alike_owners(rows: Rows, drawn: Mapping[str, Codes]) -> Numbers:
-    """Return which rows have owners that are alike, by the columns of the context that rows follow most; shape (n,)."""
+def _similar_owners(rows: Rows, drawn: Mapping[str, Codes]) -> Numbers:
+    """Return a stratum of owners for each row, by the columns of the context that rows follow most; shape (n,)."""
     sample = slice(None, None, max(1, rows.n // SAMPLE_ROWS))
     context = [name for name in rows.codes if name not in drawn and name != OWNER and rows.sizes[name] > 1]
-    telling = {name: sum(_shared(rows, name, other, sample) for other in drawn) for name in context}
-    alike = np.zeros(rows.n, dtype=np.int64)
-    for name in sorted(telling, key=lambda name: -telling[name]):
-        if telling[name] < 5 * FEW:
+    information = {name: sum(_shared(rows, name, other, sample) for other in drawn) for name in context}
+    stratum = np.zeros(rows.n, dtype=np.int64)
+    for name in sorted(information, key=lambda name: -information[name]):
+        if information[name] < 5 * FEW:
             break
         counts = group_counts(rows.codes[name], rows.sizes[name])
         middle = (np.cumsum(counts) - counts / 2) / rows.n
         parts = MAX_PARTS
         while parts > 1:  # as many as there are rows for
             part_of = np.minimum((middle * parts).astype(np.int64), parts - 1)
-            finer = _dense(alike * parts + part_of[rows.codes[name]])
+            finer = _dense(stratum * parts + part_of[rows.codes[name]])
             if (int(finer.max()) + 1) * TUNING.alike_rows <= rows.n:
-                alike = finer
+                stratum = finer
                 break
             parts //= 2
-    return alike
+    return stratum
 
 
 def _shared(rows: Rows, first: str, second: str, sample: slice) -> float:
-    """Return the information that two columns share in a sample of rows, less what they would share by chance."""
+    """Return the mutual information of two columns in a sample of rows, less its expectation by chance."""
     shape = rows.sizes[first], rows.sizes[second]
     cells = rows.codes[first][sample].astype(np.int64) * shape[1] + rows.codes[second][sample]
     counts = group_counts(cells, shape[0] * shape[1]).reshape(shape).astype(np.float64)
@@ -265,7 +231,7 @@ def _shared(rows: Rows, first: str, second: str, sample: slice) -> float:
 
 
 def _matched(wanted: Numbers, have: Numbers, rng: np.random.Generator) -> tuple[Numbers, Numbers]:
-    """Return pairs of places with the same number in both, each place once, at random among equal ones."""
+    """Return pairs of positions with the same number in both, each once, at random among equal ones."""
     places, others = (rng.permutation(len(values)) for values in (wanted, have))
     places, others = places[np.argsort(wanted[places])], others[np.argsort(have[others])]
     sorted_wanted, sorted_have = wanted[places], have[others]

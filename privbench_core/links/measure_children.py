@@ -116,10 +116,7 @@ def measure_links(
     candidates = [(name, column) for name in context for column in own]
     view.expect([Marginal(pair) for pair in candidates])
     clean = {**{name: expected[name] * one_way.total for name in context}, **one_way.clean()}
-    finer = [each.joint(clean) for each in lags]
-    known = {each.pair: each.merged(joint) for each, joint in zip(lags, finer, strict=True)}
+    known = {each.pair: each.joint(clean) for each in lags}
     ordered = ordered_codes({name: discretizer for name, (_, discretizer) in (*context.items(), *own.items())})
     joints, _ = PAIRS.fit_pairs(view, clean, candidates, price, ordered, known)
-    for each, joint in zip(lags, finer, strict=True):
-        joints[each.finer] = each.cut(joint, joints.pop(each.pair))
-    return dict(joints)
+    return joints

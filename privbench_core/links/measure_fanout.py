@@ -31,14 +31,6 @@ from privbench_core.guards import MAX_SHARING, SIBLING_PARTS, TINY
 from privbench_core.links.fanout import Agreement, Fanout
 from privbench_core.links.measure_children import PAIRS, Siblings, expected_context, link_context, measure_links
 from privbench_core.marginals.measure_scores import has_power, highest_noise
-from privbench_core.marginals.size_counts import (
-    ExpectedSizes,
-    NoisySum,
-    SizeCounts,
-    estimate_bands,
-    mean_sizes,
-    refine_bands,
-)
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, Own, OwnFanout, ParentRow, SiblingAgreement
 from privbench_core.privacy.queries import Marginal
@@ -52,6 +44,14 @@ from privbench_core.tuning import TUNING
 from privbench_core.units.measure_by_size import Features, one_way_over_rows
 from privbench_core.units.measure_row_count import counted_for_sizes
 from privbench_core.units.row_count import RowCount, class_coder, powers_up_to
+from privbench_core.units.size_counts import (
+    ExpectedSizes,
+    NoisySum,
+    SizeCounts,
+    estimate_bands,
+    mean_sizes,
+    refine_bands,
+)
 
 Array = NDArray[np.float64]
 _OWNER = "#owner"
@@ -156,7 +156,7 @@ def fit_sizes_and_siblings(
     expected = expected_context(key, parent, child.size, sizes, context, siblings)
     lags = measure_lags(session, key, features, expected, parent, child, ours.share(TUNING.first_look))
     rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
-    joints = {each.finer: each.joint(rows) for each in lags}
+    joints = {each.pair: each.joint(rows) for each in lags}
     return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags, left
 
 

@@ -38,38 +38,37 @@ class Remeasurement:
 
 
 def choose_remeasurement(curator: Curator, one_way: OneWay, price: Price) -> Remeasurement:
-    """Which one-way marginals to measure again, and for how much: those that leave the least noise in all.
+    """Choose which one-way marginals to measure again, and for how much: what leaves the least noise in all.
 
-    Noise with standard deviation ∝ share^-p on c counts is least in sum for shares ∝ c^(1 / (p + 1)). Which columns
-    take part is tried from those that have most noise. With Laplace noise (p = 1) they are few: two looks at equal
-    prices are worth √2 times one, one look at twice the price is worth twice as much.
+    Which columns take part is tried from those that have most noise, by released numbers alone. With Laplace noise they
+    are few: two measurements at equal prices are worth √2 times one, one at twice the price is worth twice as much.
 
     Args:
         curator: Of a view with these columns.
-        one_way: Their counts so far; which columns are worth another look depends on released numbers alone.
+        one_way: Their counts so far.
         price: Of all that is measured again.
     """
-    columns = sorted(one_way.counts, key=lambda name: -float(one_way.sigmas[name].sum()))
+    before = {name: float(sigmas.sum()) for name, sigmas in one_way.sigmas.items()}
+    columns = sorted(before, key=lambda name: -before[name])
     informative = [name for name in columns if len(one_way.counts[name]) > 1] or columns[:1]
-    power = noise_power(price.measure)
-    weights = np.array([len(one_way.counts[name]) for name in informative]) ** (1 / (power + 1))
-    alone = curator.sigma([Marginal(())], price)
-    best = Remeasurement({}, math.inf)
-    before = np.array([one_way.sigmas[name].sum() for name in columns])
+    alone, power = curator.sigma([Marginal(())], price), noise_power(price.measure)
+    plans = []
     for number in range(1, len(informative) + 1):
-        shares = weights[:number] / weights[:number].sum()
-        again = alone * shares**-power
-        noise = float(before.sum() - before[:number].sum())
-        for name, sigma in zip(informative, again, strict=False):
+        shares = least_noise({name: len(one_way.counts[name]) for name in informative[:number]}, price.measure)
+        after = dict(before)
+        for name, share in shares.items():
             first = one_way.sigmas[name]
-            noise += float((first / np.sqrt(1 + (first / sigma) ** 2)).sum())
-        if noise < best.noise:
-            best = Remeasurement(dict(zip(informative, shares.tolist(), strict=False)), noise)
-    return best
+            after[name] = float((first / np.sqrt(1 + (first / (alone * share**-power)) ** 2)).sum())
+        noise = sum(after.values())
+        plans.append(Remeasurement(shares, noise))
+    return min(plans, key=lambda plan: plan.noise, default=Remeasurement({}, math.inf))
 
 
 def least_noise(counts: Mapping[Name, float], measure: Measure) -> dict[Name, float]:
-    """Shares of a price for so many counts each that leave the least noise in sum: see `choose_remeasurement`."""
+    """Return shares of a price for so many counts each that leave the least noise in sum.
+
+    Noise with standard deviation ∝ share^-p on c counts is least in sum for shares ∝ c^(1 / (p + 1)).
+    """
     weights = {name: number ** (1 / (noise_power(measure) + 1)) for name, number in counts.items()}
     whole = math.fsum(weights.values())
     return {name: weight / whole for name, weight in weights.items()}
@@ -87,23 +86,23 @@ def view_of_cells(session: PrivateSession, table: str, codecs: Mapping[str, Code
 
 
 def measure_one_way(curator: Curator, names: Sequence[str], price: Price, label: str = "one-way") -> OneWay:
-    """Return all one-way marginals of some columns, measured at once.
+    """Measure the one-way marginals of some columns, all at once.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
     """
     noisy = curator.measure(label, [Marginal((name,)) for name in names], price)
-    return OneWay.alike(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
+    return OneWay.with_sigma(dict(zip(names, noisy.values, strict=True)), noisy.sigma)
 
 
 def remeasure(curator: Curator, one_way: OneWay, price: Price) -> OneWay:
-    """Some one-way marginals measured once more, for ``price`` in all, and averaged with what is known.
+    """Measure some one-way marginals once more, for ``price`` in all, and average with what is known.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
     counts, sigmas = dict(one_way.counts), dict(one_way.sigmas)
     for name, share in choose_remeasurement(curator, one_way, price).shares.items():
-        again = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))
-        counts[name], sigmas[name] = combine(counts[name], sigmas[name], again.values[0], again.sigma)
+        found = curator.measure(f"one-way again, {name}", [Marginal((name,))], price.share(share))
+        counts[name], sigmas[name] = combine(counts[name], sigmas[name], found.values[0], found.sigma)
     return replace(one_way, counts=counts, sigmas=sigmas)
 
 
@@ -121,7 +120,7 @@ class Marginals:
 
     @property
     def counted(self) -> OneWay:
-        """Distributed like the rows that joints count, here all alike: what these are to be compared with."""
+        """Distributed like the rows that joints count, here all: what these are to be compared with."""
         return self.one_way
 
     def rows_counted(self, gain: float = 1.0) -> Counted | None:
@@ -133,7 +132,7 @@ class Marginals:
         return 1.0
 
     def noise(self, price: Price) -> float:
-        """Expected standard deviations of all counts of all columns, summed up, once `improve` has spent ``price``."""
+        """Return standard deviations of all counts, summed up, as expected once `improve` has spent ``price``."""
         if price.amount <= 0:
             return self.one_way.noise
         return choose_remeasurement(self.curator, self.one_way, price).noise

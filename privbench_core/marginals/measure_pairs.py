@@ -1,7 +1,7 @@
 """Fitting a leaf over several columns: which pairs depend on each other, measured where it pays.
 
-Three looks at the rows: dependence scores of all pairs, the one-way marginals again, and the joints of the chosen
-pairs; public arithmetic on released numbers says how the price is shared between the last two.
+Dependence scores of all pairs are measured first, then the one-way marginals again and the joints of the chosen pairs;
+public arithmetic on released numbers says how the price is shared between the last two.
 
 The score of a pair is its R-score, half the L1 distance between its exact counts and the product of the *released*
 one-way marginals (PrivMRF; PrivPetal section 5), whose sensitivity is half the view's stability, whatever n. Pairs,
@@ -19,7 +19,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,14 @@ from privbench_core.estimators.joints import NoisyTable, Triple, estimated_joint
 from privbench_core.estimators.segmentation import ABSOLUTE
 from privbench_core.guards import GRID_STEPS, MAX_PAIRS, MAX_TRIPLE_CELLS, MAX_TRIPLE_COLUMNS
 from privbench_core.marginals.measure_one_way import Marginals, noise_power, remeasure
-from privbench_core.marginals.measure_scores import clear_scores, has_power, largest_noise, pair_scores
+from privbench_core.marginals.measure_scores import (
+    NO_JOINTS,
+    Joints,
+    clear_scores,
+    has_power,
+    largest_noise,
+    pair_scores,
+)
 from privbench_core.marginals.measured import MeasuredLeaf, with_marginals
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Measure, Price, zero
@@ -41,15 +47,12 @@ from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+OneWayCounts = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
 class PairwiseFit:
-    """How a pairwise leaf spends its price; public constants.
-
-    Attributes:
-        max_pairs: Cap on joints per leaf.
-    """
+    """How a pairwise leaf spends its price; ``max_pairs`` is the most joints of a leaf, a public constant."""
 
     max_pairs: int = MAX_PAIRS
 
@@ -58,7 +61,7 @@ class PairwiseFit:
         return {"max_pairs": self.max_pairs}
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price, ordered: Mapping[str, int]) -> MeasuredLeaf:
-        """A leaf over the columns of ``one_way``, for at most ``price``; see `find`.
+        """Measure a leaf over the columns of ``one_way``, for at most ``price``; see `find`.
 
         Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
         """
@@ -66,13 +69,9 @@ class PairwiseFit:
         return MeasuredLeaf(remeasure(curator, one_way, found)) if isinstance(found, Price) else found
 
     def find(
-        self,
-        marginals: Marginals,
-        price: Price,
-        ordered: Mapping[str, int],
-        by_lags: Mapping[Pair, Array] = MappingProxyType({}),
+        self, marginals: Marginals, price: Price, ordered: Mapping[str, int], by_lags: Joints = NO_JOINTS
     ) -> MeasuredLeaf | Price:
-        """A leaf with joints for at most ``price``, or what is left of it if noise would hide every joint.
+        """Measure a leaf with joints for at most ``price``, or return what is left of it if noise would hide them all.
 
         What the scores leave of the price goes partly to joints and partly to the one-way marginals again, in the
         proportion that promises the smallest total error over all pairs.
@@ -93,20 +92,17 @@ class PairwiseFit:
         counted = MeasuredLeaf(marginals.counted)
         plain = counted if isinstance(found, Price) else replace(found, one_way=counted.one_way, counted=None)
         leaf, left = measure_triples(curator, plain, triples, price.share(TUNING.triple_share))
-        left = left + found if isinstance(found, Price) else left
-        if isinstance(found, Price) and not leaf.triples:
+        if not isinstance(found, Price):
+            return replace(leaf, one_way=marginals.improve(left), counted=found.counted)
+        left += found
+        if not leaf.triples:
             return left
-        rows = marginals.rows_counted() if isinstance(found, Price) else found.counted
-        return replace(leaf, one_way=marginals.improve(left), counted=rows)
+        return replace(leaf, one_way=marginals.improve(left), counted=marginals.rows_counted())
 
     def _find_pairs(
-        self,
-        marginals: Marginals,
-        price: Price,
-        ordered: Mapping[str, int],
-        by_lags: Mapping[Pair, Array],
+        self, marginals: Marginals, price: Price, ordered: Mapping[str, int], by_lags: Joints
     ) -> MeasuredLeaf | Price:
-        """`find` without triples."""
+        """Do what `find` does, without triples."""
         curator, one_way = marginals.curator, marginals.counted
         clean = one_way.clean()
         signs, price = measure_signs(curator, clean, ordered, price)
@@ -119,18 +115,17 @@ class PairwiseFit:
             scores = clear_scores(curator, one_way, pairs, price.share(TUNING.score_share), known)
             price = price.share(1 - TUNING.score_share)
             candidates = Candidates.of(pairs, scores, clean, ordered)
-            noise = [_clipping(curator, marginals, pair, price)[0] for pair in candidates.pairs]
-            cells = candidates.cells * np.array(noise)[:, None]
+            noise = np.array([_clipping(curator, marginals, pair, price)[0] for pair in candidates.pairs])
 
             def selection(share: float) -> PairSelection:
-                return self.choose(curator, candidates.useful, cells, price.share(share))
+                return self.choose(curator, candidates.useful, candidates.cells * noise[:, None], price.share(share))
 
-            def promise(share: float) -> float:
-                """Expected L1 error over all pairs if ``share`` of what is left goes to joints."""
+            def error(share: float) -> float:
+                """Return the expected L1 error over all pairs if ``share`` of what is left goes to joints."""
                 gain = selection(share).gain if share > 0 else 0.0
                 return ABSOLUTE * marginals.noise(price.share(1 - share)) * (len(clean) - 1) - gain
 
-            share = min(np.linspace(0, 1, GRID_STEPS).tolist(), key=promise)
+            share = min(np.linspace(0, 1, GRID_STEPS).tolist(), key=error)
             chosen = selection(share).tables(candidates) if share > 0 else []
         if not chosen and not known:
             return price
@@ -142,13 +137,13 @@ class PairwiseFit:
     def fit_pairs(
         self,
         curator: Curator,
-        clean: Mapping[str, Array],
+        clean: OneWayCounts,
         pairs: Sequence[Pair],
         price: Price,
         ordered: Mapping[str, int],
-        known: Mapping[Pair, Array] | None = None,
+        known: Joints = NO_JOINTS,
     ) -> tuple[dict[Pair, Array], Price]:
-        """Joint probabilities of the pairs that the budget supports, and what is left of the price if it supports none.
+        """Return joint probabilities of pairs that the price supports, and what is left of it if it supports none.
 
         Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 2, 4 and 7.
 
@@ -161,19 +156,17 @@ class PairwiseFit:
             known: Counts of pairs that follow from something else: a pair is measured where it is far from these.
         """
         pairs, total = _informative(clean, pairs), _total(clean)
-        shares = {pair: joint / total for pair, joint in (known or {}).items()}
+        shares = {pair: joint / total for pair, joint in known.items()}
         if not has_power(curator, len(pairs), total, price):
             return shares, price
         scores = pair_scores(curator, clean, pairs, price.share(TUNING.score_share), known)
         rest = price.share(1 - TUNING.score_share)
         candidates = Candidates.of(pairs, scores, clean, ordered)
         tables = self.choose(curator, candidates.useful, candidates.cells, rest).tables(candidates)
-        if not tables:
-            return shares, rest
-        return self.joints(curator, tables, clean, rest, known), zero(rest.measure)
+        return (self.joints(curator, tables, clean, rest, known), zero(rest.measure)) if tables else (shares, rest)
 
     def choose(self, curator: Curator, useful: Array, cells: Array, price: Price) -> PairSelection:
-        """The largest gain in L1 error that measuring some candidates for ``price`` promises, and how.
+        """Return the largest gain in L1 error that measuring some candidates for ``price`` promises, and how.
 
         Args:
             curator: Says how large noise is.
@@ -182,9 +175,9 @@ class PairwiseFit:
             price: Of all measurements together.
         """
         best = PairSelection(0.0, ())
-        telling = np.flatnonzero(useful.max(axis=1, initial=0.0) > 0)
-        useful, cells = useful[telling], cells[telling]
-        most = min(self.max_pairs, len(telling))
+        promising = np.flatnonzero(useful.max(axis=1, initial=0.0) > 0)
+        useful, cells = useful[promising], cells[promising]
+        most = min(self.max_pairs, len(promising))
         for number in np.unique(np.geomspace(1, most, GRID_STEPS).astype(int)).tolist() if most else ():
             sigma = curator.sigma([Marginal(())], price.share(1 / number))
             gains = useful - ABSOLUTE * sigma * cells
@@ -193,21 +186,20 @@ class PairwiseFit:
             order = [index for index in np.argsort(-gain)[:number].tolist() if gain[index] > 0]
             value = float(gain[order].sum())
             if value > best.gain:
-                best = PairSelection(value, tuple((int(telling[index]), int(ways[index])) for index in order))
+                best = PairSelection(value, tuple((int(promising[index]), int(ways[index])) for index in order))
         return best
 
     def joints(
         self,
         curator: Curator,
         tables: Sequence[PairTable],
-        clean: Mapping[str, Array],
+        clean: OneWayCounts,
         price: Price,
-        known: Mapping[Pair, Array] | None = None,
+        known: Joints = NO_JOINTS,
     ) -> dict[Pair, Array]:
         """Measure joints of pairs, and return their probabilities: denoised, fitted to the marginals, never zero."""
-        total = _total(clean)
         measured, _ = self.measure(curator, tables, price)
-        return {pair: joint / total for pair, joint in estimated_joints(measured, clean, known).items()}
+        return {pair: joint / _total(clean) for pair, joint in estimated_joints(measured, clean, known).items()}
 
     def measure(
         self, curator: Curator, tables: Sequence[PairTable], price: Price, marginals: Marginals | None = None
@@ -223,15 +215,14 @@ class PairwiseFit:
         weights = np.array([table.cells for table in tables]) ** (2 / 3)  # least sum of expected L1 errors
         measured, gains = {}, [1.0] * (not tables)
         for table, share in zip(tables, (weights / weights.sum()).tolist(), strict=True):
-            a, b = table.pair
             groups = (table.coarsenings[0].groups, table.coarsenings[1].groups)
             noise, most = (1.0, 1.0) if marginals is None else _clipping(curator, marginals, table.pair, price)
-            asked = Marginal((a, b), groups, clipped=noise < 1)
-            found = curator.measure(f"{a} x {b}", [asked], price.share(share))
+            asked = Marginal(table.pair, groups, clipped=noise < 1)
+            found = curator.measure(" x ".join(table.pair), [asked], price.share(share))
             gain = 1.0
             if noise < 1 and marginals is not None:
                 gain = min(max(float(found.values[0].sum()) / max(marginals.counted.total, 1.0), 1.0), most)
-            measured[a, b] = NoisyTable(found.values[0] / gain, found.sigma / gain, groups, table.ordered)
+            measured[table.pair] = NoisyTable(found.values[0] / gain, found.sigma / gain, groups, table.ordered)
             gains.append(gain)
         return measured, float(np.mean(gains))
 
@@ -245,37 +236,31 @@ def _clipping(curator: Curator, marginals: Marginals, pair: Pair, price: Price) 
     return min(noise / gain, 1.0), gain
 
 
-def _informative(clean: Mapping[str, Array], pairs: Iterable[Pair]) -> list[Pair]:
-    """The pairs whose columns both have more than one code."""
+def _informative(clean: OneWayCounts, pairs: Iterable[Pair]) -> list[Pair]:
+    """Return the pairs whose columns both have more than one code."""
     return [(a, b) for a, b in pairs if len(clean[a]) > 1 and len(clean[b]) > 1]
 
 
-def _total(clean: Mapping[str, Array]) -> float:
+def _total(clean: OneWayCounts) -> float:
     return max(1.0, float(np.mean([counts.sum() for counts in clean.values()])))
 
 
-def cuts_of(clean: Mapping[str, Array], ordered: Mapping[str, int]) -> dict[str, Cut]:
+def cuts_of(clean: OneWayCounts, ordered: Mapping[str, int]) -> dict[str, Cut]:
     """Return the cut of each column that has an order; see `Cut.nearest_median`."""
     cuts = {name: Cut.nearest_median(counts, ordered.get(name, 0)) for name, counts in clean.items()}
     return {name: cut for name, cut in cuts.items() if cut is not None}
 
 
 def measure_signs(
-    curator: Curator, clean: Mapping[str, Array], ordered: Mapping[str, int], price: Price
+    curator: Curator, clean: OneWayCounts, ordered: Mapping[str, int], price: Price
 ) -> tuple[SignSums | None, Price]:
     """Measure the products of the signs of all pairs of columns together, and return what is left of ``price``.
 
     They get the share for which correlations are clear, at most twice that of scores, as they say both which columns
-    depend on each other and how; None, and nothing spent, where not even one common factor of
-    all columns would show. Noise hides √(2 / columns) as much of that as of a single pair, as eigenvalues go.
+    depend on each other and how; None, and nothing spent, where not even one common factor of all columns would show.
+    Noise hides √(2 / columns) as much of that as of a single pair, as eigenvalues go. Arguments are as in `find`.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4 and 10.
-
-    Args:
-        curator: Of a view with these columns.
-        clean: Clean counts of the columns.
-        ordered: Column -> number of its leading codes that are intervals, in order; columns it lacks are lists.
-        price: Of everything that is measured of the columns.
     """
     cuts = cuts_of(clean, ordered)
     if len(cuts) < 2:  # noqa: PLR2004 - no pair
@@ -290,15 +275,8 @@ def measure_signs(
     return SignSums(cuts, noisy.values[0], noisy.sigma), price.share(1 - share)
 
 
-def candidate_triples(curator: Curator, clean: Mapping[str, Array], total: float, price: Price) -> list[Triple]:
-    """Return the triples to screen, smallest first: as many as leave their scores clear.
-
-    Args:
-        curator: Of a view with these columns.
-        clean: Clean counts of the columns.
-        total: Released number of rows.
-        price: Of everything, of which triples get `Tuning.triple_share`.
-    """
+def candidate_triples(curator: Curator, clean: OneWayCounts, total: float, price: Price) -> list[Triple]:
+    """Return the triples to screen, smallest first: as many as leave their scores clear at their share of ``price``."""
     names = sorted((n for n in clean if len(clean[n]) > 1), key=lambda n: len(clean[n]))[:MAX_TRIPLE_COLUMNS]
     cells = {triple: math.prod(len(clean[name]) for name in triple) for triple in combinations(names, 3)}
     small = sorted((triple for triple in cells if cells[triple] <= MAX_TRIPLE_CELLS), key=lambda triple: cells[triple])
@@ -324,12 +302,12 @@ def measure_triples(
     clean, total = leaf.one_way.clean(), leaf.one_way.total
     joints = leaf.joints({name for triple in triples for name in triple})
     expected = {triple: explained(triple, joints, clean) for triple in triples}
-    for_scores, rest = price.share(1 / 2), price.share(1 / 2)
+    for_scores = rest = price.share(1 / 2)
     noisy = curator.measure("triple scores", [Distances(tuple(((t, expected[t]),) for t in triples))], for_scores)
     cells = np.array([expected[triple].size for triple in triples])
     off = largest_noise(curator, len(triples), for_scores) + ABSOLUTE * np.sqrt(cells * total)
-    standing = noisy.values[0] / 2 - off > TUNING.clear * total
-    chosen = [triple for triple, stands in zip(triples, standing.tolist(), strict=True) if stands]
+    significant = noisy.values[0] / 2 - off > TUNING.clear * total
+    chosen = [triple for triple, stands in zip(triples, significant.tolist(), strict=True) if stands]
     if not chosen:
         return leaf, rest
     counted = {}

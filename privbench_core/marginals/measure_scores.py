@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,47 +18,40 @@ from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 Pair = tuple[str, str]
+Joints = Mapping[Pair, Array]
+NO_JOINTS: Joints = MappingProxyType({})
 
 
-def pair_scores(
-    curator: Curator,
-    clean: Mapping[str, Array],
-    candidates: Sequence[Pair],
-    price: Price,
-    known: Mapping[Pair, Array] | None = None,
-) -> Array:
-    """R-scores of pairs, in counts, against the product of cleaned released one-way counts, less their largest noise.
-
-    Where a joint is ``known`` already, the score is the distance to that.
-
-    The best of many noisy scores is best in part by its noise. Half of what the largest draw is expected to be is taken
-    off all of them, so that a table of independent columns is not modelled as a table of accidents.
-
-    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
-    """
-    noisy = curator.measure("dependence scores", [Distances(score_groups(clean, candidates, known or {}))], price)
-    return noisy.values[0] / 2 - largest_noise(curator, len(candidates), price) / 2
-
-
-def score_groups(
-    clean: Mapping[str, Array], pairs: Sequence[Pair], known: Mapping[Pair, Array]
-) -> tuple[tuple[tuple[Pair, Array], ...], ...]:
-    """Return what `Distances` asks for the scores of pairs: a joint that is known, or the product of the marginals."""
+def references(
+    clean: Mapping[str, Array], pairs: Iterable[Pair], known: Joints = NO_JOINTS
+) -> tuple[tuple[Pair, Array], ...]:
+    """Return each pair with the counts that `Distances` compares it with: known ones, or the product of marginals."""
 
     def reference(a: str, b: str) -> Array:
         return known[a, b] if (a, b) in known else np.outer(clean[a], clean[b]) / max(1.0, clean[a].sum())
 
-    return tuple(((pair, reference(*pair)),) for pair in pairs)
+    return tuple((pair, reference(*pair)) for pair in pairs)
+
+
+def pair_scores(
+    curator: Curator, clean: Mapping[str, Array], pairs: Sequence[Pair], price: Price, known: Joints = NO_JOINTS
+) -> Array:
+    """Return R-scores of pairs, in counts, against what is known of them, less half of their expected largest noise.
+
+    The best of many noisy scores is best in part by its noise: a table of independent columns must not be modelled as
+    a table of accidents.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 2 and 4.
+    """
+    groups = tuple((reference,) for reference in references(clean, pairs, known))
+    noisy = curator.measure("dependence scores", [Distances(groups)], price)
+    return noisy.values[0] / 2 - largest_noise(curator, len(pairs), price) / 2
 
 
 def clear_scores(
-    curator: Curator,
-    one_way: OneWay,
-    pairs: Sequence[Pair],
-    price: Price,
-    known: Mapping[Pair, Array] | None = None,
+    curator: Curator, one_way: OneWay, pairs: Sequence[Pair], price: Price, known: Joints = NO_JOINTS
 ) -> Array:
-    """What `pair_scores` are beyond the noise of the marginals that they compare with, none below zero.
+    """Return what `pair_scores` are beyond the noise of the marginals that they compare with, none below zero.
 
     Pairs of independent columns are as far from a noisy product as its marginals are from the exact ones. Cell by cell,
     that error and a dependence add up like independent numbers: in squares.
@@ -69,9 +63,8 @@ def clear_scores(
 
 
 def largest_noise(curator: Curator, candidates: int, price: Price) -> float:
-    """Expected largest noise on the scores of so many candidates, in counts: σ√(2 ln m), or b ln m for Laplace."""
-    reference = np.zeros(())
-    each = curator.sigma([Distances(((((), reference),),) * candidates)], price) / 2
+    """Return the expected largest noise on so many scores, in counts: σ√(2 ln m), or b ln m for Laplace."""
+    each = curator.sigma([Distances(((((), np.zeros(())),),) * candidates)], price) / 2
     m = max(candidates, 2)
     return each * (math.log(m) / math.sqrt(2) if price.measure is Measure.PURE else math.sqrt(2 * math.log(m)))
 

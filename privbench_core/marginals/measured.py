@@ -23,7 +23,6 @@ from privbench_core.privacy.split_rules import Rule
 from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
-T = TypeVar("T")
 Names = TypeVar("Names", bound=tuple[str, ...])
 
 
@@ -63,8 +62,8 @@ class MeasuredLeaf(Storable):
         tables: Counts of pairs.
         signs: How the ordered columns are correlated, where that was measured.
         triples: Counts of triples that pairs do not explain.
-        counted: Of the rows that pairs count, where these are not all rows alike; where units were clipped for them,
-            signs and triples count somewhat fewer.
+        counted: Of the rows that pairs count, where these are not all rows; where units were clipped for them, signs
+            and triples count somewhat fewer.
         lags: Counts of pairs of dates that follow from how far they are apart.
     """
 
@@ -81,10 +80,11 @@ class MeasuredLeaf(Storable):
         They have the marginals of the rows that are counted.
         """
         clean = self._as_counted.clean()
-        by_copula = {} if self.signs is None else self.signs.joints(clean)
         wanted = set(clean if names is None else names)
-        by_lags = {pair: with_marginals(pair, joint, clean) for pair, joint in _among(self.lags, wanted).items()}
-        return estimated_joints(_among(self.tables, wanted), clean, _among(by_copula, wanted) | by_lags)
+        known = {} if self.signs is None else self.signs.joints(clean)
+        known |= {pair: with_marginals(pair, self.lags[pair], clean) for pair in self.lags if wanted.issuperset(pair)}
+        known = {pair: joint for pair, joint in known.items() if wanted.issuperset(pair)}
+        return estimated_joints({pair: t for pair, t in self.tables.items() if wanted.issuperset(pair)}, clean, known)
 
     @property
     def _as_counted(self) -> OneWay:
@@ -97,23 +97,14 @@ class MeasuredLeaf(Storable):
         if self.counted is not None:
             joints, triples = (self.counted.of_all(tables, self.one_way) for tables in (joints, triples))
         rows = max(1.0, float(np.mean([counts.sum() for counts in clean.values()]))) if clean else 1.0
-        marginals = {name: counts / total for name, counts in clean.items()}
-        return Leaf(
-            total,
-            marginals,
-            {pair: joint / rows for pair, joint in joints.items()},
-            {triple: joint / rows for triple, joint in triples.items()},
-        )
+        joints = {pair: joint / rows for pair, joint in joints.items()}
+        triples = {triple: joint / rows for triple, joint in triples.items()}
+        return Leaf(total, {name: counts / total for name, counts in clean.items()}, joints, triples)
 
 
 def with_marginals(names: tuple[str, ...], table: Array, margins: Mapping[str, Array]) -> Array:
     """Return a joint of some columns with these marginals and its own odds ratios."""
     return fit_margins(table, [((axis,), margins[name]) for axis, name in enumerate(names)])
-
-
-def _among(tables: Mapping[Pair, T], names: set[str]) -> dict[Pair, T]:
-    """Return the tables whose columns are both among ``names``."""
-    return {pair: table for pair, table in tables.items() if names.issuperset(pair)}
 
 
 @dataclass(frozen=True)

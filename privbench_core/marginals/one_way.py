@@ -1,4 +1,4 @@
-"""One-way marginals: released counts of columns, and which of them are worth a second look for what price."""
+"""Noisy one-way marginals: released counts of columns, each with the standard deviation of its noise."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Tails
 from privbench_core.estimators.denoising import onto_simplex
+from privbench_core.estimators.size_shapes import tail_counts
 from privbench_core.guards import NEGLIGIBLE
-from privbench_core.marginals.size_counts import tail_counts
 from privbench_core.stored import Storable
 
 Array = NDArray[np.float64]
@@ -35,8 +35,8 @@ class OneWay(Storable):
     tails: Mapping[str, Tails] = field(default_factory=dict)
 
     @classmethod
-    def alike(cls, counts: Mapping[str, Array], sigma: float, rows: float = 1.0) -> OneWay:
-        """With the same noise on every count."""
+    def with_sigma(cls, counts: Mapping[str, Array], sigma: float, rows: float = 1.0) -> OneWay:
+        """Return counts with the same noise on every one."""
         return cls(counts, {name: np.full(len(values), sigma) for name, values in counts.items()}, rows)
 
     @property
@@ -44,55 +44,55 @@ class OneWay(Storable):
         """Number of rows (weighted): the columns' sums averaged by their variances, at least 1."""
         if not self.counts:
             return self.rows
-        variances = np.array([self._variances(name).sum() for name in self.counts])
-        sums = np.array([c.sum() for c in self.counts.values()])
-        return max(1.0, float(np.average(sums, weights=1 / variances)))
+        sums = np.array([counts.sum() for counts in self.counts.values()])
+        return max(1.0, float(np.average(sums, weights=self._precisions)))
 
     @property
     def total_sigma(self) -> float:
         """Standard deviation of the noise on `total`, where there are columns."""
-        return float(1 / math.sqrt(sum(1 / self._variances(name).sum() for name in self.counts)))
+        return float(1 / math.sqrt(sum(self._precisions)))
 
     @property
     def noise(self) -> float:
         """Standard deviations of all counts of all columns, summed up."""
         return float(sum(sigmas.sum() for sigmas in self.sigmas.values()))
 
-    def clean(self) -> dict[str, Array]:
-        """Counts that add up to `total`, none of them zero: noise does not rule a value out."""
-        return {name: self._possible(name) for name in self.counts}
+    @property
+    def _precisions(self) -> Array:
+        """Inverse variances of the columns' sums."""
+        return 1 / np.array([(np.maximum(sigmas, NEGLIGIBLE) ** 2).sum() for sigmas in self.sigmas.values()])
 
-    def _possible(self, name: str) -> Array:
-        counts, sigmas = self.counts[name], self._sigmas(name)
-        for first, last in self.tails.get(name, ()):
-            away = 1 if last > first else -1
-            pieces = np.arange(first - away, last + away, away)  # and the code that the tail goes away from
-            counts, sigmas = counts.copy(), sigmas.copy()
-            found, off = tail_counts(counts[pieces], sigmas[pieces])
-            counts[pieces[1:]], sigmas[pieces[1:]] = found[1:], off[1:]
-        total = self.total
-        nearest = np.maximum(onto_simplex(counts, total, sigmas**2), NEGLIGIBLE * total)
-        return np.asarray(nearest * (total / nearest.sum()))
+    def column(self, name: str) -> tuple[Array, Array]:
+        """Return the counts of a column and the standard deviations of their noise, shapes (size,)."""
+        return self.counts[name], self.sigmas[name]
+
+    def clean(self) -> dict[str, Array]:
+        """Return counts that add up to `total`, none of them zero: noise does not rule a value out."""
+        total, cleaned = self.total, {}
+        for name in self.counts:
+            counts, sigmas = self.counts[name].copy(), np.maximum(self.sigmas[name], NEGLIGIBLE)
+            for first, last in self.tails.get(name, ()):
+                away = 1 if last > first else -1
+                pieces = np.arange(first - away, last + away, away)  # and the code that the tail goes away from
+                found, off = tail_counts(counts[pieces], sigmas[pieces])
+                counts[pieces[1:]], sigmas[pieces[1:]] = found[1:], off[1:]
+            nearest = np.maximum(onto_simplex(counts, total, sigmas**2), NEGLIGIBLE * total)
+            cleaned[name] = nearest * (total / nearest.sum())
+        return cleaned
 
     def times(self, factor: float) -> OneWay:
-        """The same in another unit of counts."""
+        """Return the same in another unit of counts."""
         counts = {name: values * factor for name, values in self.counts.items()}
         sigmas = {name: values * factor for name, values in self.sigmas.items()}
         return replace(self, counts=counts, sigmas=sigmas, rows=self.rows * factor)
 
     def moved(self, shifts: Mapping[str, Array]) -> OneWay:
-        """With so much added to the distributions of some columns, shapes (size,); `total` stays."""
+        """Add something to the distributions of some columns, shapes (size,); `total` stays."""
         added = {name: self.counts[name] + shift * self.total for name, shift in shifts.items()}
         return replace(self, counts={**self.counts, **added})
 
     def only(self, names: Iterable[str]) -> OneWay:
-        """Some of the columns."""
+        """Return some of the columns."""
         kept = tuple(names)
         counts, sigmas = ({name: values[name] for name in kept} for values in (self.counts, self.sigmas))
         return replace(self, counts=counts, sigmas=sigmas)
-
-    def _variances(self, name: str) -> Array:
-        return self._sigmas(name) ** 2
-
-    def _sigmas(self, name: str) -> Array:
-        return np.maximum(self.sigmas[name], NEGLIGIBLE)

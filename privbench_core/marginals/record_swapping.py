@@ -49,7 +49,7 @@ def swap(
 
     Args:
         codes: Of all columns of the tables, each of shape (n,).
-        targets: All of positive size.
+        targets: Tables to approach, all of positive size.
         moves: Columns that swap together, one move after the other; no table has two columns of a move.
         rng: Sampling only: pairs rows.
         sweeps: Over all moves.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,8 +80,7 @@ def draw_grouped(
 ) -> Codes:
     """Draw one code per row from the distribution of the row's group, by systematic sampling within each group.
 
-    In a group of m rows a code of probability p is drawn ⌊mp⌋ or ⌈mp⌉ times, and every row's code has the right
-    distribution.
+    In a group of m rows a code of probability p is drawn ⌊mp⌋ or ⌈mp⌉ times.
 
     Args:
         conditionals: Non-negative weights, shape (groups, codes); a group without weight is drawn uniformly.
@@ -111,7 +109,7 @@ class PairMarginal:
     Attributes:
         column: The drawn column.
         joint: Shape (codes of the target, codes of the column).
-        latent: Whether the column is a latent attribute, which is to tell what observed columns leave open.
+        latent: Whether the column is a latent attribute, which comes after all observed columns.
     """
 
     column: str
@@ -140,7 +138,8 @@ def draw_column(
     drawn /= max(drawn.sum(), TINY)
     parts = []
     for pair_table, codes in zip(chosen, codes_of, strict=True):
-        sums = _sums_by(codes, pair_table.joint.shape[1])
+        shape, ends = (len(codes), pair_table.joint.shape[1]), np.arange(len(codes) + 1)
+        sums = scipy.sparse.csr_array((np.ones(len(codes)), codes, ends), shape).T.tocsr()  # by code
         # Within one part of a mixture, a table released for the whole keeps its odds ratios, but not its margins.
         target = fit_margins(pair_table.joint, [((0,), marginal), ((1,), sums @ drawn)]).T
         parts.append(CodesMargin(target, codes, sums))
@@ -158,22 +157,15 @@ def draw_column(
     return draw_grouped(joint, context, rng)
 
 
-def _sums_by(codes: Codes, size: int) -> scipy.sparse.csr_array:
-    """Return the matrix that sums over contexts by their code."""
-    ends = np.arange(len(codes) + 1)
-    return scipy.sparse.csr_array((np.ones(len(codes)), codes, ends), (len(codes), size)).T.tocsr()
-
-
 def _chosen(
     size: int, pair_tables: Sequence[PairMarginal], rows: Rows
 ) -> tuple[list[PairMarginal], list[Codes], Codes]:
     """Return the most informative pair tables, within the limits, each context's codes of them, and that of each row.
 
-    Greedy: each next table is the one with the most information on the target that earlier tables do not share, so that
-    of two columns that determine each other only one is used. Latent attributes come after all observed columns: a type
-    follows from its group's rows and so knows most of them, but that holds only as far as drawn types and columns meet
-    as in the source; where they do not, it would outweigh the joints of columns. Contexts are numbered in the order of
-    their codes, the first table's first; contexts without rows get no number.
+    Greedy: each next table is the one with the most information on the target that earlier tables do not share. Latent
+    attributes come after all observed columns: a type follows from its group's rows and so knows most of them, but that
+    holds only as far as drawn types and columns meet as in the source. Contexts are numbered in the order of their
+    codes, the first table's first; contexts without rows get no number.
     """
     chosen: list[PairMarginal] = []
     codes_of: list[Codes] = []
@@ -186,8 +178,11 @@ def _chosen(
         best = max(range(len(left)), key=lambda i: (not left[i].latent, information[i] - known[i]))
         pair_table, gained, _ = left.pop(best), information.pop(best), known.pop(best)
         columns = pair_table.joint.shape[1]
-        both = {"#context": context, pair_table.column: rows.codes[pair_table.column]}
-        finer = partial(_cells, both, {"#context": contexts, pair_table.column: columns})
+        both, sizes = (context, rows.codes[pair_table.column]), {"context": contexts, "column": columns}
+
+        def finer(part: slice, both: tuple[Codes, Codes] = both, sizes: Mapping[str, int] = sizes) -> Codes:
+            return cell_index({"context": both[0][part], "column": both[1][part]}, sizes, ("context", "column"))
+
         present = np.zeros(contexts * columns, dtype=bool)
         for part in parts:
             present[finer(part)] = True
@@ -207,16 +202,10 @@ def _chosen(
     return chosen, codes_of, context
 
 
-def _cells(codes: Mapping[str, Codes], sizes: Mapping[str, int], part: slice) -> Codes:
-    """`cell_index` of some rows."""
-    return cell_index({name: values[part] for name, values in codes.items()}, sizes, tuple(codes))
-
-
 def _shared(pair_table: PairMarginal, others: Sequence[PairMarginal], rows: Rows) -> list[float]:
     """Return the share of the entropy of a table's column that each other table's column shares, in the rows.
 
-    The column's information on the target is assumed to be shared in the same proportion (Kwak and Choi 2002, equation
-    11).
+    Its information on the target is assumed to be shared in the same proportion (Kwak and Choi 2002, equation 11).
     """
     sample = slice(None, None, max(1, rows.n // SAMPLE_ROWS))
     columns = pair_table.joint.shape[1]

@@ -7,7 +7,7 @@ that depend on each other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,8 @@ from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column, draw_grouped
 from privbench_core.privacy.split_rules import ByValue, Rule
 from privbench_core.stored import Storable
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,16 @@ class Leaf(Storable):
     """
 
     total: float
-    marginals: Mapping[str, NDArray[np.float64]]
-    pairs: Mapping[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
-    triples: Mapping[tuple[str, str, str], NDArray[np.float64]] = field(default_factory=dict)
+    marginals: Mapping[str, Array]
+    pairs: Mapping[tuple[str, str], Array] = field(default_factory=dict)
+    triples: Mapping[tuple[str, str, str], Array] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the columns it models."""
         return tuple(self.marginals)
 
-    def marginal(self, column: str) -> NDArray[np.float64]:
+    def marginal(self, column: str) -> Array:
         """Return the probabilities of a column's codes."""
         return self.marginals[column]
 
@@ -53,19 +55,15 @@ class Leaf(Storable):
         strength = {pair: mutual_information(table) for pair, table in self.pairs.items()}
         linked = {(c, t): mutual_information(table) for (c, t), table in rows.links.items() if t in self.marginals}
 
-        def pull(column: str, over: set[str]) -> float:
-            inside = sum(
-                v for (a, b), v in strength.items() if (a == column and b in over) or (b == column and a in over)
-            )
+        def pull(column: str, over: Container[str]) -> float:
+            inside = sum(v for (a, b), v in strength.items() if column in {a, b} and (b if a == column else a) in over)
             return inside + sum(v for (c, t), v in linked.items() if t == column and c in over)
 
         while waiting:
-            known = set(rows.codes)
-            to_known = {column: pull(column, known) for column in waiting}
-            if max(to_known.values()) > 0:
-                column = max(waiting, key=lambda c: to_known[c])
-            else:
-                column = max(waiting, key=lambda c: pull(c, set(self.marginals)))
+            to_known = {column: pull(column, rows.codes) for column in waiting}
+            if max(to_known.values()) <= 0:
+                to_known = {column: pull(column, self.marginals) for column in waiting}
+            column = max(waiting, key=to_known.__getitem__)
             waiting.remove(column)
             marginal = self.marginals[column]
             with_pairs = self._given_pairs(column, rows)
@@ -74,11 +72,7 @@ class Leaf(Storable):
             for table in with_pairs:
                 del rows.codes[table.column], rows.sizes[table.column]
         context = {(c, t): table for (c, t), table in rows.links.items() if t in self.marginals and c in rows.codes}
-        tables: dict[tuple[str, ...], NDArray[np.float64]] = {}
-        tables.update(context.items())
-        tables.update(self.pairs.items())
-        tables.update(self.triples.items())
-        swap_to_fit(rows, self.columns, tables, rng)
+        swap_to_fit(rows, self.columns, [*context.items(), *self.pairs.items(), *self.triples.items()], rng)
 
     def _given_pairs(self, column: str, rows: Rows) -> list[PairMarginal]:
         """Return joints of ``column`` and two drawn columns as one, which is added to ``rows``."""
@@ -92,15 +86,11 @@ class Leaf(Storable):
         return found
 
     def _pair_tables(self, column: str, rows: Rows) -> list[PairMarginal]:
-        pair_tables = [
-            PairMarginal(c, table.T) for (c, t), table in rows.links.items() if t == column and c in rows.codes
+        found = [PairMarginal(c, table.T) for (c, t), table in rows.links.items() if t == column and c in rows.codes]
+        found += [PairMarginal(b, table) for (a, b), table in self.pairs.items() if a == column and b in rows.codes]
+        return found + [
+            PairMarginal(a, table.T) for (a, b), table in self.pairs.items() if b == column and a in rows.codes
         ]
-        for (a, b), table in self.pairs.items():
-            if a == column and b in rows.codes:
-                pair_tables.append(PairMarginal(b, table))
-            elif b == column and a in rows.codes:
-                pair_tables.append(PairMarginal(a, table.T))
-        return pair_tables
 
 
 @dataclass(frozen=True)
@@ -119,7 +109,7 @@ class Product(Storable):
         """Return the columns it models."""
         return tuple(name for part in self.parts for name in part.columns)
 
-    def marginal(self, column: str) -> NDArray[np.float64]:
+    def marginal(self, column: str) -> Array:
         """Return the probabilities of a column's codes."""
         return next(part.marginal(column) for part in self.parts if column in part.columns)
 
@@ -146,7 +136,7 @@ class Sum(Storable):
         """Return the columns it models."""
         return self.parts[0].columns
 
-    def marginal(self, column: str) -> NDArray[np.float64]:
+    def marginal(self, column: str) -> Array:
         """Return the probabilities of a column's codes."""
         counts = self._counts(column)
         return np.asarray(counts.sum(axis=1) / counts.sum(), dtype=float)
@@ -171,7 +161,7 @@ class Sum(Storable):
         A column's joint with the context gives the probability of each code, and a code that of each part. Without
         these joints, rows below the root would get random parts, which would override the context.
         """
-        best: dict[str, tuple[float, NDArray[np.float64]]] = {}
+        best: dict[str, tuple[float, Array]] = {}
         for (context, column), joint in rows.links.items():
             if context in rows.codes and column in self.columns:
                 counts = self._counts(column)
@@ -183,7 +173,7 @@ class Sum(Storable):
                     best[context] = known, regions
         return [PairMarginal(context, regions.T) for context, (_, regions) in best.items()]
 
-    def _counts(self, column: str) -> NDArray[np.float64]:
+    def _counts(self, column: str) -> Array:
         """Return released counts of a column's codes in each part, shape (codes, parts), all positive."""
         return np.stack([part.total * part.marginal(column) for part in self.parts], axis=1) + NEGLIGIBLE
 
@@ -209,41 +199,26 @@ def node_to_dict(node: Node) -> dict[str, Any]:
     return node.to_dict()
 
 
-JointTables = Mapping[tuple[str, ...], NDArray[np.float64]]
-
-
 def swap_to_fit(
-    rows: Rows,
-    columns: Sequence[str],
-    tables: JointTables,
-    rng: np.random.Generator,
+    rows: Rows, columns: Sequence[str], tables: Collection[tuple[tuple[str, ...], Array]], rng: np.random.Generator
 ) -> None:
-    """Swap values of ``columns`` between rows, in place.
+    """Swap values of ``columns`` between rows towards released joints in any scale, in place; others are context.
 
     Tables are first fitted to the margins of the rows: swaps cannot change these, and the rows of one part of a
     mixture, or of a context, may have other margins than the whole.
-
-    Args:
-        rows: With all columns of the tables drawn.
-        columns: The columns that may change; the others are context.
-        tables: Released joints, in any scale: (column, column, ..) -> shape (size, size, ..).
-        rng: Sampling only.
     """
     if rows.n < FEW_ROWS or not tables:
         return
     weights = None if rows.weights is None else rows.weights / rows.weights.mean()
     counts = {
         name: np.bincount(rows.codes[name], weights, rows.sizes[name]).astype(float)
-        for name in {name for table in tables for name in table}
+        for name in {name for table, _ in tables for name in table}
     }
     targets = [
         TargetTable(table, fit_margins(joint, [((axis,), counts[name]) for axis, name in enumerate(table)]))
-        for table, joint in tables.items()
+        for table, joint in tables
     ]
     swap(rows.codes, targets, [(name,) for name in columns], rng, sweeps=SWEEPS, weights=weights)
-
-
-Array = NDArray[np.float64]
 
 
 def split_by_attribute(

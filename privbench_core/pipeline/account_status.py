@@ -1,4 +1,4 @@
-"""Where the account of a spec stands: what is spent, how many refreshes there were, how many more it can pay for."""
+"""The account of a spec: what is spent, how many refreshes there were, how many more it can pay for."""
 
 from __future__ import annotations
 
@@ -10,15 +10,60 @@ from privbench_core.errors import BudgetExhaustedError
 from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.record import step_name
 from privbench_core.privacy.budget import Budget, Measure, Price, epsilon_for, zero
-from privbench_core.privacy.ledger.balance import Balance, share_of
+from privbench_core.privacy.ledger.balance import Balance, Purchase, RefreshLimits, share_of
 from privbench_core.privacy.ledger.declarations import DeclaredLifetime
 from privbench_core.privacy.ledger.holds import Hold
 from privbench_core.privacy.ledger.ledger import Entry, Ledger, OtherDatabase
-from privbench_core.privacy.ledger.refresh_limits import Purchase, RefreshLimits
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, Step
 
 WARNING = "Warning:"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What some steps that are still to be bought cost.
+
+    Attributes:
+        prices: By run and step, as the ledger calls them.
+        share: Of the lifetime budget, in [0, 1] or above.
+        times: How often they could be paid for, one time after the other.
+        refusal: Why they cannot be paid for even once, with the exact shortfall; None if they can.
+    """
+
+    prices: Mapping[Purchase, Price]
+    share: float
+    times: int
+    refusal: str | None
+
+    @classmethod
+    def of(cls, spec: Spec, ledger: Ledger, what: str, steps: Iterable[tuple[Plan, Iterable[Step]]]) -> Cost:
+        """Return what some steps of each plan cost the spec's cohort; ``what`` is what a refusal calls them."""
+        prices = {
+            (run_name(plan.budget.epsilon), step_name(step.key)): step.price
+            for plan, chosen in steps
+            for step in chosen
+            if step.reads
+        }
+        share = lifetime_share(ledger.lifetime, prices.values())
+        if not prices:
+            return cls(prices, share, 0, None)
+        measure = next(iter(prices.values())).measure
+        try:
+            ledger.require(what, sum(prices.values(), start=zero(measure)), spec.cohort, prices)
+        except BudgetExhaustedError as error:
+            return cls(prices, share, 0, str(error))
+        spent, limits = ledger.spent(spec.cohort), RefreshLimits(ledger.lifetime, ledger.policy)
+        times = limits.affordable(spent, spent.refresh_of(prices), [*prices.values()])
+        return cls(prices, share, max(1, times), None)
+
+    def in_words(self) -> str:
+        """Return the share and how many times: "costs 4.6% of the lifetime, about 17 more possible"."""
+        if not self.prices:
+            return "costs nothing"
+        if self.refusal is not None:
+            return f"costs {self.share:.1%} of the lifetime, which is more than is left"
+        return f"costs {self.share:.1%} of the lifetime, about {self.times:,} more possible"
 
 
 @dataclass(frozen=True)
@@ -31,10 +76,9 @@ class AccountStatus:
         others: What is spent of the accounts of other cohorts, by name.
         epsilons: How many ε a refresh has.
         refresh: Number of the last refresh that was begun, 0 before the first release.
-        price: Of one refresh of all ε, if nothing of it was bought before: the sum of their plans.
+        whole: Cost of one refresh of all ε, if nothing of it was bought before.
+        price: The sum of this.
         epsilon: The ε that this price alone amounts to, at the lifetime's δ.
-        left: How many more refreshes of all ε can be paid for, one after the other.
-        refusal: Why the next one cannot, with the exact shortfall; None if it can.
         neighbours: Other databases with accounts of their own in the same ledger.
         declared: All lifetime budgets that were declared, oldest first.
         held: What runs that are at work hold of the account.
@@ -45,10 +89,9 @@ class AccountStatus:
     others: Mapping[str, Balance]
     epsilons: int
     refresh: int
+    whole: Cost
     price: Price
     epsilon: float
-    left: int
-    refusal: str | None
     neighbours: tuple[OtherDatabase, ...]
     declared: tuple[DeclaredLifetime, ...]
     held: tuple[Hold, ...]
@@ -59,7 +102,7 @@ class AccountStatus:
         return tuple((before, after) for before, after in pairwise(self.declared) if after.raises(before))
 
     def raises_in_words(self) -> list[str]:
-        """That the lifetime budget was raised, when, and from what; nothing if it never was."""
+        """Say that the lifetime budget was raised, when, and from what; nothing if it never was."""
         return [
             f"{WARNING} privacy.lifetime was raised on {_day(after)}, from {_in_words(before)} (declared on"
             f" {_day(before)}) to {_in_words(after)}: what people were promised before no longer holds."
@@ -67,7 +110,7 @@ class AccountStatus:
         ]
 
     def held_in_words(self) -> list[str]:
-        """What runs at work hold; nothing if there are none."""
+        """Return what runs at work hold; nothing if there are none."""
         return [
             f"A run at work since {hold.at} holds {share_of(self.balance.lifetime, hold.left)} of the lifetime budget"
             f" ({hold.left}) for what it has still to buy; other runs can use only the rest."
@@ -75,29 +118,28 @@ class AccountStatus:
         ]
 
     def in_words(self) -> list[str]:
-        """What a refresh costs, and how many more there can be: a warning where that is the last one, or none."""
+        """Say what a refresh costs, and how many more there can be: a warning where that is the last one, or none."""
         several = f"all {self.epsilons} ε" if self.epsilons > 1 else "the one ε"
-        share = lifetime_share(self.balance.lifetime, [self.price])
         zcdp = self.price.measure is Measure.ZCDP
         detail = f"; ε={self.epsilon:.4g} at δ={self.balance.lifetime.delta:.2g}" if zcdp else ""
-        cost = f"A refresh of {several} costs {share:.1%} of the lifetime budget ({self.price}{detail})"
-        if self.refusal is not None:
-            return [f"{cost}.", f"{WARNING} the next refresh will be refused: {self.refusal}"]
-        if self.left == 1:
+        cost = f"A refresh of {several} costs {self.whole.share:.1%} of the lifetime budget ({self.price}{detail})"
+        if self.whole.refusal is not None:
+            return [f"{cost}.", f"{WARNING} the next refresh will be refused: {self.whole.refusal}"]
+        if self.whole.times == 1:
             number = self.refresh + 1
             return [f"{cost}.", f"{WARNING} the next refresh (number {number}) is the last that is affordable."]
         so_far = f" Begun so far: {self.refresh:,}." if self.refresh else ""
-        return [f"{cost}. {self.left:,} more such refreshes can be paid for.{so_far}"]
+        return [f"{cost}. {self.whole.times:,} more such refreshes can be paid for.{so_far}"]
 
     def others_in_words(self) -> list[str]:
-        """What other cohorts have spent, and what it means; nothing if there are none."""
+        """Return what other cohorts have spent, and what it means; nothing if there are none."""
         if not self.others:
             return []
         each = ", ".join(f"{name or 'no name'} ε={balance.spent:.4g}" for name, balance in self.others.items())
         return [f"Other cohorts, declared to be other people: {each}. For a person who is in several, the ε add up."]
 
     def neighbours_in_words(self, database: str) -> list[str]:
-        """Which other databases the ledger holds, so that a change of name is noticed; nothing if there are none."""
+        """Name the other databases of the ledger, so that a change of name is noticed; nothing if there are none."""
         if not self.neighbours:
             return []
         each = ", ".join(
@@ -111,18 +153,11 @@ class AccountStatus:
 
 
 def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus:
-    """Where the account of ``spec`` stands in ``ledger``.
-
-    Args:
-        spec: The spec; its cohort is the account.
-        ledger: Of the database.
-        plans: The plan of every ε of a refresh.
-    """
+    """Return where the account of ``spec`` stands in ``ledger``, given the plan of every ε."""
     plans = tuple(plans)
     everything = ledger.entries()
-    bought = purchases_of((plan, plan.steps) for plan in plans)
-    price = sum(bought.values(), start=zero(plans[0].budget.measure))
-    left, refusal = affordable(spec, ledger, "all ε", bought)
+    whole = Cost.of(spec, ledger, "all ε", ((plan, plan.steps) for plan in plans))
+    price = sum(whole.prices.values(), start=zero(plans[0].budget.measure))
     others = dict.fromkeys(entry.account for entry in everything if entry.account != spec.cohort)
     return AccountStatus(
         entries=tuple(entry for entry in everything if entry.account == spec.cohort),
@@ -130,52 +165,17 @@ def standing(spec: Spec, ledger: Ledger, plans: Iterable[Plan]) -> AccountStatus
         others={name: ledger.balance(name) for name in others},
         epsilons=len(plans),
         refresh=ledger.spent(spec.cohort).refresh,
+        whole=whole,
         price=price,
         epsilon=_epsilon(ledger.lifetime, price),
-        left=left,
-        refusal=refusal,
         neighbours=tuple(ledger.others()),
         declared=ledger.lifetimes(),
         held=tuple(ledger.held(spec.cohort)),
     )
 
 
-def purchases_of(steps: Iterable[tuple[Plan, Iterable[Step]]]) -> dict[Purchase, Price]:
-    """The price of each step that looks at private rows, as the ledger calls it: by run and step."""
-    return {
-        (run_name(plan.budget.epsilon), step_name(step.key)): step.price
-        for plan, chosen in steps
-        for step in chosen
-        if step.reads
-    }
-
-
-def affordable(spec: Spec, ledger: Ledger, what: str, bought: Mapping[Purchase, Price]) -> tuple[int, str | None]:
-    """How often some steps could be paid for, one time after the other.
-
-    Args:
-        spec: The spec; its cohort is the account.
-        ledger: Of the database.
-        what: What is to be bought, as a refusal calls it.
-        bought: The price of each step at each ε.
-
-    Returns:
-        How often, and why not once more if that is never; None if it can be.
-    """
-    if not bought:
-        return 0, None
-    measure = next(iter(bought.values())).measure
-    try:
-        ledger.require(what, sum(bought.values(), start=zero(measure)), spec.cohort, bought)
-    except BudgetExhaustedError as error:
-        return 0, str(error)
-    spent = ledger.spent(spec.cohort)
-    first = spent.refresh_of(bought)
-    return max(1, RefreshLimits(ledger.lifetime, ledger.policy).affordable(spent, first, [*bought.values()])), None
-
-
 def lifetime_share(lifetime: Budget, prices: Iterable[Price]) -> float:
-    """The part of the lifetime budget that some prices take: of ε if the lifetime is pure, of ρ otherwise."""
+    """Return the part of the lifetime budget that some prices take: of ε if the lifetime is pure, of ρ otherwise."""
     if lifetime.measure is Measure.PURE:
         return sum(price.amount for price in prices) / lifetime.epsilon
     return sum(price.rho for price in prices) / lifetime.total().amount
@@ -190,7 +190,7 @@ def _in_words(declared: DeclaredLifetime) -> str:
 
 
 def _epsilon(lifetime: Budget, price: Price) -> float:
-    """What ``price`` alone amounts to, as ε at the lifetime's δ."""
+    """Return what ``price`` alone amounts to, as ε at the lifetime's δ."""
     if price.measure is Measure.PURE or lifetime.delta == 0:
         return price.amount
     return epsilon_for(price.rho, lifetime.delta - lifetime.threshold_delta)

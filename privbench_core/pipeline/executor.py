@@ -1,4 +1,4 @@
-"""The one executor of plans: in order from beginning to end, or step by step as an orchestrator asks for them.
+"""Execute plans: in order from beginning to end, or step by step as an orchestrator asks for them.
 
 Before the first step that pays, the price of all that the run has still to buy is held in the ledger, once. The hold is
 advisory (`privacy.ledger.holds`): it lasts as long as the lock that the run's process has in the state folder, so
@@ -29,8 +29,7 @@ from privbench_core.profiles.profile import Profile
 from privbench_core.spec.location import expand, is_spark_url
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
-from privbench_core.validate.expectations import prepare_ahead
-from privbench_core.validate.words import expectation_in_words
+from privbench_core.validate.expectations import expectation_in_words, prepare_ahead
 
 Progress = Callable[[int, int, Step], None]
 _SHOWN = 100  # expectations listed in a message; chosen by hand
@@ -80,7 +79,10 @@ class Executor:
             progress: Is called before each step with its number, the number of steps and the step.
         """
         made: dict[Key, Made] = {}
-        self._prepares = any(step.kind is StepKind.VALIDATE for step in self.steps)
+        spec = self.runner.workspace.spec
+        if any(step.kind is StepKind.VALIDATE for step in self.steps):
+            # Spark's client imports as it goes, which nothing else may do meanwhile.
+            self._prepares = spec.engine != "spark" and not is_spark_url(expand(spec.source))
         with self._hold:
             for number, step in enumerate(self.steps, start=1):
                 if progress is not None:
@@ -138,13 +140,16 @@ class Executor:
             receipt = receipt_for(spec, runner.plan, runner.workspace.ledger, runner.run)
         if step.reads and not runner.released(step, releases):
             if not self._held:
-                self._hold.enter_context(held(runner, self._what, {step.key for step in self.steps}, self._others))
+                run = f"the run at ε={runner.plan.budget.epsilon:g}"
+                what = run if self._epsilon is None else f"this refresh at ε={self._epsilon}"
+                self._hold.enter_context(held(runner, what, {step.key for step in self.steps}, self._others))
                 self._held = True
             if not spec.fidelity.accept_noise:
                 left = [other for other in self.steps if other.key in self._readers]
                 refuse_noise(spec.schema, runner.plan, left, self._profiles)
-            if step.kind is StepKind.FIDELITY:  # one processor draws a reference sample
-                self._prepare_validation()
+            if self._prepares and step.kind is StepKind.FIDELITY:  # one processor draws a reference sample
+                self._prepares = False
+                prepare_ahead()
         release = runner.execute(step, releases, receipt)
         if step.kind is StepKind.PROFILE:
             self._remember({step.key: release})
@@ -164,34 +169,19 @@ class Executor:
         )
         return Made(release, manifest)
 
-    @property
-    def _what(self) -> str:
-        """What is about to run, as a refusal calls it."""
-        if self._epsilon is None:
-            return f"the run at ε={self.runner.plan.budget.epsilon:g}"
-        return f"this refresh at ε={self._epsilon}"
-
-    def _prepare_validation(self) -> None:
-        """Let what validation needs be imported now, if it follows in this process."""
-        spec = self.runner.workspace.spec
-        uses_spark = spec.engine == "spark" or is_spark_url(expand(spec.source))  # whose client imports as it goes
-        if self._prepares and not uses_spark:
-            prepare_ahead()
-        self._prepares = False
-
     def _remember(self, profiles: Mapping[Key, Release]) -> None:
-        """Keep released profiles, which tell what later steps can be expected to measure."""
+        """Keep released profiles, which say what later steps can be expected to measure."""
         for key, release in profiles.items():
             if key[1] not in self._profiles and "profile" in (data := release.artifact.data):
                 self._profiles[key[1]] = Profile.from_dict(data["profile"])
 
     def _sources(self, step: Step, inputs: Mapping[Key, Made]) -> dict[str, str]:
-        """Fingerprints of all source tables that ``step`` and the steps before it look at."""
+        """Return fingerprints of all source tables that ``step`` and the steps before it read."""
         public = (table.name for table in self.runner.workspace.spec.schema.tables if table.public)
-        looks = {table: self.runner.snapshot.fingerprint(table) for table in sorted({*step.reads, *public})}
+        read = {table: self.runner.snapshot.fingerprint(table) for table in sorted({*step.reads, *public})}
         seen: dict[str, str] = {}
         changed: set[str] = set()
-        for found in (*(before.manifest.sources for before in inputs.values()), looks):
+        for found in (*(before.manifest.sources for before in inputs.values()), read):
             changed |= {table for table, now in found.items() if seen.setdefault(table, now) != now}
         if changed:
             names = ", ".join(sorted(changed))
@@ -208,41 +198,28 @@ def held(
 ) -> Iterator[None]:
     """Hold the price of all that is unpaid until the block ends, and give back what was not reserved by then.
 
-    Args:
-        runner: Of the plan; its steps are then taken out of the hold.
-        what: What is about to run, as the refusal calls it.
-        steps: As in `Runner.unpaid`.
-        made: As in `Runner.unpaid`.
-
     Raises:
         BudgetExhaustedError: The lifetime budget or the refresh policy has too little left, or another run holds it;
             nothing was spent.
     """
-    mark = secrets.token_hex(16)
+    ledger, account = runner.workspace.ledger, runner.workspace.spec.cohort
+    mark, number = secrets.token_hex(16), None
     with runner.workspace.at_work(mark, what):
-        number = _hold(runner, what, steps, made, mark)
+        # Nothing is held if nothing is unpaid: what was bought stays usable under a lowered budget.
+        while number is None and (unpaid := runner.unpaid(steps, made)):
+            cost = sum((step.price for step in unpaid), start=zero(runner.plan.budget.measure))
+            purchases = [(runner.run.name, step_name(step.key)) for step in unpaid]
+            try:
+                number = ledger.hold(what, cost, runner.purpose, mark, account, purchases)
+            except BudgetExhaustedError:
+                if runner.unpaid(steps, made) == unpaid:
+                    raise  # else another process has bought something in between
         try:
             yield
         finally:
             if number is not None:
                 with suppress(LedgerError):  # a hold ends with its lock, too
-                    runner.workspace.ledger.end_hold(number)
-
-
-def _hold(
-    runner: Runner, what: str, steps: Collection[Key] | None, made: Mapping[Key, str] | None, mark: str
-) -> int | None:
-    """Hold the price of what is unpaid; None if nothing is: what was bought stays usable under a lowered budget."""
-    ledger, account = runner.workspace.ledger, runner.workspace.spec.cohort
-    while unpaid := runner.unpaid(steps, made):
-        cost = sum((step.price for step in unpaid), start=zero(runner.plan.budget.measure))
-        purchases = [(runner.run.name, step_name(step.key)) for step in unpaid]
-        try:
-            return ledger.hold(what, cost, runner.purpose, mark, account, purchases)
-        except BudgetExhaustedError:
-            if runner.unpaid(steps, made) == unpaid:
-                raise  # else another process has bought something in between
-    return None
+                    ledger.end_hold(number)
 
 
 def _refuse_failures(inputs: Mapping[Key, Made]) -> None:

@@ -1,4 +1,4 @@
-"""What state the source is in: a keyed fingerprint per table, as cheaply as the owner's choice allows.
+"""Observe the source: a keyed fingerprint per table, as cheaply as the owner's choice allows.
 
 A fingerprint names what a release was paid for. Whatever it is made from is private, so it leaves this module hashed
 with the workspace's secret. The last one of each table is kept in the `record`, by any command: that is what
@@ -47,14 +47,7 @@ def observe_each(workspace: Workspace, names: Sequence[str]) -> tuple[dict[str, 
 
 
 def fingerprint_of(workspace: Workspace, source: Source, table: Table, content: Callable[[], str]) -> str:
-    """The keyed fingerprint of a table: of its rows, or of what the spec's ``change`` takes for them.
-
-    Args:
-        workspace: Has the secret and the spec.
-        source: Is asked for a version, if that is the owner's choice.
-        table: As declared.
-        content: Gives the digest of its rows, see `fingerprint_rows`, if it is needed.
-    """
+    """Return the keyed fingerprint of a table: of its rows, or of what the spec's ``change`` takes for them."""
     change = workspace.spec.changes.get(table.name, Content())
     if isinstance(change, Content):
         return workspace.keyed(content())
@@ -91,7 +84,7 @@ def observe(workspace: Workspace, names: Sequence[str]) -> dict[str, str]:
 
 
 def _stored(workspace: Workspace, source: Source, tables: Sequence[Table]) -> dict[str, str]:
-    """Keyed digests of stored bytes, with all else that decides which rows they are read as."""
+    """Return keyed digests of stored bytes, with all else that decides which rows they are read as."""
     software = [__version__, *(version(package) for package in ("pyarrow", "duckdb"))]
     declared = {
         table.name: canonical_json([software, table.primary_key, [column_identity(c) for c in table.columns]])
@@ -101,7 +94,7 @@ def _stored(workspace: Workspace, source: Source, tables: Sequence[Table]) -> di
 
 
 def _remembered(workspace: Workspace) -> dict[str, tuple[str, str]]:
-    """Keyed digest and fingerprint of each table when its bytes were last read; nothing if that is not to be had."""
+    """Return keyed digest and fingerprint of each table when its bytes were last read, as far as they are known."""
     try:
         found = json.loads((workspace.folder / _MEMORY).read_text(encoding="utf-8"))
         return {str(name): (str(digest), str(fingerprint)) for name, (digest, fingerprint) in found.items()}

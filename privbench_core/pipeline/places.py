@@ -23,7 +23,7 @@ _OWNER = "DATABASE"
 
 
 def epsilon_name(epsilon: float) -> str:
-    """What a file, a partition or a run calls an ε: short, and the same for equal numbers.
+    """Return what a file, a partition or a run calls an ε: short, and the same for equal numbers.
 
     >>> epsilon_name(0.8), epsilon_name(2.0)
     ('0.8', '2')
@@ -32,32 +32,32 @@ def epsilon_name(epsilon: float) -> str:
 
 
 def database_folder(spec: Spec) -> Path:
-    """The folder of the spec's database."""
+    """Return the folder of the spec's database."""
     return spec.state / file_name(spec.schema.name)
 
 
 def bundle_folder(spec: Spec, epsilon: str) -> Path:
-    """The folder of the bundle at one ε."""
+    """Return the folder of the bundle at one ε."""
     return database_folder(spec) / "bundles" / spec.cohort / epsilon
 
 
 def report_folder(spec: Spec, epsilon: str) -> Path:
-    """The folder of the internal report on that bundle: beside the bundles, never inside of one."""
+    """Return the folder of the internal report on that bundle: beside the bundles, never inside of one."""
     return database_folder(spec) / "reports" / spec.cohort / epsilon
 
 
 def errors_folder(spec: Spec) -> Path:
-    """The folder of error details that only the owner may read."""
+    """Return the folder of error details that only the owner may read."""
     return database_folder(spec) / "errors"
 
 
 def lock_file(spec: Spec, key: str) -> Path:
-    """The lock of who is at work on ``key``."""
+    """Return the lock of who is at work on ``key``."""
     return database_folder(spec) / "locks" / key
 
 
 def record_file(spec: Spec) -> Path:
-    """The file that says what each step was made from, see `record`."""
+    """Return the file that says what each step was made from, see `record`."""
     return database_folder(spec) / "record.sqlite"
 
 

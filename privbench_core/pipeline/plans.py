@@ -36,7 +36,7 @@ def run_name(epsilon: float) -> str:
 
 
 def plan_for(spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None) -> Plan:
-    """The plan of a spec at one ε, without reading a row; see `privbench_core.plan`."""
+    """Return the plan of a spec at one ε, without reading a row; see `privbench_core.plan`."""
     name = synthesizer or spec.synthesizer
     options: Mapping[str, Any] = spec.options if name == spec.synthesizer else {}
     if not epsilon > 0:
@@ -57,7 +57,7 @@ def refuse_undeclared(spec: Spec, epsilon: float) -> None:
 
 
 def plans_for(spec: Spec) -> dict[str, Plan]:
-    """The plan of each ε of a spec, by the name that files and partitions have."""
+    """Return the plan of each ε of a spec, by the name that files and partitions have."""
     return {epsilon_name(epsilon): plan_for(spec, epsilon) for epsilon in spec.epsilons}
 
 

@@ -71,7 +71,7 @@ def receipt_for(spec: Spec, plan: Plan, ledger: Ledger, run: Run) -> dict[str, A
 
 
 def guarantee_of(budget: Budget) -> dict[str, dict[str, float]]:
-    """What a budget guarantees, for both notions of neighbours."""
+    """Return what a budget guarantees, for both notions of neighbours."""
     swap = budget.replace_one()
     return {
         "add_or_remove_one_unit": {"epsilon": budget.epsilon, "delta": budget.delta},
@@ -149,7 +149,7 @@ def _table_terms(schema: Schema, name: str, bounded: Collection[str]) -> dict[st
 
 
 def _public(schema: Schema) -> dict[str, Any]:
-    """What the owner declared public, and what was learned and paid for instead."""
+    """Return what the owner declared public, and what was learned and paid for instead."""
     declared, learned = [], []
     for table in schema.private_tables:
         for column in table.modelled:

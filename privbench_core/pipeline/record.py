@@ -55,14 +55,14 @@ class Manifest:
     synthesizer: str = ""
 
     def is_of(self, plan: Plan, step: Step) -> bool:
-        """Whether the synthesizer of ``plan`` made it: if that is not written down, only its definition proves it."""
+        """Return whether the synthesizer of ``plan`` made it: where that is not recorded, the definition proves it."""
         if self.synthesizer:
             return self.synthesizer == plan.synthesizer
         return self.definition == definition_of(plan, step)
 
 
 def step_name(key: Key) -> str:
-    """A step in words.
+    """Return a step in words.
 
     >>> step_name(("model", "person"))
     'model/person'
@@ -71,7 +71,7 @@ def step_name(key: Key) -> str:
 
 
 def definition_of(plan: Plan, step: Step) -> str:
-    """A hash that changes with the step's code version, its parameters, its price and its inputs, not with any data."""
+    """Return a hash of the step's code version, parameters, price and names of inputs; no data is in it."""
     price = [step.price.measure, step.price.amount, step.price.delta]
     inputs = [step_name(key) for key in step.inputs]
     identity = [plan.synthesizer, step.code_version, dict(step.parameters), price, inputs]
@@ -91,7 +91,7 @@ def write_manifests(spec: Spec, epsilon: str, manifests: Mapping[Key, Manifest])
 
 
 def read_manifest(spec: Spec, key: Key, epsilon: str) -> Manifest | None:
-    """What a step was made from, None if it was not made.
+    """Return what a step was made from, None if it was not made.
 
     Raises:
         ReleaseError: The record is damaged.
@@ -102,7 +102,7 @@ def read_manifest(spec: Spec, key: Key, epsilon: str) -> Manifest | None:
 
 
 def read_manifests(spec: Spec, plan: Plan, epsilon: str) -> dict[Key, Manifest]:
-    """The manifests of all steps of a plan that were made.
+    """Return the manifests of all steps of a plan that were made.
 
     Raises:
         ReleaseError: The record is damaged.
@@ -114,7 +114,7 @@ def read_manifests(spec: Spec, plan: Plan, epsilon: str) -> dict[Key, Manifest]:
 
 
 def last_observed(spec: Spec) -> dict[str, str]:
-    """The last fingerprint of each table that was ever looked at, see `observe`.
+    """Return the last fingerprint of each table that was ever observed, see `observe`.
 
     Raises:
         ReleaseError: The record is damaged.
@@ -124,7 +124,7 @@ def last_observed(spec: Spec) -> dict[str, str]:
 
 
 def record_observations(spec: Spec, fingerprints: Mapping[str, str]) -> None:
-    """Keep what a look at some tables found, and when a table was first seen like that.
+    """Keep observed fingerprints, and when a table first had its own.
 
     Raises:
         ReleaseError: It cannot be written.

@@ -1,4 +1,4 @@
-"""What the plan of a bundle would do again, for the owner: nothing is released and nothing is entered.
+"""Rehearse the plan of a bundle, for the owner: nothing is released and nothing is entered.
 
 `privbench evaluate` rehearses the plan of a bundle on half of the units, to attack it. The noise is the real one, so
 what is attacked is what was published but for the number of units; the ledger is of the moment, because what never
@@ -34,7 +34,7 @@ _NOT_NEEDED = {StepKind.FIDELITY, StepKind.VALIDATE, StepKind.PUBLISH}
 
 
 def rehearsal_of(spec: Spec, bundle: Path) -> RunOnRows | None:
-    """The plan that a bundle was made by, to be run on other rows in memory.
+    """Return the plan that a bundle was made by, to be run on other rows in memory.
 
     None where the manifest does not say which it was, or where it cannot be made any more (a synthesizer that is not
     installed, options that have changed): then there is nothing to attack, and the report says so.
@@ -60,15 +60,7 @@ def plan_of(spec: Spec, bundle: Path) -> Plan | None:
 def rehearse(
     spec: Spec, plan: Plan, tables: Mapping[str, pa.Table], *, seed: int = 0, noise: NoiseSource | None = None
 ) -> dict[str, pa.Table]:
-    """Synthetic rows by ``plan`` from the rows in ``tables``.
-
-    Args:
-        spec: The database.
-        plan: Made for it.
-        tables: Rows by table name, integrity checked.
-        seed: Of sampling.
-        noise: Injected by tests.
-    """
+    """Synthetic rows by ``plan`` from the rows in ``tables``."""
     with closing(Scratch(spec.accepting_noise, plan.budget)) as here:
         runner = Runner(here, plan, Run("rehearsal", seed), noise, GivenRows(here, tables))
         made = Executor(runner, {step.key for step in plan.steps if step.kind not in _NOT_NEEDED}).run()
@@ -81,7 +73,7 @@ def rehearse(
 
 
 def source_state(spec: Spec, bundle: Path) -> str:
-    """Return in words whether the source has changed since a bundle was made: whether its plan would buy it again.
+    """Return in words whether the source has changed since a bundle was made: whether its plan would buy anything.
 
     For the owner only: fingerprints are of private rows.
     """

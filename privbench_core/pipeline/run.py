@@ -106,17 +106,7 @@ def refresh_executor(
     scale: float = 1.0,
     workers: int | None = None,
 ) -> Executor:
-    """Return the executor of some steps at one ε, which enters them in the record, with the bundle in the state folder.
-
-    Args:
-        workspace: Of the database.
-        plan: At this ε.
-        epsilon: As files and partitions call it.
-        steps: What is made again; all else stays as the record has it.
-        seed: Of sampling.
-        scale: Size of the synthetic database relative to the source.
-        workers: Most processes that make large tables; as many as there are processors if None.
-    """
+    """Return the executor of some steps at one ε: it records them, and its bundle is in the state folder."""
     spec = workspace.spec
     run = Run(run_name(plan.budget.epsilon), seed, scale, bundle_folder(spec, epsilon), public_workload(spec), workers)
     made = {key: m.digest for key, m in read_manifests(spec, plan, epsilon).items() if key not in steps}
@@ -124,18 +114,18 @@ def refresh_executor(
 
 
 def prices_paid(made: Mapping[Key, Made]) -> list[Price]:
-    """What some steps have cost: nothing for those that were bought before, or that look at no private row."""
+    """Return what some steps have cost: nothing for those that were bought before, or that look at no private row."""
     return [step.release.paid for step in made.values() if step.release.paid is not None]
 
 
 def warnings_of(made: Mapping[Key, Made]) -> tuple[str, ...]:
-    """What the released numbers say against using a bundle, by the publish step that wrote it."""
+    """Return what the released numbers say against using a bundle, by the publish step that wrote it."""
     published = [step for key, step in made.items() if key[0] == StepKind.PUBLISH.value]
     return tuple(line for step in published for line in step.release.artifact.data.get("warnings", ()))
 
 
 def public_workload(spec: Spec) -> dict[str, Workload]:
-    """The queries that a spec has published, by the name that they get in a bundle; empty if it declares none.
+    """Return the queries that a spec has published, by the name that they get in a bundle; empty if it declares none.
 
     They are read before anything is spent.
 

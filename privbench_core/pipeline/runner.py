@@ -1,6 +1,6 @@
-"""Runs one step, and pays for it at most once.
+"""Run one step, and pay for it at most once.
 
-A step's result is determined by what its `release_key` hashes: step, parameters, version, price, the fingerprints of
+A step's result is determined by what its release key hashes: step, parameters, version, price, the fingerprints of
 the private tables it reads, the digests of its inputs, and seed and scale where it depends on them. If the ledger
 already holds that release, the stored bytes are returned and nothing is spent.
 """
@@ -88,7 +88,7 @@ class Made:
 
 
 def load_made(workspace: Workspace, key: Key, epsilon: str) -> Made:
-    """What a step made earlier, its checksum verified.
+    """Return what a step made earlier, its checksum verified.
 
     Raises:
         ReleaseError: It was not made, or the release is gone or damaged.
@@ -105,7 +105,7 @@ def load_made(workspace: Workspace, key: Key, epsilon: str) -> Made:
     return Made(Release(manifest.release, manifest.digest, stored, None, reused=True, parts=parts), manifest)
 
 
-class Decoded(Mapping[Key, Artifact]):
+class _Decoded(Mapping[Key, Artifact]):
     """The contents of some releases, each decoded when it is asked for, so that none is in memory before or after."""
 
     def __init__(self, releases: Mapping[Key, Release]) -> None:
@@ -122,6 +122,10 @@ class Decoded(Mapping[Key, Artifact]):
 
     def __len__(self) -> int:
         return len(self._releases)
+
+
+def _digests(releases: Mapping[Key, Release]) -> dict[Key, str]:
+    return {key: release.digest for key, release in releases.items()}
 
 
 class Runner:
@@ -149,11 +153,8 @@ class Runner:
         self.snapshot = snapshot or Snapshot(workspace)
         self._noise = noise or OpenDPNoise()
 
-    def release_key(self, step: Step, inputs: Mapping[Key, Release]) -> str:
-        """What determines the step's result, hashed with the workspace's secret."""
-        return self._release_key(step, {key: inputs[key].digest for key in step.inputs})
-
-    def _release_key(self, step: Step, digests: Mapping[Key, str]) -> str:
+    def release_key(self, step: Step, digests: Mapping[Key, str]) -> str:
+        """Return what determines the step's result, hashed with the workspace's secret."""
         spec = self.workspace.spec
         public = [t.name for t in spec.schema.tables if t.public]
         identity: dict[str, Any] = {
@@ -177,9 +178,9 @@ class Runner:
 
     @cached_property
     def purpose(self) -> str:
-        """A pseudonym of what a run of this plan buys: the same for runs that find each other's releases.
+        """A pseudonym of what a run of this plan buys, from its paid steps and the rows that they read.
 
-        It follows from the paid steps of the plan and from the rows that they read.
+        It is the same for runs that find each other's releases.
         """
         schema, steps = self.workspace.spec.schema, [step for step in self.plan.steps if step.reads]
         tables = {table for step in steps for table in step.reads} | {t.name for t in schema.tables if t.public}
@@ -193,7 +194,7 @@ class Runner:
         return self.workspace.keyed(f"purpose {canonical_json(identity)}")
 
     def unpaid(self, steps: Collection[Key] | None = None, made: Mapping[Key, str] | None = None) -> tuple[Step, ...]:
-        """What a run has still to pay for: steps that look at private rows, and that no earlier run has released.
+        """Return what a run has still to pay for: steps that read private rows and that no earlier run has released.
 
         A step behind one that is still to run has inputs nobody knows yet, so it counts as unpaid; a step that another
         process is at work on does not: it will be there.
@@ -207,7 +208,7 @@ class Runner:
         for step in self.plan.steps:
             if steps is not None and step.key not in steps:
                 continue
-            key = self._release_key(step, known) if all(before in known for before in step.inputs) else None
+            key = self.release_key(step, known) if all(before in known for before in step.inputs) else None
             release = self._stored(step, key) if key else None
             if release is not None:
                 known[step.key] = release.digest
@@ -216,25 +217,24 @@ class Runner:
         return tuple(unpaid)
 
     def released(self, step: Step, inputs: Mapping[Key, Release]) -> bool:
-        """Whether the step's result would be taken from the store."""
-        return self._stored(step, self.release_key(step, inputs)) is not None
+        """Return whether the step's result would be taken from the store."""
+        return self._stored(step, self.release_key(step, _digests(inputs))) is not None
 
     def execute(self, step: Step, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None = None) -> Release:
-        """The step's release: from the store if it was bought before, else run, stored and entered.
+        """Return the step's release: from the store if it was bought before, else run, stored and entered.
 
         Raises:
             BudgetExhaustedError: The lifetime budget cannot pay for it; no row was read.
             BusyError: Another process has been making it for too long.
             ReleaseError: The stored result is damaged.
         """
-        key = self.release_key(step, inputs)
+        key = self.release_key(step, _digests(inputs))
         # One process at a time makes a release: one that had to wait finds what another one bought.
         with self.workspace.exclusive(key, step_name(step.key)):
             return self._stored(step, key) or self._make(step, key, inputs, receipt)
 
     def _make(self, step: Step, key: str, inputs: Mapping[Key, Release], receipt: Mapping[str, Any] | None) -> Release:
-        """Run the step, pay for it if it looks at private rows, and store what it leaves."""
-        artifacts = Decoded({name: inputs[name] for name in step.inputs})
+        """Run the step, pay for it if it reads private rows, and store what it leaves."""
         session = reservation = None
         if step.reads:
             session, reservation = open_session(
@@ -250,6 +250,7 @@ class Runner:
             )
             self.workspace.remember_spending()
         run, parts = self.run, self.workspace.releases.parts(key)
+        artifacts = _Decoded({name: inputs[name] for name in step.inputs})
         context = StepContext(
             *(artifacts, session, self.snapshot.public, run.seed, run.scale, run.out, receipt or {}, run.workload),
             self.workspace.spec.fidelity,
@@ -267,7 +268,7 @@ class Runner:
         return Release(key, digest, stored, step.price if reservation is not None else None, reused=False, parts=parts)
 
     def _stored(self, step: Step, key: str) -> Release | None:
-        """A release bought or made before; publish steps always run, because their result is the folder they write."""
+        """Return a release bought or made before; never of a publish step, whose result is the folder it writes."""
         if step.kind == "publish":
             return None
         digests = self.workspace.ledger.released(key) if step.reads else None

@@ -44,7 +44,7 @@ class Snapshot:
         self.fingerprints: dict[str, str] = {}
 
     def fingerprint(self, table: str) -> str:
-        """Keyed fingerprint of a table: changes with the rows, as far as the spec wants; says nothing about them."""
+        """Return the keyed fingerprint of a table: it changes with the rows, as the spec wants, and hides them."""
         if table not in self.fingerprints:
             declared = self._schema.table(table)
             found = fingerprint_of(self._workspace, self._source, declared, partial(self._content, declared))
@@ -84,7 +84,7 @@ class Snapshot:
         return engine
 
     def _content(self, table: Table) -> str:
-        """The digest of a table's rows."""
+        """Return the digest of a table's rows."""
         if self._engine == "memory" or table.public:
             return fingerprint_rows(table, self._read(table.name))
         return self._loaded.fingerprint(table)
@@ -116,7 +116,7 @@ class Snapshot:
         return self._rows[table]
 
     def _with_others(self, table: str, error: SourceError) -> SourceError:
-        """What is wrong with a table's columns, with what is wrong with those of others: an owner mends a source once.
+        """Return the errors of all tables' columns in one, so that an owner mends a source once.
 
         For a public table no private one is read: that may not have been paid for.
         """
@@ -137,27 +137,18 @@ class Snapshot:
 
 
 class Observed(Snapshot):
-    """The source as it was last looked at: fingerprints, and no rows.
-
-    Args:
-        fingerprints: By table; one that was never looked at has none, and nothing made from it is found.
-    """
+    """The source as it was last observed: fingerprints, and no rows; what is made from tables without is not found."""
 
     def __init__(self, fingerprints: Mapping[str, str]) -> None:
         self.fingerprints = dict(fingerprints)
 
     def fingerprint(self, table: str) -> str:
-        """What was seen, "" if nothing was."""
+        """Return what was seen, "" if nothing was."""
         return self.fingerprints.get(table, "")
 
 
 class GivenRows(Snapshot):
-    """Rows in memory in place of the source's, for a rehearsal.
-
-    Args:
-        workspace: Of the rehearsal.
-        rows: All tables of the schema, integrity checked.
-    """
+    """Rows in memory in place of the source's, for a rehearsal."""
 
     def __init__(self, workspace: Workspace, rows: Mapping[str, pa.Table]) -> None:
         self.tables = dict(rows)
@@ -165,7 +156,7 @@ class GivenRows(Snapshot):
         self.public = {table.name: rows[table.name] for table in workspace.spec.schema.tables if table.public}
 
     def fingerprint(self, table: str) -> str:
-        """The rows are the same throughout."""
+        """Return nothing: the rows are the same throughout."""
         return ""
 
     def forget(self) -> None:

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
-from privbench_core.pipeline.account_status import AccountStatus, affordable, lifetime_share, purchases_of, standing
+from privbench_core.pipeline.account_status import AccountStatus, Cost, standing
 from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.record import Manifest, definition_of, read_manifests, step_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import Observed
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.privacy.budget import Price
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.ledger.refresh_limits import Purchase
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
@@ -51,7 +49,7 @@ class Stale:
         return bool(self.changed or self.inputs) and not self.missing
 
     def in_words(self) -> str:
-        """Why it is stale: "person changed"."""
+        """Return why it is stale: "person changed"."""
         if self.missing:
             return "never made"
         if self.changed:
@@ -105,7 +103,7 @@ class ReleaseState:
         return self.released and not self.stale
 
     def why(self) -> str:
-        """Why it is out of date, or not to be made without being asked for, in a few words; "" if it is up to date."""
+        """Say why it is out of date, or not to be made without being asked for; "" if it is up to date."""
         if not self.released:
             other = any(step.kind is StepKind.PUBLISH and step.key in self.made for step in self.plan.steps)
             by = f" with {self.plan.synthesizer}" if other else ""
@@ -123,31 +121,6 @@ class ReleaseState:
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What some steps that are still to be bought cost.
-
-    Attributes:
-        prices: By run and step.
-        share: Of the lifetime budget, in [0, 1] or above.
-        times: How often they could be paid for, one time after the other.
-        refusal: Why they cannot be paid for even once; None if they can.
-    """
-
-    prices: Mapping[Purchase, Price]
-    share: float
-    times: int
-    refusal: str | None
-
-    def in_words(self) -> str:
-        """The share and how many times: "costs 4.6% of the lifetime, about 17 more possible"."""
-        if not self.prices:
-            return "costs nothing"
-        if self.refusal is not None:
-            return f"costs {self.share:.1%} of the lifetime, which is more than is left"
-        return f"costs {self.share:.1%} of the lifetime, about {self.times:,} more possible"
-
-
-@dataclass(frozen=True)
 class Status:
     """The status of a benchmark.
 
@@ -158,7 +131,6 @@ class Status:
         pending: What follows from changes, at all ε.
         outdated: That, and what follows from edits of the spec or the code.
         first: What is still to be bought for a release at every ε.
-        whole: A refresh of all ε after a change of everything.
     """
 
     states: Mapping[str, ReleaseState]
@@ -167,7 +139,6 @@ class Status:
     pending: Cost
     outdated: Cost
     first: Cost
-    whole: Cost
 
     @property
     def bought(self) -> tuple[str, ...]:
@@ -175,7 +146,7 @@ class Status:
         return tuple(e for e, state in self.states.items() if not (state.released or self.unpaid[e]))
 
     def headline(self) -> str:
-        """What to know first, in one line."""
+        """Return what to know first, in one line."""
         released = {epsilon: state for epsilon, state in self.states.items() if state.released}
         if not released:
             bought = ", ".join(self.bought)
@@ -183,7 +154,7 @@ class Status:
             return f"nothing released{where}; a release at all ε {self.first.in_words()}"
         stale = {epsilon: state.why() for epsilon, state in released.items() if not state.up_to_date}
         if not stale:
-            return f"up to date at {', '.join(released)}; a refresh of all ε {self.whole.in_words()}"
+            return f"up to date at {', '.join(released)}; a refresh of all ε {self.account.whole.in_words()}"
         causes: dict[str, list[str]] = {}
         for epsilon, why in stale.items():
             causes.setdefault(why, []).append(epsilon)
@@ -195,20 +166,10 @@ class Status:
 def status_of(
     spec: Spec, ledger: Ledger, plans: Mapping[str, Plan], observed: Mapping[str, str], workspace: Workspace | None
 ) -> Status:
-    """The status of a spec's benchmark.
-
-    Args:
-        spec: The spec.
-        ledger: Of the database.
-        plans: The plan of each ε, by name.
-        observed: Fingerprint of each table of the source when it was last looked at.
-        workspace: Holds what was bought; None if there was never a run.
-    """
+    """Return the status of a spec's benchmark; without a workspace, that of one that was never run."""
 
     def cost(steps: Mapping[str, Iterable[Step]]) -> Cost:
-        prices = purchases_of((plans[epsilon], chosen) for epsilon, chosen in steps.items())
-        times, refusal = affordable(spec, ledger, "the refresh", prices)
-        return Cost(prices, lifetime_share(ledger.lifetime, prices.values()), times, refusal)
+        return Cost.of(spec, ledger, "the refresh", ((plans[epsilon], chosen) for epsilon, chosen in steps.items()))
 
     states = staleness(spec, plans, observed)
     unpaid = {epsilon: _unpaid(workspace, state, observed) for epsilon, state in states.items()}
@@ -220,12 +181,11 @@ def status_of(
         pending=cost({e: [step for step in state.pending if step in unpaid[e]] for e, state in released.items()}),
         outdated=cost({epsilon: unpaid[epsilon] for epsilon in released}),
         first=cost(unpaid),
-        whole=cost({epsilon: plan.steps for epsilon, plan in plans.items()}),
     )
 
 
 def _unpaid(workspace: Workspace | None, state: ReleaseState, observed: Mapping[str, str]) -> tuple[Step, ...]:
-    """The outdated steps of one ε that a refresh has still to buy: not those that any run has bought from these inputs.
+    """Return the outdated steps of one ε that a refresh has still to buy: those that no run has bought.
 
     `staleness` says what is to be made again, as far as *this front end's* manifests go; whether it is paid for again
     is decided by the store of releases alone, as when it runs. So a bundle that ``privbench run`` wrote elsewhere is
@@ -240,13 +200,7 @@ def _unpaid(workspace: Workspace | None, state: ReleaseState, observed: Mapping[
 
 
 def staleness(spec: Spec, plans: Mapping[str, Plan], observed: Mapping[str, str]) -> dict[str, ReleaseState]:
-    """The state of every ε.
-
-    Args:
-        spec: The spec; manifests are read from its state folder.
-        plans: The plan of each ε, by the name that files and partitions have.
-        observed: Fingerprint of each table of the source when it was last looked at; what was never looked at counts
-            as unchanged.
+    """Return the state of every ε by the manifests; tables that were never observed count as unchanged.
 
     Raises:
         ReleaseError: A manifest is damaged.
@@ -272,7 +226,7 @@ def _stale(plan: Plan, made: Mapping[Key, Manifest], observed: Mapping[str, str]
 def _compare(
     plan: Plan, step: Step, made: Mapping[Key, Manifest], observed: Mapping[str, str], before: Mapping[Key, Stale]
 ) -> Stale:
-    """A step against the source and its inputs, given which steps before it are stale."""
+    """Compare a step with the source and its inputs, given which steps before it are stale."""
     blocked = _blocked(step, made, before)
     manifest = made.get(step.key)
     if manifest is None:
@@ -291,7 +245,7 @@ def _compare(
 
 
 def _blocked(step: Step, made: Mapping[Key, Manifest], before: Mapping[Key, Stale]) -> str:
-    """Why a step cannot be made from its inputs as they are or will be."""
+    """Return why a step cannot be made from its inputs as they are or will be."""
     missing = [key for key in step.inputs if key not in made]
     if missing:
         return f"{_some([step_name(key) for key in missing])} {'was' if len(missing) == 1 else 'were'} never made"

@@ -55,7 +55,7 @@ class Workspace:
         self.releases = ReleaseStore(self.folder / "releases")
 
     def keyed(self, text: str) -> str:
-        """A hash of ``text`` that says nothing without the secret (for fingerprints in logs)."""
+        """Return a hash of ``text`` that says nothing without the secret (for fingerprints in logs)."""
         return blake2b(text.encode(), key=self.secret, digest_size=16).hexdigest()
 
     def remember_spending(self) -> None:
@@ -69,9 +69,9 @@ class Workspace:
 
     @property
     def _notes(self) -> tuple[Path, Path]:
-        """Beside the secret, and beside the releases: a deletion of one of the two leaves the other note."""
-        beside = self.spec.state / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
-        return beside, self.folder / _SEEN
+        """One with the secret and one with the releases: a deletion of one of the two leaves the other note."""
+        with_secret = self.spec.state / "spending" / self.keyed(f"ledger of {self.spec.schema.name}")
+        return with_secret, self.folder / _SEEN
 
     def _require_all_known(self, *, anew: bool) -> None:
         """Refuse a ledger with fewer reservations than this folder has seen: what was spent would be forgotten."""
@@ -105,7 +105,7 @@ class Workspace:
         return exclusive(lock_file(self.spec, key), what)
 
     def is_locked(self, key: str) -> bool:
-        """Whether another process is at work on ``key``."""
+        """Return whether another process is at work on ``key``."""
         return is_locked(lock_file(self.spec, key))
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Workspace:
 
 
 def open_ledger(spec: Spec) -> Ledger:
-    """The ledger of a spec: in the state folder, or where ``privacy.ledger`` says."""
+    """Return the ledger of a spec: in the state folder, or where ``privacy.ledger`` says."""
     place = expand(spec.ledger, "privacy.ledger") if spec.ledger else spec.state / "ledger.sqlite"
     lifetime = Budget(spec.lifetime_epsilon, spec.lifetime_delta)
     return Ledger(
@@ -130,12 +130,7 @@ def open_ledger(spec: Spec) -> Ledger:
 
 
 class Scratch(Workspace):
-    """A workspace in memory for a rehearsal: it keeps nothing, and its ledger ends with it.
-
-    Args:
-        spec: The spec; its state folder is not touched.
-        budget: The most that the rehearsal may spend.
-    """
+    """A workspace in memory for a rehearsal: it keeps nothing, and its ledger ends with it."""
 
     def __init__(self, spec: Spec, budget: Budget) -> None:
         self.spec = spec
@@ -174,7 +169,7 @@ class ReleaseStore:
         return digest_of(stored)
 
     def get(self, key: str, digests: Collection[str] | None = None) -> bytes | None:
-        """The stored bytes, None if there are none.
+        """Return the stored bytes, None if there are none.
 
         Raises:
             ReleaseError: They match none of ``digests``: the file was damaged after it was released.
@@ -191,11 +186,11 @@ class ReleaseStore:
         return stored
 
     def parts(self, key: str) -> PartFiles:
-        """Where an artifact's rows lie that are made range by range: beside its file, or only as long as needed."""
+        """Return where an artifact keeps rows that are made range by range: beside its file, or only while needed."""
         return PartFiles.temporary() if self._folder is None else PartFiles(self.path(key).with_suffix(".parts"))
 
     def path(self, key: str) -> Path:
-        """Where the artifact of ``key`` lies."""
+        """Return where the artifact of ``key`` lies."""
         assert self._folder is not None  # noqa: S101 - nothing has a place where nothing is kept
         return self._folder / key[:2] / f"{key}.bin"
 
@@ -205,7 +200,7 @@ def _lock_of_hold(mark: str) -> str:
 
 
 def _is_alive(lock: Path) -> bool:
-    """Whether the process that made a hold is at work; the file that a killed one left is removed."""
+    """Return whether the process that made a hold is at work; the file that a killed one left is removed."""
     if is_locked(lock):
         return True
     with suppress(OSError):
@@ -214,7 +209,7 @@ def _is_alive(lock: Path) -> bool:
 
 
 def _number_in(note: Path) -> int:
-    """The number in a note; 0 if there is none, or half of one after a power cut: then nothing is known."""
+    """Return the number in a note; 0 if there is none, or half of one after a power cut: then nothing is known."""
     try:
         return int(note.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -49,7 +49,7 @@ from privbench_core.privacy.queries import (
     RankSums,
     SignProducts,
 )
-from privbench_core.privacy.relations import WEIGHT_SCALE, lets_go
+from privbench_core.privacy.relations import WEIGHT_SCALE, is_set_null_across_units
 from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
@@ -58,7 +58,6 @@ from privbench_core.schema.tables import Schema
 
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
 _QUERIES = (Marginal, Distances, SignProducts, CentreSums, ParentCounts, RankSums)
-_RULES = (ByValue, Centres)
 _FEATURES = (
     Own,
     OfParent,
@@ -75,7 +74,6 @@ _FEATURES = (
     SiblingAgreement,
     ParentFanout,
 )
-_KINDS = {"ordered", "list"}
 Sizes = Mapping[str, int]
 
 
@@ -103,8 +101,7 @@ def admit_queries(site: str, queries: Sequence[Query], sizes: Sizes) -> tuple[Qu
             _admit_signs(site, query, sizes)
         elif type(query) is CentreSums:
             admit_rule(site, query.centres, sizes)
-            if type(query.centres) is not Centres:
-                raise InternalError(f"{site}: sums are taken around the centres of privacy.split_rules only")
+            _require(type(query.centres) is Centres, site, "the centres of privacy.split_rules to sum around")
         elif type(query) is ParentCounts:
             groups = query.group_of
             known = type(groups) is np.ndarray and np.issubdtype(groups.dtype, np.integer) and groups.ndim == 1
@@ -132,7 +129,7 @@ def admit_rule(site: str, rule: Rule, sizes: Sizes) -> None:
     elif type(rule) is Centres:
         _require(type(rule.columns) is tuple and len(rule.columns) > 0, site, "at least one column")
         kinds = [pair[1] for pair in rule.columns if type(pair) is tuple and type(pair[1]) is str]
-        known = len(kinds) == len(rule.columns) and set(kinds) <= _KINDS
+        known = len(kinds) == len(rule.columns) and set(kinds) <= {"ordered", "list"}
         _require(known, site, "columns that are ordered or a list of values")
         names = tuple(name for name, _ in rule.columns)
         _admit_columns(site, names, sizes)
@@ -160,11 +157,11 @@ def admit_view(schema: Schema, spec: ViewSpec) -> ViewSpec:
 
 
 def admit_bounded(schema: Schema, bounded: BoundedReferences) -> BoundedReferences:
-    """Return ``bounded`` with the schema's own key, which must let go, or raise InternalError."""
+    """Return ``bounded`` with the schema's own key, which becomes NULL across units, or raise InternalError."""
     if type(bounded) is not BoundedReferences or type(bounded.most) is not int or bounded.most < 1:
         raise InternalError("references are bounded by a whole number from 1")
     key = admit_key(schema, bounded.key)
-    if not lets_go(schema, key):
+    if not is_set_null_across_units(schema, key):
         raise InternalError(f"{key.name}: references are bounded along keys that become NULL where another unit goes")
     return replace(bounded, key=key)
 
@@ -201,45 +198,45 @@ def _attribute(schema: Schema, table: str, name: str) -> Column:
 def _admitted(
     schema: Schema, table: str, name: str, feature: Feature, discretizer: Discretizer
 ) -> tuple[Feature, Discretizer]:
+    site = f"{table}/{name}"
     if type(feature) not in _FEATURES:
-        raise InternalError(f"{table}/{name}: a view has the features of privacy.views only")
-    _admit_discretizer(table, name, discretizer)
+        raise InternalError(f"{site}: a view has the features of privacy.views only")
+    _admit_discretizer(site, discretizer)
     if isinstance(feature, Along):
         feature = replace(feature, key=admit_key(schema, feature.key))
     if isinstance(feature, ParentFanout):
         feature = replace(feature, of=admit_key(schema, feature.of))
     if isinstance(feature, OwnType | OwnerType):
-        site, known = f"{table}/{name}", type(feature.types) is GroupTypes and type(feature.latent) is int
+        known = type(feature.types) is GroupTypes and type(feature.latent) is int
         _require(known and 0 <= feature.latent < len(feature.types.shape), site, "the types of privacy.views")
         _require(discretizer.size == feature.types.shape[feature.latent], site, "a code for each latent value")
         feature = replace(feature, types=_admitted_types(schema, feature.key, site, feature.types))
+    if isinstance(feature, MemberPlace | SiblingAgreement):
+        _admit_discretizer(site, feature.coder)
+        _require_null(schema, site, table, feature.column, feature.coder)
     if isinstance(feature, MemberPlace):
-        site, order = f"{table}/{name}", feature.order
-        _admit_discretizer(table, name, feature.coder)
+        order = feature.order
         known = type(order) is np.ndarray and order.dtype == np.int64 and order.shape == (feature.coder.size,)
         _require(known, site, "a number for each code")
         _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
-        _require_null(schema, table, name, table, feature.column, feature.coder)
     if isinstance(feature, SiblingAgreement):
-        _admit_discretizer(table, name, feature.coder)
-        _require(discretizer.size == AGREEMENTS, f"{table}/{name}", "a code for each way to agree")
-        _require_null(schema, table, name, table, feature.column, feature.coder)
+        _require(discretizer.size == AGREEMENTS, site, "a code for each way to agree")
     if isinstance(feature, OwnDifference | OwnerDifference):
-        _admit_difference(schema, f"{table}/{name}", table, feature, discretizer)
+        _admit_difference(schema, site, table, feature, discretizer)
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
-        _require_null(schema, table, name, of, feature.column, discretizer)
+        _require_null(schema, site, of, feature.column, discretizer)
     return feature, discretizer
 
 
-def _require_null(schema: Schema, table: str, name: str, of: str, column: str, discretizer: Discretizer) -> None:
+def _require_null(schema: Schema, site: str, of: str, column: str, discretizer: Discretizer) -> None:
     """Refuse a column of a key, and a discretizer without a code for the NULL that a column may have."""
-    looked_at = _attribute(schema, of, column)
+    own = _attribute(schema, of, column)
     # A difference looks at its base as well, and is NULL where that is.
-    bases = [] if looked_at.relative is None else [_base(schema, of, looked_at.relative.to)]
-    nullable = any(each.nullable for each in (looked_at, *bases))
+    bases = [] if own.relative is None else [_base(schema, of, own.relative.to)]
+    nullable = any(each.nullable for each in (own, *bases))
     if nullable and not getattr(discretizer.codec, "nullable", False):
-        raise InternalError(f"{table}/{name}: {of}.{column} may be NULL, and the discretizer has no code for it")
+        raise InternalError(f"{site}: {of}.{column} may be NULL, and the discretizer has no code for it")
 
 
 def _admit_difference(
@@ -249,8 +246,8 @@ def _admit_difference(
     of_base = feature.key.parent if isinstance(feature, OwnerDifference) else table
     own, base = _attribute(schema, table, feature.column), _attribute(schema, of_base, feature.base)
     _require(own.relative is None and base.relative is None, site, "columns that are not relative to another one")
-    alike = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
-    _require(alike and own.type.difference is not None, site, "two columns of one type that has differences")
+    same = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
+    _require(same and own.type.difference is not None, site, "two columns of one type that has differences")
     _require(getattr(discretizer.codec, "nullable", False) is True, site, "a code for a row without a difference")
 
 
@@ -268,7 +265,7 @@ def _admitted_types(schema: Schema, key: ForeignKey, site: str, types: GroupType
     """Return ``types`` with admitted columns of the key's child: scores of every code, and of each combination."""
     shape = types.shape
     _require(type(shape) is tuple and all(type(n) is int and n > 1 for n in shape), site, "numbers of latent values")
-    _admit_discretizer(key.child, site, types.sizes)
+    _admit_discretizer(site, types.sizes)
     _admit_scores(site, types.size_scores, (types.sizes.size, types.combinations))
     _require(type(types.columns) is tuple, site, "columns as a tuple")
     columns: list[tuple[Own | OwnType, Discretizer, NDArray[np.int64]]] = []
@@ -288,21 +285,20 @@ def _admit_scores(site: str, scores: object, shape: tuple[int, int]) -> None:
     _require(known, site, f"whole numbers of shape {shape} as scores")
 
 
-def _admit_discretizer(table: str, column: str, discretizer: Discretizer) -> None:
+def _admit_discretizer(site: str, discretizer: Discretizer) -> None:
     known = type(discretizer) is Discretizer and is_known(discretizer.codec)
     if not known or type(discretizer.binning) not in {Binning, type(None)}:
-        raise InternalError(f"{table}/{column}: rows are coded by the discretizers of columns.discretizer only")
+        raise InternalError(f"{site}: rows are coded by the discretizers of columns.discretizer only")
     if discretizer.binning is not None and len(discretizer.binning.code_of) != discretizer.codec.size:
-        raise InternalError(f"{table}/{column}: a binning needs a code for each of the {discretizer.codec.size} cells")
+        raise InternalError(f"{site}: a binning needs a code for each of the {discretizer.codec.size} cells")
 
 
 def _admit_marginal(site: str, query: Marginal, sizes: Sizes) -> None:
     _admit_columns(site, query.columns, sizes)
     _require(type(query.groups) is tuple, site, "groups of codes as a tuple")
     _require(type(query.clipped) is bool, site, "whether units are clipped")
-    _require(
-        not query.clipped or len(set(query.columns)) == len(query.columns) > 0, site, "columns, each once, to clip"
-    )
+    once = len(set(query.columns)) == len(query.columns) > 0
+    _require(not query.clipped or once, site, "columns, each once, to clip")
     numbers = [sizes[name] for name in query.columns]
     if query.groups:
         _require(len(query.groups) == len(query.columns), site, "groups of codes for each column")

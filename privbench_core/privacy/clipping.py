@@ -69,7 +69,7 @@ class UnitsOfRows:
         return counts + weighted_sums(of_cell, numbers * weights[of_unit], size)
 
     def _apart(self, longest: int) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
-        """Which rows are of units that count in full, which of units to be clipped, and whose these are, from 0.
+        """Return which rows are of units that count in full, which of units to be clipped, and whose these are, from 0.
 
         Args:
             longest: The largest length of a row.
@@ -83,7 +83,7 @@ class UnitsOfRows:
 
 
 def lengths_of_cells(scales: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Products of the scales of columns over all combinations of their codes, shape (codes of each column).
+    """Return products of the scales of columns over all combinations of their codes, shape (codes of each column).
 
     >>> lengths_of_cells(((1, 2), (1, 4))).tolist(), lengths_of_cells(()).tolist()
     ([[1, 4], [2, 8]], 1)

@@ -8,7 +8,6 @@ too little left.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,8 +23,6 @@ from privbench_core.privacy.noise import Counts, NoiseSource, Sensitivity, noise
 from privbench_core.privacy.queries import Distances, Query
 from privbench_core.privacy.split_rules import Rule
 from privbench_core.privacy.views import CodedView
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -88,32 +85,24 @@ class Curator:
         """
         site = f"{self._label}/{what}"
         admit_price(site, price)
-        asked, sensitivity = self._admitted(site, queries)
+        asked = admit_queries(site, queries, self._view.sizes)
+        scale, *others = {query.scale(self._view) for query in asked}
+        if others:
+            raise InternalError(f"{site}: queries of different scales in one measurement")
+        sensitivity = self._sensitivity(asked)
         self._filter.charge(site, price)
         exact = self._exact(asked)
-        flat, shapes = np.concatenate([answer.ravel() for answer in exact]), [answer.shape for answer in exact]
+        flat = np.concatenate([answer.ravel() for answer in exact])
         noisy = self._noise.add(site, flat, sensitivity, price)
-        return self._released(asked, shapes, noisy, noise_std(sensitivity, price))
-
-    def _admitted(self, site: str, queries: Sequence[Query]) -> tuple[tuple[Query, ...], Sensitivity]:
-        """The queries, all admitted and of one scale, and their joint sensitivity."""
-        asked = admit_queries(site, queries, self._view.sizes)
-        if len({query.scale(self._view) for query in asked}) > 1:
-            raise InternalError(f"{site}: queries of different scales in one measurement")
-        return asked, self._sensitivity(asked)
+        parts = np.split(noisy, np.cumsum([answer.size for answer in exact])[:-1])
+        values = tuple(part.reshape(answer.shape) / scale for part, answer in zip(parts, exact, strict=True))
+        return Measurement(values, noise_std(sensitivity, price) / scale)
 
     def _exact(self, asked: Sequence[Query]) -> list[Counts]:
-        """Exact answers: private."""
+        """Return exact answers: private."""
         self._view.data.prepare([columns for query in (*asked, *self._expected) for columns in query.marginals()])
         self._expected.clear()
         return [query.evaluate(self._view) for query in asked]
-
-    def _released(self, asked: Sequence[Query], shapes: Sequence[Shape], noisy: Counts, sigma: float) -> Measurement:
-        """Noisy answers of these shapes, in counts."""
-        scale = asked[0].scale(self._view)
-        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-        parts = [part.reshape(shape) / scale for part, shape in zip(np.split(noisy, ends), shapes, strict=True)]
-        return Measurement(tuple(parts), sigma / scale)
 
     def sigma(self, queries: Sequence[Query], price: Price) -> float:
         """Return the standard deviation of the noise that `measure` would add: public, for planning, free."""

@@ -1,19 +1,25 @@
 """Columns of views: what of a row, of what it refers to, or of its group a view may show. The list is closed.
 
-Which of them a view of a table may have, and what that does to its stability, is in `views` and `relations`; the proofs
-are in ``docs/privacy.md``, section 4.
+Which of them a view of a table may have, and its stability then, is in `view_building`; proofs are in
+``docs/privacy.md``, section 4.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
+from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.schema.constraints import ForeignKey
+
+Numbers = NDArray[np.int64]
+_HELD = 4_000_000  # scores of groups that are held at once: 32 MB
 
 
 @dataclass(frozen=True)
@@ -33,11 +39,9 @@ class OfParent:
 
 @dataclass(frozen=True)
 class OwnDifference:
-    """How far a column of the row lies above another one of it; NULL where either is.
+    """A column of the row minus another one of it, of the same type; NULL where either is.
 
-    Attributes:
-        column: Of the row.
-        base: Of the same row and type; neither of them is relative to another one.
+    Neither of them is relative to another column.
     """
 
     column: str
@@ -46,12 +50,9 @@ class OwnDifference:
 
 @dataclass(frozen=True)
 class OwnerDifference:
-    """How far a column of the row lies above one of its owner; NULL where either is, or where there is no owner.
+    """A column of the row minus one of its owner, of the same type; NULL where either is, or without an owner.
 
-    Attributes:
-        key: The owner key.
-        column: Of the row.
-        base: Of its owner, of the same type; neither of them is relative to another one.
+    Neither of them is relative to another column; ``key`` is the owner key.
     """
 
     key: ForeignKey
@@ -100,9 +101,9 @@ class GroupTypes:
     """Released parameters that give each group of children a type: the E-step of PrivLava (section 4.2, Algorithm 1).
 
     The type of a group is the combination of latent values with the largest sum of scores, the first of equal ones: of
-    the number of its kept children, and of every column of each of them. It is a function of the group and of these
-    parameters alone, in whole numbers, so that no order of summation matters. A parent without kept children has type
-    0; others have latent values from 1.
+    the number of its kept children, and of every column of each of them. It is a function of the group's own rows and
+    of these parameters alone, so removing another group does not change it; in whole numbers, so that no order of
+    summation matters. A parent without kept children has type 0; others have latent values from 1.
 
     Attributes:
         shape: Number of values of each latent attribute, the 0 of a parent without children included.
@@ -113,13 +114,38 @@ class GroupTypes:
 
     shape: tuple[int, ...]
     sizes: Discretizer
-    size_scores: NDArray[np.int64]
-    columns: tuple[tuple[Own | OwnType, Discretizer, NDArray[np.int64]], ...]
+    size_scores: Numbers
+    columns: tuple[tuple[Own | OwnType, Discretizer, Numbers], ...]
 
     @property
     def combinations(self) -> int:
-        """Number of combinations of latent values that a group with children may have."""
+        """Return the number of combinations of latent values that a group with children may have."""
         return math.prod(size - 1 for size in self.shape)
+
+    def latent_values(self, latent: int, sizes: Numbers, columns: Sequence[Codes]) -> Numbers:
+        """Return a latent value of each group, shape (groups,).
+
+        Args:
+            latent: Its position.
+            sizes: Number of rows of each group, shape (groups,).
+            columns: Code of each row in each of ``self.columns``, groups in order, shape (rows,).
+        """
+        of_sizes = self.sizes.encode_numbers(sizes)
+        ends = np.append(0, np.cumsum(sizes))
+        best = np.zeros(len(sizes), dtype=np.int64)
+        step = max(1, _HELD // self.combinations)
+        for start in range(0, len(sizes), step):
+            part = slice(start, start + step)
+            total = self.size_scores[of_sizes[part]]
+            begin = ends[part.start : min(part.stop, len(sizes)) + 1]
+            for codes, (_, _, scores) in zip(columns, self.columns, strict=True):
+                inside = codes[begin[0] : begin[-1]]
+                ones = np.ones(len(inside), dtype=np.int64)
+                counts = scipy.sparse.csr_array((ones, inside, begin - begin[0]), shape=(len(begin) - 1, len(scores)))
+                total += counts @ scores
+            best[part] = np.argmax(total, axis=1)
+        values = np.unravel_index(best, [size - 1 for size in self.shape])[latent] + 1
+        return np.where(sizes > 0, values, 0)
 
 
 @dataclass(frozen=True)
@@ -133,7 +159,7 @@ class OwnType:
 
 @dataclass(frozen=True)
 class OwnerType:
-    """The same of the row's own group; an optional key adds one code, the last, for a row without an owner."""
+    """`OwnType` of the row's own group; an optional key adds one code, the last, for a row without an owner."""
 
     key: ForeignKey
     types: GroupTypes
@@ -155,21 +181,16 @@ class MemberPlace:
     key: ForeignKey
     column: str
     coder: Discretizer
-    order: NDArray[np.int64]
+    order: Numbers
     most: int
 
 
 @dataclass(frozen=True)
 class SiblingAgreement:
-    """Whether another kept child of the row's owner has the same code: see `columns.group_codes`.
+    """Whether another kept child of the row's owner has the same code of a column: see `columns.group_codes`.
 
     It is the next one in an order by a keyed hash of their own keys, and the first one for the last. A row without an
     owner, or alone with it, has none to agree with.
-
-    Attributes:
-        key: The owner key.
-        column: Of the row, and of the other one.
-        coder: Its discretizer: codes that are the same.
     """
 
     key: ForeignKey
@@ -212,6 +233,6 @@ Feature = Own | OwnDifference | UnitRows | Along
 
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:
-    """Number of codes of a view's column."""
+    """Return the number of codes of a view's column."""
     of_another = isinstance(feature, OfParent | ParentFanout | OwnerType) and feature.key.may_be_empty
     return discretizer.size + int(of_another)

@@ -70,7 +70,8 @@ def _compare(table: str, then: Identity, now: Identity) -> list[str]:
     if then == now:
         return []
     if then.get("public") != now.get("public"):
-        return [f"{table}: {_protection(then)} then, {_protection(now)} now"]
+        protection = ["public" if given.get("public") else "private" for given in (then, now)]
+        return [f"{table}: {protection[0]} then, {protection[1]} now"]
     before, after = ({_target(key): key for key in given.get("keys", ())} for given in (then, now))
     lines = [
         f"{_name(table, target)}: {_terms(before.get(target))} then, {_terms(after.get(target))} now"
@@ -78,16 +79,9 @@ def _compare(table: str, then: Identity, now: Identity) -> list[str]:
         if before.get(target) != after.get(target)
     ]
     if then.get("unit") != now.get("unit"):
-        lines.insert(0, f"{table}: {_role(then)} then, {_role(now)} now")
+        role = ["the unit's table" if given.get("unit") else "not the unit's table" for given in (then, now)]
+        lines.insert(0, f"{table}: {role[0]} then, {role[1]} now")
     return lines
-
-
-def _protection(given: Identity) -> str:
-    return "public" if given.get("public") else "private"
-
-
-def _role(given: Identity) -> str:
-    return "the unit's table" if given.get("unit") else "not the unit's table"
 
 
 def _name(table: str, target: tuple[tuple[str, ...], str, tuple[str, ...]]) -> str:

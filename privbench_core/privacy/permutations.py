@@ -50,11 +50,11 @@ class Groups:
     share: Numbers
 
     def take(self, mask: NDArray[np.bool_]) -> Groups:
-        """The rows where ``mask`` holds; their tuples keep their weights."""
+        """Return the rows where ``mask`` holds; their tuples keep their weights."""
         return Groups(self.owner[mask], self.size[mask], self.share[mask])
 
     def weights(self, members: int) -> Numbers:
-        """Weight of the tuples that each row is in, shape (n,); rows of smaller groups are in none: 0."""
+        """Return the weight of the tuples that each row is in, shape (n,); rows of smaller groups are in none: 0."""
         weights = self.share
         for taken in range(members):
             weights = np.where(self.size > taken, weights // np.maximum(self.size - taken, 1), 0)
@@ -62,13 +62,13 @@ class Groups:
 
     @cached_property
     def ends(self) -> Numbers:
-        """Where groups begin, and the number of rows, shape (groups + 1,)."""
+        """Return where groups begin, and the number of rows, shape (groups + 1,)."""
         n = len(self.owner)
         return np.append(np.flatnonzero(np.r_[True, self.owner[1:] != self.owner[:-1]][:n]), n)
 
 
 def tuple_counts(members: Sequence[tuple[Codes, int]], groups: Groups) -> Numbers:
-    """Weighted counts of ordered tuples of distinct children of one owner, shape (codes of each member).
+    """Return weighted counts of ordered tuples of distinct children of one owner, shape (codes of each member).
 
     Args:
         members: For each member of a tuple, the code of every row (n,) in its role, and the number of codes.
@@ -97,13 +97,13 @@ def _counted(members: Sequence[Member], groups: Groups, weights: Numbers) -> Num
 
 
 def _pairs(first: Member, second: Member, ends: Numbers, weights: Numbers) -> Numbers:
-    """Σ of weights over ordered pairs of distinct rows of a group, shape (codes of the first, of the second)."""
+    """Return Σ of weights over ordered pairs of distinct rows of a group, shape (codes of the first, of the second)."""
     left, right, itself = (_counts(member, ends) for member in (first, second, _joined(first, second)))
     return _distinct(left, right, itself, weights)
 
 
 def _triples(members: Sequence[Member], ends: Numbers, weights: Numbers) -> Numbers:
-    """Σ over ordered triples of distinct rows: (distinct pairs) x rows, less the rows that are in the pair already."""
+    """Return Σ over ordered triples of distinct rows: (distinct pairs) x rows, less the rows of the pair itself."""
     one, two, three = members
     left, right, itself = (_counts(member, ends) for member in (one, two, _joined(one, two)))
     third = _counts(three, ends).tocsc()
@@ -120,7 +120,7 @@ def _triples(members: Sequence[Member], ends: Numbers, weights: Numbers) -> Numb
 def _distinct(
     left: scipy.sparse.csr_array, right: scipy.sparse.csr_array, itself: scipy.sparse.csr_array, weights: Numbers
 ) -> Numbers:
-    """Weighted pairs of the rows of each group, less those of a row with itself, from counts by group."""
+    """Return weighted pairs of the rows of each group, less those of a row with itself, from counts by group."""
     weighted = right.copy()
     weighted.data *= np.repeat(weights, np.diff(right.indptr))
     every = (left.T @ weighted).toarray()
@@ -128,7 +128,7 @@ def _distinct(
 
 
 def _counts(member: Member, ends: Numbers) -> scipy.sparse.csr_array:
-    """How often each code occurs in each group, shape (groups, codes)."""
+    """Return how often each code occurs in each group, shape (groups, codes)."""
     codes, size = member
     counts = scipy.sparse.csr_array(
         (np.ones(len(codes), dtype=np.int64), codes, ends), shape=(len(ends) - 1, size), copy=True

@@ -10,6 +10,9 @@ normalised marginals (section 4), here for chains too; T times the answer counts
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
+
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
@@ -17,7 +20,7 @@ WEIGHT_SCALE = 1 << 20
 
 
 def stability(schema: Schema, *tables: str) -> float:
-    """The largest total weight that one unit can move in a view of the first of ``tables``, whatever it sees of others.
+    """Return the largest total weight that one unit can move in a view of the first table, whatever it sees of others.
 
     1 for the unit's own rows. A unit's rows may also refer to *another* private parent, whose removal cascades: each
     such row that the removed unit so takes away, or lets in, changes one other unit, whose weight is at most 1 before
@@ -28,7 +31,7 @@ def stability(schema: Schema, *tables: str) -> float:
 
 
 def moved_rows(schema: Schema, table: str) -> int:
-    """Bound on the kept rows of ``table`` that are there only with one unit, or only without it.
+    """Return a bound on the kept rows of ``table`` that are there only with one unit, or only without it.
 
     A row that comes or goes moves the kept children of a row by at most two: itself, and the one whose slot it takes. A
     unit that changes higher up along a key with ``same_unit`` may have all of its rows exchanged: those it has before,
@@ -43,7 +46,7 @@ def moved_rows(schema: Schema, table: str) -> int:
 
 
 def reference_moves(schema: Schema, key: ForeignKey, rows_per_unit: int = 1) -> float:
-    """What one unit moves in a view that looks along ``key``, beyond the stability of the key's own table.
+    """Return what one unit moves in a view that looks along ``key``, beyond the stability of the key's own table.
 
     Where a key does not cascade, removing a row sets references to it to NULL: each changes the value, not the weight,
     of a row, which is at most 1/``rows_per_unit``. Along such a key with ``same_unit`` only units see a difference
@@ -62,15 +65,15 @@ def reference_moves(schema: Schema, key: ForeignKey, rows_per_unit: int = 1) -> 
 
 
 def lost_references(schema: Schema, key: ForeignKey, rows_per_unit: int) -> float:
-    """Bound on the total weight of the rows that stay as they are, but for losing what they refer to along ``key``.
+    """Return a bound on the total weight of the rows that only lose what they refer to along ``key``.
 
     Arguments as in `reference_moves`. In one of two neighbouring databases they refer to a row, in the other to none.
     """
-    return referring_rows(schema, key) / rows_per_unit if lets_go(schema, key) else 0.0
+    return referring_rows(schema, key) / rows_per_unit if is_set_null_across_units(schema, key) else 0.0
 
 
 def referring_rows(schema: Schema, key: ForeignKey) -> int:
-    """Bound on the rows that refer along ``key`` to rows of its parent that are kept only with one unit, or without it.
+    """Return a bound on the rows that refer along ``key`` to parents that are kept only with one unit, or without it.
 
     So many rows of the parent there are at most, each with the declared number of children; and they belong to the
     removed unit and to those others that change in the parent, each with the declared number of children of its rows.
@@ -81,13 +84,13 @@ def referring_rows(schema: Schema, key: ForeignKey) -> int:
     return min(by_row, (1 + _other_units(schema, key.parent)) * key.max_children_per_unit)
 
 
-def lets_go(schema: Schema, key: ForeignKey) -> bool:
-    """Whether rows stay, and lose what they refer to along ``key``, when another unit goes."""
+def is_set_null_across_units(schema: Schema, key: ForeignKey) -> bool:
+    """Return whether rows stay, and their reference along ``key`` becomes NULL, when another unit goes."""
     return not (key.cascades or key.same_unit or schema.table(key.parent).public)
 
 
 def bounded_moves(schema: Schema, key: ForeignKey, to_unit: float, rows: float) -> tuple[float, float]:
-    """What cells lose and gain in total, at most, in a view of bounded references along ``key``, when a unit goes.
+    """Return the most that cells lose and gain in total in a view of bounded references, when a unit goes.
 
     References to the removed unit are lost, those to units that change in the parent are exchanged; and what the rows
     of the table lose or gain themselves, others that refer to the same unit may gain or lose. See ``docs/privacy.md``,
@@ -95,7 +98,7 @@ def bounded_moves(schema: Schema, key: ForeignKey, to_unit: float, rows: float) 
 
     Args:
         schema: The database.
-        key: The key, see `lets_go`.
+        key: The key, see `is_set_null_across_units`.
         to_unit: Most weight of the rows that refer to rows of one unit.
         rows: What one unit moves in a view of the same rows that does not look along the key.
     """
@@ -104,7 +107,7 @@ def bounded_moves(schema: Schema, key: ForeignKey, to_unit: float, rows: float) 
 
 
 def deciding_tables(schema: Schema, *tables: str) -> tuple[str, ...]:
-    """The tables whose rows decide which rows of ``tables`` are kept, what they weigh and what they show."""
+    """Return the tables whose rows decide which rows of ``tables`` are kept, what they weigh and what they show."""
     found: dict[str, None] = {}
     for table in tables:
         found |= dict.fromkeys(_above(schema, table))
@@ -116,7 +119,7 @@ def deciding_tables(schema: Schema, *tables: str) -> tuple[str, ...]:
 
 
 def _above(schema: Schema, table: str) -> tuple[str, ...]:
-    """``table`` and all that its rows depend on, the unit's table left out if no column is relative to one of it.
+    """Return ``table`` and all that its rows depend on; the unit's table only if a column is relative to one of it.
 
     Every row of that table is kept.
     """
@@ -128,12 +131,12 @@ def _above(schema: Schema, table: str) -> tuple[str, ...]:
 
 
 def carries(schema: Schema, key: ForeignKey) -> bool:
-    """Whether a removed parent takes the rows that refer to it along ``key`` away with it."""
+    """Return whether a removed parent takes the rows that refer to it along ``key`` away with it."""
     return key.cascades and not schema.table(key.parent).public
 
 
 def keys_into_other_units(schema: Schema, *tables: str) -> dict[ForeignKey, int]:
-    """The keys along which a removed unit takes rows of others away, each with a bound on these rows.
+    """Return the keys along which a removed unit takes rows of others away, each with a bound on these rows.
 
     Which rows of ``tables`` a unit keeps is a function of its own rows, in the tables that owner keys and keys with
     ``same_unit`` lead to from there, and of whether the rows are kept that these refer to along other keys.
@@ -143,12 +146,12 @@ def keys_into_other_units(schema: Schema, *tables: str) -> dict[ForeignKey, int]
 
 
 def _other_units(schema: Schema, *tables: str) -> int:
-    """Bound on the units besides the removed one whose kept rows of ``tables``, or the weights of these, change."""
+    """Return a bound on the other units whose kept rows of ``tables``, or the weights of these, change."""
     return sum(keys_into_other_units(schema, *tables).values())
 
 
 def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:
-    """``table`` and the tables whose rows of the same unit its rows depend on."""
+    """Return ``table`` and the tables whose rows of the same unit its rows depend on."""
     found = {table: None}
     for key in schema.table(table).foreign_keys:
         if key.owner or (key.same_unit and carries(schema, key)):
@@ -157,6 +160,62 @@ def _inside_unit(schema: Schema, table: str) -> tuple[str, ...]:
 
 
 def _into_other_units(schema: Schema, table: Table) -> dict[ForeignKey, int]:
-    """The table's own keys into other units, and a bound on the rows that one unit takes away or lets in along each."""
+    """Return the table's own keys into other units; of each a bound on the rows that one unit takes away or lets in."""
     others = (key for key in table.foreign_keys if not key.owner and not key.same_unit and carries(schema, key))
     return {key: referring_rows(schema, key) for key in others}
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A table whose views have a stability above 1, or a key along which they have: their noise is scaled up.
+
+    Attributes:
+        subject: The table, or `ForeignKey.name`.
+        stability: Stability of its views: the factor on all their noise.
+        why: What removing a unit does to rows of other units.
+    """
+
+    subject: str
+    stability: float
+    why: str
+
+
+def find_reaches(schema: Schema, bounded: Collection[str] = ()) -> tuple[Reach, ...]:
+    """Return every private table, then every key, whose noise is scaled up.
+
+    Args:
+        schema: The database.
+        bounded: Names of the keys along which only bounded references are measured: their noise follows from the bound.
+    """
+    keys = (key for table in schema.private_tables for key in table.foreign_keys if key.name not in bounded)
+    found = [_reach_of_table(schema, table.name) for table in schema.private_tables]
+    found += [_reach_along(schema, key) for key in keys]
+    return tuple(reach for reach in found if reach is not None)
+
+
+def _reach_of_table(schema: Schema, table: str) -> Reach | None:
+    keys = keys_into_other_units(schema, table)
+    if not keys:
+        return None
+    ways = (f"{key.name} ({bound_in_words(schema, key)})" for key in keys)
+    why = f"removing a unit takes away up to {sum(keys.values()):,} rows of other units, along {', '.join(ways)}"
+    return Reach(table, stability(schema, table), why)
+
+
+def _reach_along(schema: Schema, key: ForeignKey) -> Reach | None:
+    moves = reference_moves(schema, key)
+    if not moves:
+        return None
+    how = "as many units as reach into them" if key.same_unit else bound_in_words(schema, key)
+    why = (
+        f"only what is measured along this key: up to {moves / 2:,.0f} rows of other units lose their reference ({how})"
+    )
+    return Reach(key.name, stability(schema, key.child) + moves, why)
+
+
+def bound_in_words(schema: Schema, key: ForeignKey) -> str:
+    """Return what bounds the rows that refer along ``key`` to rows that go with one unit."""
+    rows, most = moved_rows(schema, key.parent), key.max_children or 1
+    if referring_rows(schema, key) < rows * most:
+        return f"max_children_per_unit: {key.max_children_per_unit:,}"
+    return f"{rows:,} {key.parent} per unit, {most:,} {key.child} each"

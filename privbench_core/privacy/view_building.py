@@ -1,8 +1,7 @@
 """Building coded views: how far one unit moves what is asked of them, worked out from what they look at.
 
-Each source of a view's columns is a function of rows that come and go with the row, so a view has the stability of its
-table; only what a key that becomes NULL refers to can change while the row stays, and a view that looks along one moves
-more (`relations.reference_moves`).
+Each source of a column is a function of rows that come and go with the row, so a view has the stability of its table;
+only what a key that becomes NULL refers to can change while the row stays (`relations.reference_moves`).
 """
 
 from __future__ import annotations
@@ -93,13 +92,13 @@ def build_view(engine: Engine, spec: ViewSpec) -> CodedView:
 def _of_shifts(
     data: CodedRows, sizes: dict[str, int], unit: int, whole: int, touched: int, lost: float, gained: float
 ) -> CodedView:
-    """A view in which cells lose and gain so many times what a unit weighs in total."""
+    """Return a view in which cells lose and gain so many times what a unit weighs in total."""
     bounds = [int(np.ceil(each * whole)) for each in (lost, gained)]
     return CodedView(data, sizes, unit, sum(bounds), touched, own=bounds[0] - bounds[1])
 
 
 def build_references(engine: Engine, key: ForeignKey, most: int, bounded: int | None = None) -> CodedView:
-    """The kept rows of the referring table, and which parent each refers to; a unit of up to ``most`` counts in full.
+    """Return the kept rows of the referring table, and the parent of each; a unit of up to ``most`` counts in full.
 
     A row of a unit of s weighs min(1/most, 1/s). The view has the stability of the table and what the key moves:
     other units change in no more places than in a view of the table that looks along the key, by at most 2 each.
@@ -120,7 +119,7 @@ def build_references(engine: Engine, key: ForeignKey, most: int, bounded: int | 
 
 
 def build_values(engine: Engine, table: str, column: str, named: tuple[str, ...], most: int) -> CodedView:
-    """The kept rows of a table, and which of the values of a column that are not ``named`` each has; -1 for none.
+    """Return the kept rows of a table, and which value of a column that is not ``named`` each has; -1 for none.
 
     Which value a row has, and whether it is named, is a function of the row alone, and no row changes its value: the
     view has the stability of the table (``docs/privacy.md``, section 5, mechanism 9).
@@ -132,7 +131,7 @@ def build_values(engine: Engine, table: str, column: str, named: tuple[str, ...]
 def distinct_weights(
     engine: Engine, table: str, column: str, named: tuple[str, ...]
 ) -> tuple[dict[str, int], CodedView]:
-    """Total weight of every distinct text in a column that is not ``named``, and the empty view that has the stability.
+    """Return the weight of every distinct text of a column that is not ``named``, and an empty view of the stability.
 
     A unit with k such texts in its kept rows weighs 1/√k in each of them, so that the squares of its weights add up to
     at most 1; how many rows have the text does not matter (``docs/privacy.md``, section 5, mechanism 6).
@@ -147,7 +146,7 @@ def distinct_weights(
 
 
 def _of_its_rows(schema: Schema, table: str, feature: Along) -> bool:
-    """Whether a column is what the stability of a view of ``table`` was worked out for."""
+    """Return whether a column is what the stability of a view of ``table`` was worked out for."""
     if isinstance(feature, OwnFanout | OwnType):
         return feature.key.owner and feature.key.parent == table
     if isinstance(feature, ParentFanout):
@@ -160,7 +159,7 @@ def _of_its_rows(schema: Schema, table: str, feature: Along) -> bool:
 
 
 def _children_seen(feature: Along) -> tuple[str, ...]:
-    """The tables whose kept rows decide the values of a column, where these are children: see `relations.stability`."""
+    """Return the tables of children whose kept rows decide the values of a column: see `relations.stability`."""
     if isinstance(feature, OwnFanout):
         return (feature.key.child,)
     if isinstance(feature, ParentFanout):

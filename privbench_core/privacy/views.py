@@ -1,7 +1,6 @@
 """Coded views of private rows: the only form in which a synthesizer's queries meet them.
 
-A view is described in public words (`ViewSpec`): which table, and for each of its columns where the value comes from
-and by which released `Discretizer` it becomes a code. What builds them is in `privacy.view_building`.
+A view is described in public words (`ViewSpec`); what builds it is in `privacy.view_building`.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ class ReferenceSums:
     """The total weight of the rows that refer to each parent: private.
 
     Attributes:
-        rows: Row numbers of parents, each once, without a meaning for a private one; some may be left out if no row
-            refers to them.
+        rows: Row numbers of parents, each once, without a meaning for a private one; some to which no row refers may be
+            left out.
         totals: Total weights, shape (len(rows),).
         none: Total weight of the rows that refer to none.
         parents: Number of rows of a public parent; None of a private one.
@@ -94,11 +93,11 @@ class CodedRows:
         """Hear which `counts` will be asked for, to find them together."""
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
-        """Weighted counts over ``columns`` (none: the total), at most `LARGEST`; see `CodedView.counts`."""
+        """Return weighted counts over ``columns`` (none: the total), at most `LARGEST`; see `CodedView.counts`."""
         raise NotImplementedError
 
     def clipped_counts(self, columns: Sequence[str], groups: Groupings, scales: Scales = ()) -> NDArray[np.int64]:
-        """Counts over (groups of the codes of) ``columns``, each unit's clipped in L2 norm; see `UnitsOfRows.counts`.
+        """Return counts over (groups of the codes of) ``columns``, each unit's clipped in L2: see `UnitsOfRows.counts`.
 
         A row in a cell makes the vector as long as the product of the ``scales`` of its (groups of) codes; none: 1.
         Only of a view with one number of rows per unit, of its own rows and without co-members.
@@ -106,44 +105,37 @@ class CodedRows:
         raise InternalError("a view of references has no codes")
 
     def reference_sums(self) -> ReferenceSums:
-        """Total weights by parent, of a view of references."""
+        """Return the total weights by parent, of a view of references."""
         raise InternalError("only a view of references can count references to parents")
 
     def clipped_references(self) -> ReferenceSums:
-        """The same, each unit's counts of references clipped in L2 norm; of a public parent."""
+        """Return `reference_sums`, each unit's counts of references clipped in L2 norm; of a public parent."""
         raise InternalError("the counts of units cannot be clipped in this view")
 
     def held(self) -> HeldRows:
-        """The codes themselves in memory, for what is not a sum over groups of rows."""
+        """Return the codes themselves in memory, for what is not a sum over groups of rows."""
         raise InternalError("a view of references has no codes")
 
 
 class Engine(Protocol):
-    """What finds the kept rows of views. All engines find the same codes and weights, so the same counts.
-
-    Which rows are kept and what they weigh is defined in `privacy.relations`; what is asked for has been admitted, and
-    checked by `build_view`.
-    """
+    """What finds the kept rows of views, which `privacy.relations` defines: all engines find the same counts."""
 
     schema: Schema
 
     def coded(self, spec: ViewSpec) -> CodedRows:
-        """The kept rows of a table, coded as ``spec`` says, weighted where the table has an owner."""
+        """Return the kept rows of a table, coded as ``spec`` says, weighted where the table has an owner."""
         ...
 
     def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> CodedRows:
-        """The kept rows of the key's child, and which parent each refers to; weighted by units of up to ``most``.
-
-        Where references to the rows of one unit are ``bounded``, as in `BoundedReferences`.
-        """
+        """Return the kept rows of the key's child, and the parent of each; ``bounded`` as in `BoundedReferences`."""
         ...
 
     def values(self, table: str, column: str, named: tuple[str, ...], most: int) -> CodedRows:
-        """The kept rows of a table, and which text of a column that is not among ``named`` each has, as its parent."""
+        """Return the kept rows of a table, and which text of a column that is not ``named`` each has, as its parent."""
         ...
 
     def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:
-        """How many units have each text of a column in kept rows, by the number k of texts that they have.
+        """Return how many units have each text of a column in kept rows, by the number k of texts that they have.
 
         Texts that are ``named`` are left out, and are not among the k.
         """
@@ -181,7 +173,7 @@ class HeldRows(CodedRows):
         return self
 
     def take(self, mask: NDArray[np.bool_]) -> HeldRows:
-        """The rows where ``mask`` holds."""
+        """Return the rows where ``mask`` holds."""
         codes = {name: values[mask] for name, values in self.codes.items()}
         weights = None if self.weights is None else self.weights[mask]
         groups = None if self.groups is None else self.groups.take(mask)
@@ -272,7 +264,7 @@ class CodedView:
 
     @property
     def shifts(self) -> tuple[float, float]:
-        """Largest total weight in cells that loses it, and that gains it, when one unit is removed.
+        """Return the largest total weight in cells that loses it, and that gains it, when one unit is removed.
 
         Other units that change, and rows that change a value, may have as much weight after as before; the removed unit
         has none after.
@@ -282,7 +274,7 @@ class CodedView:
 
     @property
     def clipped_shifts(self) -> tuple[float, float]:
-        """The same of clipped counts, in L2 norm.
+        """Return `shifts` of clipped counts, in L2 norm.
 
         Raises:
             InternalError: Counts of units cannot be clipped in this view.
@@ -293,23 +285,13 @@ class CodedView:
 
     @property
     def codes(self) -> dict[str, Codes]:
-        """Codes in memory by column, each of shape (n,): private."""
+        """Return the codes in memory by column, each of shape (n,): private."""
         return self.data.held().codes
 
-    @property
-    def weights(self) -> NDArray[np.integer[Any]] | None:
-        """Weights in memory, shape (n,), None where every row counts 1: private."""
-        return self.data.held().weights
-
-    @property
-    def rows(self) -> int:
-        """Exact number of rows: private."""
-        return self.data.held().rows
-
     def take(self, mask: NDArray[np.bool_]) -> CodedView:
-        """The rows where ``mask`` holds."""
+        """Return the rows where ``mask`` holds."""
         return replace(self, data=self.data.held().take(mask), clipped=0)
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
-        """Weighted counts over ``columns`` (none: the total), shape (size, ...), at most `LARGEST`: private."""
+        """Return weighted counts over ``columns`` (none: the total), shape (size, ...), at most `LARGEST`: private."""
         return self.data.counts(columns)

@@ -24,8 +24,8 @@ class ExpectedNoise:
     Attributes:
         rows: ± of the number of rows, where each unit counts as one row.
         cell: ± of one count of a column's histogram, likewise.
-        most: Declared: the rows that a unit may have, by which both may be multiplied: how many count in full is chosen
-            from released numbers, so that noise and what is left out balance.
+        most: Declared: the rows that a unit may have, by which both may be multiplied; T is chosen from released
+            numbers.
     """
 
     rows: float
@@ -34,12 +34,9 @@ class ExpectedNoise:
 
 
 def expected_noise(schema: Schema, table: str, price: Price) -> ExpectedNoise:
-    """Return the noise that a profile of a private table costs at ``price``, about: joints and a second look differ.
+    """Return about the noise of a profile of a private table if all that is measured of it costs ``price``.
 
-    Args:
-        schema: The database; its declared domains, keys and bounds count, no row.
-        table: A private table.
-        price: Of all that is measured of it.
+    Declared domains, keys and bounds of the schema count, no row. Joints and remeasurements differ.
     """
     columns = schema.table(table).attributes
     learning = sum(learning_shares(schema.table(table)).values())
@@ -75,8 +72,7 @@ class LinkNoise:
 
     def __str__(self) -> str:
         """Return in words what is known."""
-        key = self.key
-        what = f"links of {key.child} to {key.parent} by {', '.join(key.columns)}"
+        what = f"links of {self.key.child} to {self.key.parent} by {', '.join(self.key.columns)}"
         found = "" if self.rows is None else f"about {max(0, round(self.rows)):,} rows, "
         return f"{what}: all noise at this ε ({found}± {self.links:,.0f})"
 
@@ -105,6 +101,5 @@ def link_noise(
 
     if size is None or size.bound == 1:
         return LinkNoise(key, noise(1), None if size is None else size.rows)
-    scales = [size.rows / max(1.0, float(size.counted(most).sum())) for most in size.classes]
-    best = min(noise(most) * max(1.0, scale) for most, scale in zip(size.classes, scales, strict=True))
-    return LinkNoise(key, best, size.rows)
+    every = [max(1.0, size.rows / max(1.0, float(size.counted(most).sum()))) for most in size.classes]
+    return LinkNoise(key, min(noise(most) * scale for most, scale in zip(size.classes, every, strict=True)), size.rows)

@@ -33,20 +33,12 @@ class Lag(Storable):
         column: The rows' own.
         classes: Coder of their difference.
         shares: Of the rows, by cells of ``classes``, adding up to 1, shape (cells,).
-        above: Coder of the base: if it is the owner's, a joint with its codes is among those that children are drawn
-            from.
     """
 
     base: str
     column: str
     classes: Discretizer
     shares: Array
-    above: Discretizer
-
-    @property
-    def context(self) -> str:
-        """How the owner's column is called where it has the codes of ``above``."""
-        return f"{self.base}, finer for {self.column}"
 
 
 @dataclass(frozen=True)
@@ -64,19 +56,19 @@ class Lags:
     assumed: frozenset[str] = frozenset()
 
 
+def _intervals(classes: Discretizer) -> OrderedCodec:
+    if not isinstance(classes.codec, OrderedCodec) or classes.codec.null is None:
+        raise InternalError("lags are coded by intervals and a code for those that are not there")
+    return classes.codec
+
+
 def shares_of_cells(classes: Discretizer, shares: Array) -> Array:
-    """Return shares of the cells of lags, given those of their classes; shape (cells,).
+    """Return shares of the cells of lags, given those of their classes; shapes (cells,) and (classes,).
 
     Within a class the density is taken to be a power of the lag: that which leads from the class before it to the one
     after it on its side of zero.
-
-    Args:
-        classes: Of `lag_classes`.
-        shares: Of the rows, shape (classes,).
     """
-    codec, (code_of, _) = classes.codec, classes.shares
-    if not isinstance(codec, OrderedCodec):
-        raise InternalError("lags are coded by intervals")
+    codec, (code_of, _) = _intervals(classes), classes.shares
     found = shares[code_of].astype(np.float64)
     zero = int(np.searchsorted(codec.starts, 0))
     for side in (np.arange(zero - 1, -1, -1), np.arange(zero + 1, codec.ordered)):
@@ -101,21 +93,37 @@ def lag_chances(base: Discretizer, own: Discretizer, classes: Discretizer, codes
         classes: Of the difference.
         codes: Numbers of codes of both; further ones than the coders have are of rows without an owner.
     """
-    codec = classes.codec
-    if not isinstance(codec, OrderedCodec) or codec.null is None:
-        raise InternalError("lags are coded by intervals and a code for those that are not there")
+    codec = _intervals(classes)
     above, here = (tuple(end.astype(np.float64) for end in interval_points(coder)) for coder in (base, own))
     chances = np.zeros((*codes, codec.size))
     chances[:, :, : codec.ordered] = 1 / codec.ordered  # of values beyond a range nothing is known
-    before = pairs_before(above, here, codec.starts[1:].astype(np.float64))
+    before = _pairs_before(above, here, codec.starts[1:].astype(np.float64))
     inside = np.diff(before, axis=2, prepend=0.0, append=1.0)
     chances[: len(above[0]), : len(here[0]), : codec.ordered] = np.maximum(inside, 0.0)
     for axis, (coder, size) in enumerate(zip((base, own), codes, strict=True)):
         null = Intervals.of(coder).null
-        for code in (*range(coder.size, size), *(() if null is None else (null,))):
-            where = (code, slice(None)) if axis == 0 else (slice(None), code)
-            chances[where] = np.arange(codec.size) == codec.null
+        without = [*range(coder.size, size), *(() if null is None else (null,))]
+        np.moveaxis(chances, axis, 0)[without] = np.arange(codec.size) == codec.null
     return chances
+
+
+def _pairs_before(above: tuple[Array, ...], here: tuple[Array, ...], ends: Array) -> Array:
+    """Return what share of the pairs of whole numbers of two intervals is less than ``ends`` apart.
+
+    Shape (intervals above, intervals here, ends).
+    """
+
+    def pairs(distance: Array) -> Array:
+        """Return the number of pairs of numbers from 0 on that add up to less than a distance."""
+        return np.where(distance > 0, distance * (distance + 1) / 2, 0.0)
+
+    (x, x_after), (v, v_after) = above, here
+    gaps = [
+        ends - 1 - (v_end[None, :] - x_end[:, None])[:, :, None] for v_end in (v, v_after) for x_end in (x_after, x)
+    ]
+    number = pairs(gaps[0]) - pairs(gaps[1]) - pairs(gaps[2]) + pairs(gaps[3])
+    possible = np.maximum((x_after - x)[:, None] * (v_after - v)[None, :], 1.0)
+    return np.clip(number / possible[:, :, None], 0.0, 1.0)
 
 
 def expected_lags(first: Array, second: Array, chances: Array) -> Array:
@@ -124,41 +132,18 @@ def expected_lags(first: Array, second: Array, chances: Array) -> Array:
     Args:
         first: Counts of the owner's column over the rows.
         second: Counts of the row's, with the same total.
-        chances: How likely the cells of lags are within each pair of codes, shape (base codes, own codes, cells).
+        chances: Of `lag_chances`.
     """
     return np.asarray(np.einsum("a,b,abl->l", first, second / max(float(second.sum()), 1.0), chances))
 
 
-def joint_with_lags(first: Array, second: Array, chances: Array, lags: Array) -> Array:
-    """Return counts of both columns with these margins that agree with counts of lags, shape (base codes, own codes).
+def joint_with_lags(first: Array, second: Array, chances: Array, shares: Array) -> Array:
+    """Return counts of both columns with these margins that agree with the shares of the cells of lags.
 
-    Args:
-        first: As in `expected_lags`.
-        second: As there.
-        chances: As there.
-        lags: Counts of the cells, with the same total.
+    Other arguments are as in `expected_lags`; shape (base codes, own codes).
     """
     total = max(float(second.sum()), TINY)
-    wanted = (1 - FEW) * lags + FEW * expected_lags(first, second, chances)
+    wanted = (1 - FEW) * shares * float(second.sum()) + FEW * expected_lags(first, second, chances)
     start = np.outer(first, second)[:, :, None] / total * chances
     margins = [((2,), wanted), ((0,), first), ((1,), second)]
     return np.asarray(fit_margins(start, margins, 2 * FITTING_ROUNDS).sum(axis=2))
-
-
-def pairs_before(above: tuple[Array, ...], here: tuple[Array, ...], ends: Array) -> Array:
-    """Return what share of the pairs of whole numbers of two intervals is less than ``ends`` apart.
-
-    Shape (intervals above, intervals here, ends).
-    """
-    (x, x_after), (v, v_after) = above, here
-
-    def pairs(distance: Array) -> Array:
-        """Pairs of numbers from 0 on that add up to less than a distance."""
-        return np.where(distance > 0, distance * (distance + 1) / 2, 0.0)
-
-    gaps = [
-        ends - 1 - (v_end[None, :] - x_end[:, None])[:, :, None] for v_end in (v, v_after) for x_end in (x_after, x)
-    ]
-    number = pairs(gaps[0]) - pairs(gaps[1]) - pairs(gaps[2]) + pairs(gaps[3])
-    possible = np.maximum((x_after - x)[:, None] * (v_after - v)[None, :], 1.0)
-    return np.clip(number / possible[:, :, None], 0.0, 1.0)

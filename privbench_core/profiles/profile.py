@@ -45,15 +45,13 @@ class Profile(Storable):
     @property
     def hidden(self) -> tuple[str, ...]:
         """The columns of which noise leaves nothing: their domain, or one code of rows whose quarters it would hide."""
-        found = list(self.guessed)
-        for name, discretizer in self.discretizers.items():
-            if name in self.guessed:
-                continue
-            sigma = float(self.one_way.sigmas[name][0])
-            parts = min(discretizer.codec.size, HIDDEN_PARTS)
-            if parts > 1 == discretizer.size and self.total <= SIGNIFICANT * sigma * math.sqrt(parts):
-                found.append(name)
-        return tuple(found)
+
+        def merged_by_noise(name: str, coder: Discretizer) -> bool:
+            parts = min(coder.codec.size, HIDDEN_PARTS)
+            bar = SIGNIFICANT * float(self.one_way.sigmas[name][0]) * math.sqrt(parts)
+            return name not in self.guessed and parts > 1 == coder.size and self.total <= bar
+
+        return (*self.guessed, *(name for name, coder in self.discretizers.items() if merged_by_noise(name, coder)))
 
     @property
     def made_up(self) -> dict[str, float]:
@@ -99,9 +97,9 @@ class Profile(Storable):
     @property
     def counted(self) -> OneWay:
         """``one_way`` distributed like the rows that were counted: what joints of these are to be compared with."""
-        return self.one_way.moved({name: -shift for name, shift in self.left_out().items()})
+        return self.one_way.moved({name: -shift for name, shift in self.truncation_biases().items()})
 
-    def left_out(self) -> dict[str, Array]:
-        """What ``by_size`` adds to counts of up to ``size.rows_per_unit`` rows of a unit: see `RowCount.left_out`."""
+    def truncation_biases(self) -> dict[str, Array]:
+        """Return what counts of up to ``size.rows_per_unit`` rows of a unit leave out: `RowCount.truncation_bias`."""
         counted = self.size.counted(self.size.rows_per_unit)
-        return {name: self.size.left_out(shape, counted) for name, shape in self.shapes.items()}
+        return {name: self.size.truncation_bias(shape, counted) for name, shape in self.shapes.items()}

@@ -1,4 +1,4 @@
-"""The bundle: the published folder.
+"""The bundle: the published folder, written and loaded whole or not at all.
 
     data/<table>.parquet    the rows; special characters in names are percent-encoded
     data/<table>.csv.gz     the same rows for psql, which reads no Parquet; may be left out
@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,12 +29,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privbench_core.backends.loading import Loaded
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import file_name, recover_folder, replace_folder
-from privbench_core.publishing.readme import consumer_readme
 from privbench_core.publishing.rows_file import write_rows
-from privbench_core.publishing.scripts import DUCKDB, PSQL, duckdb_script, psql_script, write_csv
+from privbench_core.publishing.texts import DUCKDB, PSQL, consumer_readme, duckdb_script, psql_script, write_csv
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.dump import dump_enums, dump_tables
@@ -51,6 +52,7 @@ FORMAT_WITH_PARTS = 2
 MANIFEST = "MANIFEST.json"
 SCHEMA_SQL = "schema.sql"
 README = "README.md"
+_DUCKDB_SCHEME = "duckdb:///"
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,11 @@ def write_bundle(
         (folder / "data").mkdir()
         writing = partial(_write_ranges, folder, schema, csv=csv, workers=workers)
         written = {table.name: writing(table, tables[table.name]) for table in ordered}
-        in_one = {name: folder / parts[0].file for name, parts in written.items() if len(parts) == 1}
+        in_one = {name: folder / parts[0]["file"] for name, parts in written.items() if len(parts) == 1}
         RowTrial.of(schema, in_one)(in_one)
         described = {table.name: _describe_table(table, written[table.name]) for table in ordered}
-        copies = {part.csv: {"sha256": part.csv_sha256} for parts in written.values() for part in parts if part.csv}
+        every = [part for parts in written.values() for part in parts]
+        copies = {part["csv"]: {"sha256": part["csv_sha256"]} for part in every if part["csv"]}
         texts = {SCHEMA_SQL: create_schema_sql(schema), README: consumer_readme(schema, described, receipt, workload)}
         texts |= {PSQL: psql_script(schema, described)} if csv else {}
         texts |= {DUCKDB: duckdb_script(schema, described)}
@@ -222,6 +225,38 @@ def read_bundle(path: Path) -> Bundle:
     return Bundle(folder, manifest)
 
 
+def load_bundle(bundle: Path, target_url: str, *, replace: bool = False) -> Loaded:
+    """Create the tables in a database, load the rows, then create keys and indexes, then gather statistics.
+
+    Args:
+        bundle: Folder of a bundle; its checksums are verified first.
+        target_url: ``postgresql://...`` (optionally with a SQLAlchemy driver such as ``+psycopg``, and
+            ``?schema=name``), ``duckdb:///path`` or a path that ends in ``.duckdb``.
+        replace: Whether to drop tables and enums of the same names first. Nothing that depends on them is dropped, and
+            no other table changes.
+
+    Returns:
+        Loaded rows by table, and what was left out.
+
+    Raises:
+        PublishError: The bundle is damaged, the target is unknown or refuses, or is not empty. The target is then
+            unchanged. No message contains a password.
+    """
+    opened = read_bundle(bundle)
+    files = {table: opened.files(table) for table in opened.tables}
+    if target_url.startswith(_DUCKDB_SCHEME) or ("://" not in target_url and target_url.endswith(".duckdb")):
+        from privbench_core.backends.duckdb.load import load_duckdb
+
+        return load_duckdb(opened.schema, files, Path(target_url.removeprefix(_DUCKDB_SCHEME)), replace=replace)
+    if re.match(r"postgres(ql)?(\+\w+)?://", target_url):
+        from privbench_core.backends.postgres.load import load_postgres
+
+        return load_postgres(opened.schema, files, target_url, replace=replace)
+    raise PublishError(
+        "target: neither PostgreSQL nor DuckDB; give postgresql://user@host/database, or a path that ends in .duckdb"
+    )
+
+
 def is_bundle(folder: Path) -> bool:
     """Return whether a folder has the manifest of a bundle, after restoring it from an interrupted replacement."""
     recover_folder(folder)
@@ -258,20 +293,9 @@ def _describe(schema: Schema) -> dict[str, Any]:
     return {"unit": schema.unit, "enums": dump_enums(schema), "tables": dump_tables(replace(schema, tables=bare))}
 
 
-@dataclass(frozen=True)
-class _Written:
-    """The files of one range of rows: names relative to the bundle, checksums, and the number of rows."""
-
-    file: str
-    rows: int
-    sha256: str
-    csv: str | None
-    csv_sha256: str | None
-
-
 def _write_ranges(
     folder: Path, schema: Schema, table: Table, rows: pa.Table | RowRanges, *, csv: bool, workers: int | None
-) -> list[_Written]:
+) -> list[dict[str, Any]]:
     from privbench_core.backends.duckdb.load import RowTrial
 
     ranges = rows if isinstance(rows, RowRanges) else RowRanges(1, lambda _, file: write_table(file, table, rows))
@@ -282,8 +306,8 @@ def _write_ranges(
 
 def _write_range(
     folder: Path, table: Table, ranges: RowRanges, trial: RowTrial | None, csv: bool, number: int
-) -> _Written:
-    """Write a range; where there are several, it is tried at once against the DDL."""
+) -> dict[str, Any]:
+    """Write a range and return its files, their checksums and its rows; one of several is tried against the DDL."""
     stem = f"data/{file_name(table.name)}" + (f"/part-{number:05d}" if ranges.count > 1 else "")
     (folder / stem).parent.mkdir(exist_ok=True)
     file, copy = f"{stem}.parquet", f"{stem}.csv.gz" if csv else None
@@ -297,8 +321,9 @@ def _write_range(
         trial({table.name: folder / file})
     if copy is not None:
         write_csv(folder / file, folder / copy)
-    digest = None if copy is None else _sha256(folder / copy)
-    return _Written(file, written.num_rows, _sha256(folder / file), copy, digest)
+    csv_digest = _sha256(folder / copy) if copy else None
+    described = {"file": file, "rows": written.num_rows, "sha256": _sha256(folder / file)}
+    return {**described, "csv": copy, "csv_sha256": csv_digest}
 
 
 def write_table(file: Path, table: Table, rows: pa.Table) -> None:
@@ -317,20 +342,20 @@ def _refuse_other_columns(table: Table, found: Sequence[str]) -> None:
         raise InternalError(f"{table.name}: columns {list(found)} were given for the bundle; expected {names}")
 
 
-def _describe_table(table: Table, written: Sequence[_Written]) -> dict[str, Any]:
+def _describe_table(table: Table, written: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the manifest's entry; where there are several files, their names are also given as a pattern."""
     only, several = written[0], len(written) > 1
     pattern = f"data/{file_name(table.name)}/part-*"
-    parts = [{"file": part.file, "rows": part.rows, "sha256": part.sha256} for part in written]
+    parts = [{fact: part[fact] for fact in ("file", "rows", "sha256")} for part in written]
     entry = {
-        "file": f"{pattern}.parquet" if several else only.file,
-        "csv": only.csv and (f"{pattern}.csv.gz" if several else only.csv),
+        "file": f"{pattern}.parquet" if several else only["file"],
+        "csv": only["csv"] and (f"{pattern}.csv.gz" if several else only["csv"]),
         "parts": parts if several else None,
-        "rows": sum(part.rows for part in written),
+        "rows": sum(part["rows"] for part in written),
         "description": table.comment or None,
         "columns": [_describe_column(column) for column in table.columns],
         "primary_key": list(table.primary_key),
-        "sha256": None if several else only.sha256,
+        "sha256": None if several else only["sha256"],
     }
     return {name: value for name, value in entry.items() if value is not None}
 

@@ -165,13 +165,7 @@ class TableVerdict:
 
 
 def judge_table(table: str, validated: Mapping[str, Any], policy: FidelityPolicy) -> TableVerdict:
-    """Return the verdict on a private table.
-
-    Args:
-        table: Its name.
-        validated: What its validate step released.
-        policy: Of the spec.
-    """
+    """Return the verdict on a private table."""
     if validated["noise"]:
         return TableVerdict(table, Grade.NOISE, f"all noise at this ε ({validated['noise']}); its rows say nothing")
     judged = [_judge(FidelityFigure.from_dict(figure), policy) for figure in validated["figures"]]
@@ -181,12 +175,7 @@ def judge_table(table: str, validated: Mapping[str, Any], policy: FidelityPolicy
 
 
 def warnings_of(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPolicy) -> list[str]:
-    """Return what people should know before they use a bundle, a sentence per item.
-
-    Args:
-        validated: Table -> what its validate step released, for the private tables.
-        policy: Of the spec.
-    """
+    """Return what people should know before they use a bundle, a sentence per item."""
     found = [judge_table(table, data, policy) for table, data in validated.items()]
     lines = [str(verdict) for verdict in found if verdict.warns]
     for table, data in validated.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from privbench_core.columns.ascending import ascends
+from privbench_core.columns.systematic import ascends
 
 _ROW_GROUP = 1 << 20  # rows, PyArrow's default
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privbench_core.evaluation.comparison import FANOUT_METRICS, JOIN_METRICS
+from privbench_core.evaluation.comparison import CELLS, FANOUT_METRICS, JOIN_METRICS
 from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluation.heatmap import worst_and_typical
 from privbench_core.evaluation.inputs import refuse_inside_bundle
-from privbench_core.evaluation.marginals import SEED, MarginalDistances
-from privbench_core.evaluation.q_error import WorkloadResult
-from privbench_core.evaluation.runtime import RunTimeResult
+from privbench_core.evaluation.marginals import DISTANCE_CAPTIONS, SEED, Figures
 from privbench_core.evaluation.verdict import Level
 from privbench_core.files import write_durably
 from privbench_core.report import plots
@@ -47,103 +44,103 @@ def write_report(evaluation: Evaluation, out: Path) -> None:
 
 def render(evaluation: Evaluation) -> str:
     """Return the page."""
-    pair, comparison = evaluation.inputs.pair, evaluation.comparison
-    workload, run_time = evaluation.workload, evaluation.run_time
-    errors = workload.errors if workload else None
+    overall, workload, run_time = evaluation.comparison.overall, evaluation.workload, evaluation.run_time
+    means = {
+        name + suffix: {order: getattr(found[cells], name, None) for order, found in overall.items()}
+        for cells, suffix in CELLS.items()
+        for name in DISTANCE_CAPTIONS
+    }
     return _template().render(
         notice=INTERNAL,
-        summary=evaluation.inputs.summary,
-        made={
-            "date": evaluation.at,
-            "version": __version__,
-            "bundle_version": evaluation.inputs.summary.receipt.get("software", {}).get("version"),
-            "source": evaluation.source_state,
-        },
-        advice=advice_on(evaluation),
+        evaluation=evaluation,
+        version=__version__,
+        advice=list(advice_on(evaluation)),
         verdict=evaluation.verdict,
-        distance_labels={f.name: f.metadata["label"] for f in fields(MarginalDistances)},
         join_labels=JOIN_METRICS,
         key_labels=JOIN_METRICS | FANOUT_METRICS,
-        comparison=comparison,
-        overall={order: comparison.overall(order) for order in comparison.orders},
-        tables=_tables(evaluation),
-        joins=_joins(evaluation),
-        public=[table.name for table in pair.schema.tables if table.public],
-        privacy=evaluation.privacy,
-        workload=workload,
-        q_errors=errors.summary() if errors else None,
-        q_plots=_workload_plots(workload) if workload and errors else (),
-        worst=sorted(workload.answers, key=lambda a: -a.q_error)[:_MAX_WORST] if workload else [],
-        run_time=run_time,
-        time_plot=_time_plot(run_time) if run_time and run_time.times else "",
-        slow=sorted(run_time.times, key=lambda t: -t.discrepancy)[:_MAX_WORST] if run_time else [],
+        orders=list(overall),
+        overall=_distances(means, ("cells of the declared domains", "distinct values")),
+        tables=list(_tables(evaluation)),
+        joins=list(_joins(evaluation)),
+        q_plots=_workload_plots(workload.answers) if workload else (),
+        worst=sorted(workload.answers, key=lambda answer: -answer["q_error"])[:_MAX_WORST] if workload else [],
+        time_plot=_time_plot(run_time["times"]) if run_time else "",
+        slow=sorted(run_time["times"], key=lambda t: -t["discrepancy_percent"])[:_MAX_WORST] if run_time else [],
         colours={"source": plots.SOURCE, "synthetic": plots.SYNTHETIC},
     )
 
 
-def _tables(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """Return the figures and plots of each table."""
+def _distances(means: Figures, words: tuple[str, str]) -> list[tuple[str, list[float | None]]]:
+    """Return captions and mean distances by λ for each kind of cells, without those that there are none of."""
+    lines = [
+        (f"{caption}, {said}", list(means[name + suffix].values()))
+        for suffix, said in zip(CELLS.values(), words, strict=True)
+        for name, caption in DISTANCE_CAPTIONS.items()
+    ]
+    return [(caption, values) for caption, values in lines if any(value is not None for value in values)]
+
+
+def _tables(evaluation: Evaluation) -> Iterator[Figures]:
+    """Yield the figures and plots of each table."""
     source, synthetic = evaluation.inputs.pair.encoded
-    shown = []
     for name, figures in evaluation.comparison.tables.items():
-        distances = {column: f.tvd for column, f in figures.columns.items() if f.tvd is not None}
-        ranked = sorted(figures.pairs.items(), key=lambda item: -item[1])
-        ends = list(zip(("worst", "best"), (ranked[:1] + ranked[1:][-1:]), strict=False))
-        heats = worst_and_typical(source[name], synthetic[name], np.random.default_rng(SEED))
-        shown.append({
+        true, made = source[name], synthetic[name]
+        tvd = {column: facts["tvd"] for column, facts in figures["columns"].items() if facts["tvd"] is not None}
+        ranked = sorted(figures["pairs"], key=lambda pair: -pair["tvd"])
+        ends = zip(("worst", "best"), (ranked[:1] + ranked[1:][-1:]), strict=False)
+        heats = zip(("worst", "typical"), worst_and_typical(true, made, np.random.default_rng(SEED)), strict=False)
+        yield {
             "name": name,
             "figures": figures,
-            "columns": plots.marginals(source[name], synthetic[name], distances) if distances else "",
-            "pairs": [(kind, pair, far, plots.pair(source[name], synthetic[name], pair)) for kind, (pair, far) in ends],
+            "distances": _distances(figures, ("cells", "values")),
+            "columns": plots.marginals(true, made, tvd) if tvd else "",
+            "pairs": [(kind, pair, plots.pair(true, made, pair["columns"])) for kind, pair in ends],
             "heats": [
-                (kind, h, plots.tree(h.source, "source"), plots.tree(h.synthetic, "bundle"))
-                for kind, h in zip(("worst", "typical"), heats, strict=False)
+                (kind, h, plots.tree(h.source, "source"), plots.tree(h.synthetic, "bundle")) for kind, h in heats
             ],
-        })  # fmt: skip
-    return shown
+        }
 
 
-def _joins(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """Return the figures and plots of each foreign key."""
+def _joins(evaluation: Evaluation) -> Iterator[Figures]:
+    """Yield the figures and plots of each foreign key."""
     pair = evaluation.inputs.pair
-    keys = {key.name: key for key in pair.foreign_keys}
-    shown = []
-    for name, figures in evaluation.comparison.keys.items():
-        source, synthetic = pair.linked(keys[name])
-        ranked = sorted((c for c in figures.inter_table if c.source is not None), key=lambda c: -abs(c.source or 0.0))
-        shown.append({
-            "name": name,
+    for key in pair.foreign_keys:
+        figures = evaluation.comparison.keys[key.name]
+        source, synthetic = pair.linked(key)
+        ranked = sorted((c for c in figures["between"] if c["source"] is not None), key=lambda c: -abs(c["source"]))
+        yield {
+            "name": key.name,
             "figures": figures,
             "fanout": plots.fanout(source.fanout, synthetic.fanout),
-            "heat": plots.heat_map(figures) if figures.pairs else "",
+            "heat": plots.heat_map(figures["pairs"]) if figures["pairs"] else "",
             "strong": ranked[:_MAX_STRONG],
             "weak": ranked[_MAX_STRONG:],
-        })  # fmt: skip
-    return shown
+        }
 
 
-def _workload_plots(workload: WorkloadResult) -> tuple[str, ...]:
-    counts = np.maximum([[a.true, a.estimated] for a in workload.answers], 1.0)
-    errors = np.array([answer.q_error for answer in workload.answers])
-    return plots.scatter(counts[:, 0], counts[:, 1], "rows"), plots.q_error_curve(errors)
+def _workload_plots(answers: Sequence[Figures]) -> tuple[str, ...]:
+    if not answers:
+        return ()
+    source, synthetic, errors = (np.array([a[name] for a in answers]) for name in ("source", "synthetic", "q_error"))
+    return plots.scatter(np.maximum(source, 1.0), np.maximum(synthetic, 1.0), "rows"), plots.q_error_curve(errors)
 
 
-def _time_plot(run_time: RunTimeResult) -> str:
-    times = np.maximum([time.milliseconds for time in run_time.times], 1e-3)
-    return plots.scatter(times[:, 0], times[:, 1], "milliseconds")
+def _time_plot(times: Sequence[Figures]) -> str:
+    if not times:
+        return ""
+    source, synthetic = np.maximum([time["milliseconds"] for time in times], 1e-3).T
+    return plots.scatter(source, synthetic, "milliseconds")
 
 
-def advice_on(evaluation: Evaluation) -> tuple[str, ...]:
-    """Return what an owner can do about a bundle that is not close, in order of effect: a sentence each."""
-    return () if evaluation.verdict.level is Level.CLOSE else tuple(_lines(evaluation))
-
-
-def _lines(evaluation: Evaluation) -> Iterator[str]:
+def advice_on(evaluation: Evaluation) -> Iterator[str]:
+    """Yield what an owner can do about a bundle that is not close, in order of effect: a sentence each."""
+    if evaluation.verdict.level is Level.CLOSE:
+        return
     schema = evaluation.inputs.pair.schema
     learned = [f"{t.name}.{c.name}" for t in schema.private_tables for c in t.modelled if isinstance(c.domain, Learn)]
     if learned:
         more = f" and {len(learned) - 6} more" if len(learned) > 6 else ""  # noqa: PLR2004 - six are named
-        named = ", ".join(learned[:6]) + more
+        named = f"{', '.join(learned[:6])}{more}"
         yield f"Declare domains instead of learning them ({named}): this costs nothing and leaves more for the rest."
     far = [r.subject for r in evaluation.verdict.remarks if r.level is not None and r.level is not Level.CLOSE]
     if far:
@@ -166,5 +163,9 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["figure"] = lambda value, digits=3: "–" if value is None else f"{value:.{digits}f}"
+    environment.filters["figure"] = _figure
     return environment.get_template("report.html.j2")
+
+
+def _figure(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"

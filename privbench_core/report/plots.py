@@ -5,16 +5,16 @@ They show private counts. Text stays text in the SVG, so that pages are small an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.comparison import KeyFigures
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.heatmap import Heat
-from privbench_core.evaluation.marginals import marginal
+from privbench_core.evaluation.marginals import Figures, marginal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,14 +58,14 @@ def pair(true: EncodedTable, synthetic: EncodedTable, columns: tuple[str, str]) 
     """Plot a 2-way marginal of both tables side by side, in one colour scale (darker is more, by square root)."""
     from matplotlib.colors import PowerNorm
 
-    places = [true.names.index(name) for name in columns]
-    sizes = [true.sizes[place] for place in places]
+    positions = [true.names.index(name) for name in columns]
+    sizes = [true.sizes[position] for position in positions]
     shares = []
     for coded in (true, synthetic):
-        index = np.ravel_multi_index([coded.codes[:, place] for place in places], sizes)
+        index = np.ravel_multi_index([coded.codes[:, position] for position in positions], sizes)
         shares.append(marginal(index, sizes[0] * sizes[1]).reshape(sizes))
-    for axis, place in enumerate(places):
-        groups = _groups(shares[0].sum(axis=1 - axis), ordered=true.ordered[place], most=_MAX_CELLS)
+    for axis, position in enumerate(positions):
+        groups = _groups(shares[0].sum(axis=1 - axis), ordered=true.ordered[position], most=_MAX_CELLS)
         shares = [np.stack([share.take(g, axis=axis).sum(axis=axis) for g in groups], axis=axis) for share in shares]
     figure = _figure(4.6, 1.9)
     norm = PowerNorm(0.5, vmin=0, vmax=max(float(share.max()) for share in shares) or 1.0)
@@ -74,15 +74,16 @@ def pair(true: EncodedTable, synthetic: EncodedTable, columns: tuple[str, str]) 
         axes.set_title(title, fontsize=8, loc="left")
         axes.set_xlabel(_short(columns[0]), fontsize=8)
         axes.set_ylabel(_short(columns[1]) if title == "source" else "", fontsize=8)
-        axes.set_xticks([])
-        axes.set_yticks([])
+        axes.set(xticks=[], yticks=[])
     return _svg(figure)
 
 
-def heat_map(key: KeyFigures) -> str:
+def heat_map(pairs: Sequence[Figures]) -> str:
     """Plot the distance of each pair (parent attribute down, child attribute across)."""
-    parents, children = (list(dict.fromkeys(pair[side] for pair in key.pairs)) for side in (0, 1))
-    values = np.array([[key.pairs.get((p, c), np.nan) for c in children] for p in parents])
+    parents, children = (list(dict.fromkeys(pair[side] for pair in pairs)) for side in ("parent", "child"))
+    values = np.full((len(parents), len(children)), np.nan)
+    for pair in pairs:
+        values[parents.index(pair["parent"]), children.index(pair["child"])] = pair["tvd"]
     figure = _figure(1.6 + 0.55 * len(children), 1.0 + 0.3 * len(parents))
     axis = figure.add_subplot()
     top = max(0.2, float(np.nanmax(values)))
@@ -109,9 +110,7 @@ def scatter(source: NDArray[np.float64], bundle: NDArray[np.float64], unit: str)
     many = len(source) > 400  # noqa: PLR2004 - drawn as a bitmap, to keep the page small
     axis.scatter(source, bundle, s=9, color=SYNTHETIC, alpha=0.45, linewidths=0, rasterized=many)
     axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
-    axis.set_xlabel(f"{unit}, source", fontsize=8)
-    axis.set_ylabel(f"{unit}, bundle", fontsize=8)
-    _quiet(axis)
+    _quiet(axis, f"{unit}, source", f"{unit}, bundle")
     return _svg(figure)
 
 
@@ -120,12 +119,8 @@ def q_error_curve(errors: NDArray[np.float64]) -> str:
     figure = _figure(3.6, 3.2)
     axis = figure.add_subplot()
     axis.step(np.sort(errors), np.arange(1, len(errors) + 1) / len(errors), where="post", color=SYNTHETIC)
-    axis.set_xscale("log")
-    axis.set_xlim(left=1, right=max(float(errors.max()) * 1.1, 1.5))
-    axis.set_ylim(0, 1.02)
-    axis.set_xlabel("Q-error", fontsize=8)
-    axis.set_ylabel("share of queries with at most this", fontsize=8)
-    _quiet(axis)
+    axis.set(xscale="log", xlim=(1, max(float(errors.max()) * 1.1, 1.5)), ylim=(0, 1.02))
+    _quiet(axis, "Q-error", "share of queries with at most this")
     return _svg(figure)
 
 
@@ -165,9 +160,11 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _quiet(axis: Axes) -> None:
+def _quiet(axis: Axes, across: str = "", up: str = "") -> None:
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=7)
+    axis.set_xlabel(across, fontsize=8)
+    axis.set_ylabel(up, fontsize=8)
 
 
 def _step(axis: Axes, source: NDArray[np.float64], synthetic: NDArray[np.float64]) -> None:

@@ -15,7 +15,7 @@ expected dependence is interpolated: a cell between the middles of two codes beh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -34,143 +34,127 @@ from privbench_core.sampling.constraints import RowRule, made_dependent
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.schema.constraints import Dependency
 from privbench_core.schema.tables import Table
 
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
-@dataclass
+
 class RowDraft:
     """Attributes of rows while they are drawn.
 
     Attributes:
-        table: Whose rows they are.
-        rows: With their context drawn; not changed.
-        model: Released.
-        discretizers: Of the attributes.
-        checks: All of the table that are to be kept.
-        fixed: Columns that are drawn already and stay.
-        rng: Sampling only.
-        dated: Columns that come after those of their owners, or after others of the row.
         codes: Of all columns of the model.
         values: Of those that are attributes.
-        rules: The checks that can be judged once the attributes are drawn.
-        unique: The unique sets of columns of which this holds, each with at least one attribute.
         dependencies: The functional dependencies of which this holds, attributes on attributes.
     """
 
-    table: Table
-    rows: Rows
-    model: Model
-    discretizers: Mapping[str, Discretizer]
-    checks: Sequence[RowRule]
-    fixed: Mapping[str, pa.Array]
-    rng: np.random.Generator
-    dated: Mapping[str, DatedRows]
-    codes: dict[str, Codes] = field(init=False)
-    values: dict[str, pa.Array] = field(init=False)
-    rules: Sequence[RowRule] = field(init=False)
-    unique: Sequence[tuple[str, ...]] = field(init=False)
-    dependencies: Sequence[Dependency] = field(init=False)
-
-    def __post_init__(self) -> None:
-        table, attributes = self.table, {column.name for column in self.table.attributes}
-        known = attributes | self.fixed.keys()
+    def __init__(
+        self,
+        table: Table,
+        rows: Rows,
+        model: Model,
+        discretizers: Mapping[str, Discretizer],
+        checks: Sequence[RowRule],
+        fixed: Mapping[str, pa.Array],
+        rng: np.random.Generator,
+        dated: Mapping[str, DatedRows],
+    ) -> None:
+        """Draw all rows once; ``rows`` have their context, and ``fixed`` columns are drawn already and stay."""
+        self.table, self.rows, self.model, self.discretizers = table, rows, model, discretizers
+        self.fixed, self.rng, self.dated = fixed, rng, dated
+        attributes = {column.name for column in table.attributes}
+        known = attributes | fixed.keys()
 
         def judged(columns: Sequence[str]) -> bool:
             return known.issuperset(columns) and not attributes.isdisjoint(columns)
 
-        self.rules = [rule for rule in self.checks if judged(rule.columns)]
+        self.rules = [rule for rule in checks if judged(rule.columns)]
         self.unique = [columns for columns in (table.primary_key, *table.unique) if judged(columns)]
         self.dependencies = [
             d for d in table.dependencies if known.issuperset(d.determinant) and attributes.issuperset(d.dependent)
         ]
-        self._bases = {name: self.fixed[name] for name in self.table.owner_bases}
-        drawn = in_ranges(self._drawn_with_values, row_ranges(self.rows), self.rng)
+        determined = {name for rule in self.dependencies for name in (*rule.determinant, *rule.dependent)}
+        self._free = discretizers.keys() - determined  # attributes that may change independently
+        self._bases = {name: fixed[name] for name in table.owner_bases}
+        drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
         self.codes = {name: np.concatenate([codes[name] for codes, _ in drawn]) for name in drawn[0][0]}
-        self.values = {name: joined([values[name] for _, values in drawn]) for name in self.discretizers}
-        self._date(np.arange(self.rows.n))
-        self.depend()
+        self.values = {name: joined([values[name] for _, values in drawn]) for name in discretizers}
+        self._date(np.arange(rows.n))
+        self._depend()
 
     def settle(self) -> None:
         """Redraw rows that break a constraint; the caller drops those that still do."""
+        unique = sorted({name for columns in self.unique for name in columns} & self.values.keys())
         for attempt in range(3 * REDRAWING_ROUNDS):
-            broken, again = self.broken(), self.repeated()
+            broken, again = self._broken(), self._repeated()
             if not broken.any() and not again.any():
                 break
-            if attempt < REDRAWING_ROUNDS:
-                self.decode_again(again & ~broken)
-                self.draw_again(broken)
+            if attempt < REDRAWING_ROUNDS:  # other values of the same codes
+                same = again & ~broken
+                self._put({name: self.codes[name][same] for name in unique}, same)
             else:
-                self.draw_again(broken | again)
-            self.depend()
-        self.free_values()
-        self.repair()
+                broken |= again
+            self._draw_again(broken)
+            self._depend()
+        self._free_values()
+        self._repair()
 
-    def broken(self) -> NDArray[np.bool_]:
+    @property
+    def _columns(self) -> dict[str, pa.Array]:
+        return {**self.fixed, **self.values}
+
+    def _broken(self) -> Mask:
         """Return which rows break a check."""
         result = np.zeros(self.rows.n, dtype=bool)
         for rule in self.rules:
-            result |= rule.broken({**self.fixed, **self.values})
+            result |= rule.broken(self._columns)
         return result
 
-    def repeated(self) -> NDArray[np.bool_]:
+    def _repeated(self) -> Mask:
         """Return which rows repeat a unique value."""
-        columns = {**self.fixed, **self.values}
-        result = np.zeros(self.rows.n, dtype=bool)
+        columns, result = self._columns, np.zeros(self.rows.n, dtype=bool)
         for unique in self.unique:
             result |= repeated(group_numbers([columns[name] for name in unique], self.rows.n))
         return result
 
-    def decode_again(self, which: NDArray[np.bool_]) -> None:
-        """Draw other values of the same codes, for the unique columns of some rows."""
-        names = {name for unique in self.unique for name in unique} & self.values.keys()
-        self._put({name: self.codes[name][which] for name in sorted(names)}, which)
-
-    def draw_again(self, which: NDArray[np.bool_]) -> None:
+    def _draw_again(self, which: Mask) -> None:
         """Draw other codes and values for some rows, given the same context."""
         codes = self._drawn(self.rows.take(np.flatnonzero(which)), self.rng)
         for name, drawn in codes.items():
             self.codes[name][which] = drawn
         self._put({name: codes[name] for name in self.discretizers}, which)
 
-    def depend(self) -> None:
+    def _depend(self) -> None:
         """Enforce functional dependencies."""
-        free = frozenset(self.values)
-        self._replace(made_dependent(self.dependencies, {**self.fixed, **self.values}, free))
+        self._replace(made_dependent(self.dependencies, self._columns, frozenset(self.values)))
 
-    def free_values(self) -> None:
+    def _free_values(self) -> None:
         """Give rows that still repeat a unique set of several columns an unused value of its last attribute.
 
         Redrawing would hardly ever find the unused ones (the last seasons of a player who has almost all of them).
         """
-        free = self._undetermined()
         for unique in self.unique:
-            columns = {**self.fixed, **self.values}
-            changeable = [name for name in unique if name in free]
+            columns = self._columns
+            changeable = [name for name in unique if name in self._free]
             again = repeated(group_numbers([columns[name] for name in unique], self.rows.n))
             if len(unique) > 1 and changeable and again.any():
                 name = changeable[-1]
                 scope = group_numbers([columns[other] for other in unique if other != name], self.rows.n)
                 self._replace({name: free_values(columns[name], scope, again, self.rng)})
 
-    def repair(self) -> None:
+    def _repair(self) -> None:
         """Let rows that still break a check have the columns that it names from random rows that keep it."""
-        free = self._undetermined()
         for rule in self.rules:
-            names = [name for name in rule.columns if name in free]
+            names = [name for name in rule.columns if name in self._free]
             for _ in range(REDRAWING_ROUNDS if names else 0):  # columns that stay may differ from the other row's
-                broken = rule.broken({**self.fixed, **self.values})
+                broken = rule.broken(self._columns)
                 kept = np.flatnonzero(~broken)
                 if not len(kept) or not broken.any():
                     break
                 take = np.arange(self.rows.n)
                 take[broken] = self.rng.choice(kept, int(broken.sum()))
                 self._replace({name: self.values[name].take(pa.array(take)) for name in names})
-
-    def _undetermined(self) -> frozenset[str]:
-        """Return the attributes in no functional dependency, which may change independently."""
-        determined = {name for rule in self.dependencies for name in (*rule.determinant, *rule.dependent)}
-        return frozenset(self.values.keys() - determined)
 
     def _drawn_with_values(
         self, where: slice, rng: np.random.Generator
@@ -184,27 +168,31 @@ class RowDraft:
         self.model.draw(part, rng)
         return {name: codes for name, codes in part.codes.items() if name not in self.rows.codes}
 
-    def _put(self, codes: Mapping[str, Codes], which: NDArray[np.bool_]) -> None:
+    def _put(self, codes: Mapping[str, Codes], which: Mask) -> None:
+        """Draw values of codes for some rows."""
         index = np.flatnonzero(which)
-        take = np.arange(self.rows.n)
-        take[index] = self.rows.n + np.arange(len(index))
         drawn = {name: self.discretizers[name].decode(again, self.rng) for name, again in codes.items()}
         near = {column.name for pair in self.table.relatives for column in pair}
         known = {**self._bases, **self.values}
         before = {name: known[name].take(pa.array(index)) for name in sorted(near)}
         for name, values in written_values(self.table, drawn, before).items():
-            self.values[name] = pa.concat_arrays([self.values[name], values]).take(pa.array(take))
+            self.values[name] = pa.concat_arrays([self.values[name], values]).take(self._renewed(index))
         self._date(index)
+
+    def _renewed(self, index: NDArray[np.int64]) -> pa.Array:
+        """Return where the values of all rows are, once new ones of some rows follow the old ones."""
+        take = np.arange(self.rows.n)
+        take[index] = self.rows.n + np.arange(len(index))
+        return pa.array(take)
 
     def _date(self, index: NDArray[np.int64]) -> None:
         """Let the dates of some rows come after those of their owners, and others of their own, as was measured."""
         made: dict[str, pa.Array] = {}
-        take = np.arange(self.rows.n)
-        take[index] = self.rows.n + np.arange(len(index))
+        take = self._renewed(index)
         for name, rows in self.dated.items():
             before, here = self.values[name].take(pa.array(index)), self.codes[name][index]
             self.codes[name][index], after = rows.drawn(here, before, index, self.values | made, self.rng)
-            made[name] = pa.concat_arrays([self.values[name], after]).take(pa.array(take))
+            made[name] = pa.concat_arrays([self.values[name], after]).take(take)
         self.values |= with_followers(self.table, made, self.values)
 
     def _replace(self, changed: Mapping[str, pa.Array]) -> None:
@@ -257,19 +245,10 @@ def free_values(
     return encoded.dictionary.take(pa.array(codes, mask=codes == size))
 
 
-Array = NDArray[np.float64]
-
-
 def allocate_within_bins(
     codes: Mapping[str, Codes], discretizers: Mapping[str, Discretizer], rng: np.random.Generator
 ) -> dict[str, Codes]:
-    """Draw a cell for every code of every column, as `Discretizer.cells`, balanced against the other columns.
-
-    Args:
-        codes: Column -> codes of all rows.
-        discretizers: Of these columns.
-        rng: Sampling only.
-    """
+    """Draw a cell for every code of every column, as `Discretizer.cells`, balanced against the other columns."""
     cells = {name: discretizer.cells(codes[name], rng) for name, discretizer in discretizers.items()}
     merged = {name for name, coder in discretizers.items() if np.count_nonzero(coder.shares[1]) > coder.size}
     if not merged or len(next(iter(codes.values()))) < FEW_ROWS:
@@ -286,19 +265,12 @@ def allocate_within_bins(
 
 @dataclass(frozen=True)
 class _Column:
-    """A column's codes and its cells.
-
-    Attributes:
-        codes: Of all rows.
-        rows: Expected number of rows of each cell, shape (cells,).
-        members: 1 where a cell belongs to a code, shape (codes, cells).
-        mixture: Weights of the codes that a cell is interpolated from, shape (cells, codes).
-    """
+    """A column's codes and its cells."""
 
     codes: Codes
-    rows: Array
-    members: Array
-    mixture: Array
+    rows: Array  # expected, of each cell, shape (cells,)
+    members: Array  # 1 where a cell belongs to a code, shape (codes, cells)
+    mixture: Array  # weights of the codes that a cell is interpolated from, shape (cells, codes)
 
     @classmethod
     def of(cls, codes: Codes, discretizer: Discretizer) -> _Column:

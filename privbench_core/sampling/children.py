@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.group_codes import place_codes, place_count
 from privbench_core.columns.systematic import group_counts, narrow
-from privbench_core.groups.group_model import OWNER
-from privbench_core.groups.latent import is_latent
+from privbench_core.groups.group_model import OWNER, is_latent
 from privbench_core.links.fanout import Fanout
 from privbench_core.marginals.sampler import Model, PairMarginal, Rows, draw_column
 from privbench_core.marginals.spn import Leaf
@@ -32,7 +31,7 @@ def numbers_of_children(
     table: Table | None = None,
     stratum: tuple[int, int] = (0, 1),
 ) -> Places:
-    """How many children each parent has, ``total`` in all if there is room; shape (parents,).
+    """Return how many children each parent has, ``total`` in all if there is room; shape (parents,).
 
     Args:
         fanout: The released link.
@@ -62,7 +61,7 @@ def children_of(
     rng: np.random.Generator,
     table: Table | None = None,
 ) -> tuple[Rows, Places]:
-    """Rows of an owned table, and the parent of each, given how many children each parent has.
+    """Return rows of an owned table, and the parent of each, given how many children each parent has.
 
     Rows without an owner (-1) come last, with a context that says so.
 
@@ -103,7 +102,7 @@ def children_of(
 
 
 def with_sum(numbers: Places, total: int, room: Places, rng: np.random.Generator) -> Places:
-    """Numbers of children that add up to ``total``, if there is room: some children less, or more, at random.
+    """Return numbers of children that add up to ``total``, if there is room: some children less, or more, at random.
 
     Args:
         numbers: As drawn, at most ``room``, shape (parents,).
@@ -133,7 +132,7 @@ def with_sum(numbers: Places, total: int, room: Places, rng: np.random.Generator
 def add_sizes(rows: Rows, units: Places, profile: Profile, model: Model) -> None:
     """Add to rows what follows from how many of them each unit has: weights, and a class where columns depend on it.
 
-    Where columns depend on it, a leaf's marginals are those of all rows alike (`Profile.one_way`), and of joints only
+    Where columns depend on it, a leaf's marginals are those of all rows (`Profile.one_way`), and of joints only
     odds ratios are used; of products of signs, their excess over these marginals, though rows were counted otherwise.
     Other models are drawn in the measure in which their rows were counted.
     """
@@ -142,14 +141,14 @@ def add_sizes(rows: Rows, units: Places, profile: Profile, model: Model) -> None
     if profile.by_size:
         classes = profile.size.classes
         rows.add(UNIT_SIZE, len(classes), narrow(size_classes(_rows_of_unit(units), classes), len(classes)))
-        # What a class tells of columns depends on how many of these rows are in it, not of those that were counted.
+        # How columns follow a class depends on how many of these rows are in it, not of those that were counted.
         drawn = np.bincount(rows.codes[UNIT_SIZE], rows.weights, len(classes)) if rows.n else profile.size.rows_of
         links = {(UNIT_SIZE, name): shape * drawn[:, None] for name, shape in profile.shapes.items()}
         rows.links = {**rows.links, **links}
 
 
 def row_weights(units: Places, rows_per_unit: int) -> NDArray[np.float64] | None:
-    """How much each row counts where units with more than ``rows_per_unit`` rows count as so many; None for 1 each.
+    """Return the weights with which units of more than ``rows_per_unit`` rows count as so many; None for 1 each.
 
     >>> row_weights(np.array([7, 2, 7, 7]), 2).round(2).tolist()
     [0.67, 1.0, 0.67, 0.67]
@@ -159,6 +158,6 @@ def row_weights(units: Places, rows_per_unit: int) -> NDArray[np.float64] | None
 
 
 def _rows_of_unit(units: Places) -> NDArray[np.int64]:
-    """How many rows have the same number, for each row; shape (rows,)."""
+    """Return how many rows have the same number, for each row; shape (rows,)."""
     least, most = (int(units.min()), int(units.max())) if len(units) else (0, 0)
     return group_counts(units - least, most - least + 1)[units - least]

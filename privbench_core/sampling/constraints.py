@@ -94,13 +94,7 @@ def _evaluate(sql: str, rows: pa.Table) -> Mask:
 
 
 def made_dependent(dependencies: Sequence[Dependency], columns: Arrays, free: frozenset[str]) -> dict[str, pa.Array]:
-    """Return the dependent columns of functional dependencies, with each determinant's most frequent drawn values.
-
-    Args:
-        dependencies: Dependencies whose columns are all drawn; one may depend on what another determines.
-        columns: All columns drawn so far.
-        free: Columns that may be changed.
-    """
+    """Return dependent columns, of those that are ``free``, with each determinant's most frequent drawn values."""
     changed: dict[str, pa.Array] = {}
     for _ in dependencies:  # a chain settles after as many rounds as it has links
         for rule in dependencies:

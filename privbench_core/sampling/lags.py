@@ -37,10 +37,8 @@ class _Base:
     """A column that a column of the rows comes after.
 
     Attributes:
-        numbers: Its value for each row, shape (n,).
-        known: Where there is one, same shape.
-        starts: First lag of each class, shape (classes,).
-        widths: Number of lags of each class, same shape.
+        numbers, known: Its value for each row, and where there is one, shape (n,).
+        starts, widths: First lag and number of lags of each class, shape (classes,).
         shares: Of the classes, over the rows that have a lag, same shape.
     """
 
@@ -211,13 +209,7 @@ class DatedRows:
 def dated_columns(
     lags: Lags, discretizers: Mapping[str, Discretizer], owners: tuple[pa.Table, Places] | None
 ) -> dict[str, DatedRows]:
-    """Return the columns with lags by name, those before that others of the row come after.
-
-    Args:
-        lags: Released.
-        discretizers: Of the rows' columns, in their order.
-        owners: Rows of the owners, and the owner of each row, -1 for none; None where rows have none.
-    """
+    """Return the columns with lags by name, those before that others of the row come after."""
     take = None if owners is None else pa.array(owners[1], mask=owners[1] < 0)
     found = {}
     for name, coder in discretizers.items():

@@ -197,14 +197,7 @@ def _drawn(
 
 
 def copied_columns(key: ForeignKey, places: Places, parent: pa.Table, columns: Collection[str]) -> dict[str, pa.Array]:
-    """Return the key's columns that are not filled yet, copied from the parents' rows; NULL where there is none.
-
-    Args:
-        key: The key.
-        places: Parent of each row, -1 for none.
-        parent: The parents' rows.
-        columns: Names of those that are filled already.
-    """
+    """Return the key's columns that are not filled yet, copied from the parents' rows; NULL where there is none."""
     take = pa.array(places, mask=places < 0)
     return {
         name: parent.column(target).take(take).combine_chunks()

@@ -1,4 +1,4 @@
-"""What holds between columns and rows: foreign keys, checks and dependencies; and the indexes beside them.
+"""What holds between columns and rows: foreign keys, checks and dependencies; and indexes.
 
 A spec leaves the name of a constraint or a sequence out where PostgreSQL would choose the same one.
 """
@@ -9,8 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import TypeAlias, TypeVar
 
+K = TypeVar("K", bound="Reference")
+T = TypeVar("T")
 _NAME_BYTES = 63
 _ACTION = r"(?:NO ACTION|RESTRICT|CASCADE|SET NULL|SET DEFAULT)"
 _ACTIONS = re.compile(
@@ -29,8 +31,25 @@ class OnUnitRemoved(StrEnum):
     SET_NULL = "set null"
 
 
+Target: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
+"""A parent table, and pairs of a column that refers to it and the column that is referred to."""
+
+
+class Reference:
+    """Columns of a table that refer to those of another one, or of the same one."""
+
+    columns: tuple[str, ...]
+    parent: str
+    parent_columns: tuple[str, ...]
+
+    @property
+    def target(self) -> Target:
+        """What is referred to, by which columns."""
+        return self.parent, frozenset(zip(self.columns, self.parent_columns, strict=True))
+
+
 @dataclass(frozen=True)
-class ForeignKey:
+class ForeignKey(Reference):
     """A reference from ``child(columns)`` to ``parent(parent_columns)``.
 
     Attributes:
@@ -116,7 +135,7 @@ def usual_name(table: str, columns: tuple[str, ...], kind: str) -> str:
 
     Args:
         table: Name of the table.
-        columns: Those of the constraint; empty for a primary key, whose name does not tell them.
+        columns: Those of the constraint; empty for a primary key, whose name does not hold them.
         kind: ``pkey``, ``key``, ``fkey`` or ``seq``.
 
     >>> usual_name("line", ("ord", "no"), "fkey"), usual_name("line", (), "pkey")
@@ -143,30 +162,7 @@ def parse_actions(text: str) -> str | None:
     return spelled if spelled and _ACTIONS.fullmatch(spelled) else None
 
 
-class Key(Protocol):
-    """What a key refers to."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Of the child."""
-        ...
-
-    @property
-    def parent(self) -> str:
-        """Name of the parent."""
-        ...
-
-    @property
-    def parent_columns(self) -> tuple[str, ...]:
-        """Of the parent, one for each of the child's."""
-        ...
-
-
-K = TypeVar("K", bound=Key)
-T = TypeVar("T")
-
-
-def without_implied(keys: Sequence[K], keys_of: Callable[[str], Iterable[Key]]) -> tuple[list[K], list[K]]:
+def without_implied(keys: Sequence[K], keys_of: Callable[[str], Iterable[Reference]]) -> tuple[list[K], list[K]]:
     """Return the keys of a table, those apart that hold because others on the same columns do.
 
     A subtype table (``student.id -> person.id``) and a table that refers to both (``grade.id -> student.id`` and
@@ -178,29 +174,20 @@ def without_implied(keys: Sequence[K], keys_of: Callable[[str], Iterable[Key]]) 
         keys_of: The required keys of a parent table by its name. An optional one is no link: it may be emptied where
             its parent goes, and the table's own key may not.
     """
+
+    def above(here: Target) -> Iterator[Target]:
+        """Yield what the parent refers to by the same columns, with the names that they have in the table."""
+        own = {there: name for name, there in here[1]}
+        for parent, pairs in (link.target for link in keys_of(here[0])):
+            if own.keys() == {name for name, _ in pairs}:
+                yield parent, frozenset((own[name], there) for name, there in pairs)
+
     kept, implied = list(keys), []
     for key in keys:
-        if any(_follows(key, other, keys_of) for other in kept if other is not key):
+        if any(key.target in reachable(other.target, above) for other in kept if other is not key):
             kept.remove(key)
             implied.append(key)
     return kept, implied
-
-
-def _follows(key: Key, other: Key, keys_of: Callable[[str], Iterable[Key]]) -> bool:
-    """Return whether the parent along ``other`` has itself a key that leads, over others or not, where ``key`` does."""
-    if set(key.columns) != set(other.columns):
-        return False
-    target = (key.parent, frozenset(zip(key.columns, key.parent_columns, strict=True)))
-    start = (other.parent, frozenset(zip(other.columns, other.parent_columns, strict=True)))
-
-    def above(here: tuple[str, frozenset[tuple[str, str]]]) -> Iterator[tuple[str, frozenset[tuple[str, str]]]]:
-        stands_for = {there: own for own, there in here[1]}
-        for link in keys_of(here[0]):
-            if stands_for.keys() == set(link.columns):
-                pairs = zip(link.columns, link.parent_columns, strict=True)
-                yield link.parent, frozenset((stands_for[column], there) for column, there in pairs)
-
-    return target in reachable(start, above)
 
 
 def reachable(start: T, onward: Callable[[T], Iterable[T]]) -> set[T]:

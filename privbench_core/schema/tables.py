@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -95,7 +94,7 @@ class Table:
 
     @cached_property
     def owner_bases(self) -> dict[str, str]:
-        """Attributes of the owner that columns are relative to: by ``table.attribute``, as rows beside them call them.
+        """Attributes of the owner that columns are relative to, by ``table.attribute``: their name as columns of rows.
 
         What a column of this table is called is never one of them.
         """
@@ -108,24 +107,21 @@ class Table:
     def relatives(self) -> tuple[tuple[Column, Column], ...]:
         """Columns that are relative to another one, each with its base, a base before what is relative to it.
 
-        A base that is the owner's stands there as a column of the name that `owner_bases` has for it.
+        A base that is the owner's stands there as a column of the name that `owner_bases` has for it, and of the same
+        type, by the rules of specs.
         """
-        waiting = [(column, self._base(column, column.relative.to)) for column in self.attributes if column.relative]
-        found: list[tuple[Column, Column]] = []
+        waiting = {column: column.relative.to for column in self.attributes if column.relative}
+        found: dict[Column, Column] = {}
         while waiting:
-            unsettled = {column.name for column, _ in waiting}
-            ready = [pair for pair in waiting if pair[1].name not in unsettled]
+            unsettled = {column.name for column in waiting}
+            ready = {column: to for column, to in waiting.items() if to not in unsettled}
             if not ready:
                 raise InternalError(f"{self.name}: a circle of relative columns, in a validated schema")
-            found += ready
-            waiting = [pair for pair in waiting if pair not in ready]
-        return tuple(found)
-
-    def _base(self, column: Column, to: str) -> Column:
-        """The column that another one is relative to; SpecError if there is none."""
-        if to in self.owner_bases:  # of the same type, by the rules of specs
-            return replace(column, name=to, domain=None, relative=None)
-        return self.column(to)
+            for column, to in ready.items():
+                of_owner = to in self.owner_bases
+                found[column] = replace(column, name=to, domain=None, relative=None) if of_owner else self.column(to)
+                del waiting[column]
+        return tuple(found.items())
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -240,11 +236,6 @@ class Schema:
         """
         return self._ordered[0]
 
-    def _cyclic(self, key: ForeignKey, deferred: AbstractSet[str]) -> bool:
-        """Whether ``key`` closes a cycle of keys that are not deferred."""
-        keys_of = {t.name: [k for k in t.foreign_keys if k.name not in deferred] for t in self.tables}
-        return key.child in reachable(key.parent, lambda name: (k.parent for k in keys_of[name]))
-
     @cached_property
     def _ordered(self) -> tuple[tuple[Table, ...], frozenset[str]]:
         deferred = {
@@ -253,27 +244,28 @@ class Schema:
             for key in table.foreign_keys
             if key.parent == table.name and key.optional and not key.cascades
         }
-        done: list[Table] = []
-        names: set[str] = set()
-        waiting = sorted(self.tables, key=lambda t: not t.public)
+        done: dict[str, Table] = {}
+
+        def lacking(table: Table) -> list[ForeignKey]:
+            keys = [key for key in table.foreign_keys if not (table.public and key.parent == table.name)]
+            return [key for key in keys if key.parent not in done and key.name not in deferred]
+
+        def is_cyclic(key: ForeignKey) -> bool:
+            parents = {t.name: [k.parent for k in t.foreign_keys if k.name not in deferred] for t in self.tables}
+            return key.child in reachable(key.parent, parents.__getitem__)
+
+        waiting = sorted(self.tables, key=lambda table: not table.public)
         while waiting:
-            ready = [
-                t
-                for t in waiting
-                if all(
-                    k.parent in names or k.name in deferred or (t.public and k.parent == t.name) for k in t.foreign_keys
-                )
-            ]
+            ready = [table for table in waiting if not lacking(table)]
             if not ready and waiting[0].public:
                 ready = waiting[:1]
-            if not ready:
-                stuck = (k for t in waiting for k in t.foreign_keys if k.parent not in names and k.name not in deferred)
-                opens = next((k for k in stuck if k.optional and not k.cascades and self._cyclic(k, deferred)), None)
-                if opens is None:
-                    raise InternalError("a cycle of foreign keys that cannot be opened, in a validated schema")
-                deferred.add(opens.name)
+            if ready:
+                done |= {table.name: table for table in ready}
+                waiting = [table for table in waiting if table.name not in done]
                 continue
-            done += ready
-            names |= {t.name for t in ready}
-            waiting = [t for t in waiting if t.name not in names]
-        return tuple(done), frozenset(deferred)
+            stuck = (key for table in waiting for key in lacking(table) if key.optional and not key.cascades)
+            opens = next(filter(is_cyclic, stuck), None)
+            if opens is None:
+                raise InternalError("a cycle of foreign keys that cannot be opened, in a validated schema")
+            deferred.add(opens.name)
+        return tuple(done.values()), frozenset(deferred)

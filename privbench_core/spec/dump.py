@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privbench_core.schema.change import Change, Content, VersionQuery, Watermark
-from privbench_core.schema.columns import (
-    Column,
-    Domain,
-    EnumType,
-    Generated,
-    IdentitySequence,
-    Learn,
-    Pattern,
-    Range,
-    Values,
-)
-from privbench_core.schema.constraints import ForeignKey, Index
+from privbench_core.schema.change import Change, VersionQuery, Watermark
+from privbench_core.schema.columns import Column, Domain, EnumType, Learn, Pattern, Range, Values
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec import forms
 from privbench_core.spec.fields import one_or_list
@@ -31,17 +21,12 @@ def dump_enums(schema: Schema) -> dict[str, list[str]]:
 def dump_tables(
     schema: Schema, orphans: Mapping[str, str] | None = None, changes: Mapping[str, Change] | None = None
 ) -> dict[str, Any]:
-    """Return the ``tables`` part.
-
-    Args:
-        schema: The database.
-        orphans: ``refuse`` or ``drop`` per `ForeignKey.name`; the default is refuse.
-        changes: How a change is detected, per table; the default is by content.
-    """
-    return {table.name: _table(table, schema, orphans or {}, changes or {}) for table in schema.tables}
+    """Return the ``tables`` part; ``orphans`` (by `ForeignKey.name`) and ``changes`` are those of `Spec`."""
+    orphans, changes = orphans or {}, changes or {}
+    return {table.name: _table(table, schema, orphans, changes.get(table.name)) for table in schema.tables}
 
 
-def _table(table: Table, schema: Schema, orphans: Mapping[str, str], changes: Mapping[str, Change]) -> dict[str, Any]:
+def _table(table: Table, schema: Schema, orphans: Mapping[str, str], change: Change | None) -> dict[str, Any]:
     enums = {enum.name: enum for enum in schema.enums}
     keys = [_key(key, schema, orphans) for key in table.foreign_keys]
     keys += [_key(key, schema, {}) for key in table.implied_keys]
@@ -49,9 +34,9 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str], changes: Ma
         "foreign_keys": keys,
         "unique": [list(group) for group in table.unique],
         "key_names": {name: one_or_list(group) for group, name in table.key_names},
-        "checks": [forms.CHECK.write(vars(check)) for check in table.checks],
-        "dependencies": [forms.DEPENDENCY.write(vars(rule)) for rule in table.dependencies],
-        "generated": {column.name: dump_generated(column) for column in table.generated},
+        "checks": [forms.CHECK.write(check) for check in table.checks],
+        "dependencies": [forms.DEPENDENCY.write(rule) for rule in table.dependencies],
+        "generated": {column.name: forms.GENERATED.write(column) for column in table.generated},
         # An enum implies its values, except in a primary key, where the domain declares that the column is modelled.
         "columns": {
             column.name: _column(column, {} if column.name in table.primary_key else enums)
@@ -59,51 +44,34 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str], changes: Ma
             if column.name != table.row_id
         },
     }
+    query = {"sql": change.sql} if isinstance(change, VersionQuery) else None
     others = {
-        "change": _change(changes.get(table.name, Content())),
-        "public": table.public,
-        "comment": table.comment,
+        "change": {"watermark": change.column} if isinstance(change, Watermark) else query,
         "row_id": "generated" if table.row_id else None,
         "primary_key": None if table.row_id else table.primary_key,
-        "indexes": None if table.indexes is None else [dump_index(index) for index in table.indexes],
-        "row_order": table.row_order,
+        "indexes": None if table.indexes is None else [forms.INDEX.write(index) for index in table.indexes],
     }
-    return forms.TABLE.write(others | {name: value for name, value in lists.items() if value})
-
-
-def _change(change: Change) -> dict[str, str] | None:
-    match change:
-        case Content():
-            return None
-        case Watermark(column):
-            return {"watermark": column}
-        case VersionQuery(sql):
-            return {"sql": sql}
+    return forms.TABLE.write(table, **others, **{name: value or None for name, value in lists.items()})
 
 
 def _key(key: ForeignKey, schema: Schema, orphans: Mapping[str, str]) -> dict[str, Any]:
     target = {"table": key.parent, "columns": list(key.parent_columns)}
-    special = {
-        "references": key.parent if key.parent_columns == schema.table(key.parent).primary_key else target,
-        "on_unit_removed": None if key.on_unit_removed is None else str(key.on_unit_removed),
-        "on_orphan": orphans.get(key.name, "refuse"),
-    }
-    return forms.FOREIGN_KEY.write(vars(key) | special)
+    usual = key.parent_columns == schema.table(key.parent).primary_key
+    return forms.FOREIGN_KEY.write(key, references=key.parent if usual else target, on_orphan=orphans.get(key.name))
 
 
 def _column(column: Column, enums: Mapping[str, EnumType]) -> str | dict[str, Any]:
     enum, relative = enums.get(column.sql_type or ""), column.relative
     domain = relative.domain if relative else column.domain
     implied = enum is not None and domain == Values(enum.values)
-    special = {
-        "type": str(column.type),
-        "max_length": None if column.max_length == Column.max_length else column.max_length,
-        "relative_to": relative.to if relative else None,
-        "domain": None if domain is None or implied else dump_domain(domain),
-        "sequence": dump_sequence(column.sequence) if column.sequence else None,
-    }
-    content = forms.COLUMN.write(vars(column) | special)
-    return content if len(content) > 1 else str(column.type)
+    content = forms.COLUMN.write(
+        column,
+        max_length=None if column.max_length == Column.max_length else column.max_length,
+        relative_to=relative.to if relative else None,
+        domain=None if domain is None or implied else dump_domain(domain),
+        sequence=forms.SEQUENCE.write(column.sequence) if column.sequence else None,
+    )
+    return content if len(content) > 1 else content["type"]
 
 
 def dump_domain(domain: Domain) -> str | dict[str, Any]:
@@ -118,18 +86,3 @@ def dump_domain(domain: Domain) -> str | dict[str, Any]:
         case Range(low, high, cells, step):
             given = {"min": low, "max": high, "cells": cells, "step": step}
             return {name: value for name, value in given.items() if value is not None}
-
-
-def dump_sequence(sequence: IdentitySequence) -> dict[str, Any]:
-    """Return a ``sequence`` as a spec writes it, without default values."""
-    return forms.SEQUENCE.write(vars(sequence))
-
-
-def dump_index(index: Index) -> dict[str, Any]:
-    """Return an item of ``indexes``."""
-    return forms.INDEX.write(vars(index))
-
-
-def dump_generated(column: Generated) -> dict[str, Any]:
-    """Return a value of ``generated``."""
-    return forms.GENERATED.write(vars(column))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from reprlib import repr as short_repr
 from typing import Any, TypeVar
 
@@ -58,6 +58,10 @@ class Kind:
     schema: Mapping[str, Any]
     most: int | None = None
 
+    def that(self, holds: Callable[[Any], object]) -> Kind:
+        """Return the kind of those values for which ``holds`` is true."""
+        return replace(self, read=lambda raw: found if (found := self.read(raw)) is not None and holds(found) else None)
+
 
 def as_name(value: object) -> str | None:
     """Return a name: text, or an integer read as text; None for anything else."""
@@ -75,35 +79,20 @@ def _as_names(value: object) -> tuple[str, ...] | None:
     return names if names and len(names) == len(found) and len(set(names)) == len(names) else None
 
 
+NAME = Kind(as_name, {"type": ["string", "integer"]})
+TEXT = Kind(_as_text, {"type": "string", "minLength": 1})
+FLAG = Kind(lambda value: value if isinstance(value, bool) else None, {"type": "boolean"})
+NUMBER = Kind(as_number, {"type": ["number", "string"]})
+
+
 def count(low: int = 1, high: int = MAX_COUNT) -> Kind:
     """Return the kind of integers from ``low`` to ``high``."""
-
-    def read(value: object) -> int | None:
-        number = as_integer(value)
-        return number if number is not None and low <= number <= high else None
-
-    return Kind(read, {"type": ["integer", "string"]}, high)
-
-
-def number(within: Callable[[float], bool]) -> Kind:
-    """Return the kind of finite numbers within some bounds."""
-
-    def read(value: object) -> float | None:
-        found = as_number(value)
-        return found if found is not None and within(found) else None
-
-    return Kind(read, {"type": ["number", "string"]})
+    return Kind(as_integer, {"type": ["integer", "string"]}, high).that(lambda number: low <= number <= high)
 
 
 def matching(pattern: str) -> Kind:
     """Return the kind of names that match a regular expression in full."""
-    compiled = re.compile(pattern)
-
-    def read(value: object) -> str | None:
-        name = as_name(value)
-        return name if name is not None and compiled.fullmatch(name) else None
-
-    return Kind(read, {"type": ["string", "integer"]})
+    return NAME.that(re.compile(pattern).fullmatch)
 
 
 def anything(schema: Mapping[str, Any]) -> Kind:
@@ -141,12 +130,9 @@ def named(kind: Kind, at_least: int = 0) -> Kind:
     return Kind(lambda value: value if isinstance(value, dict) and len(value) >= at_least else None, schema)
 
 
-NAME = Kind(as_name, {"type": ["string", "integer"]})
 _NAME_LIST = {"type": "array", "items": NAME.schema, "minItems": 1, "uniqueItems": True}
 NAME_LIST = Kind(lambda value: _as_names(value) if isinstance(value, list) else None, _NAME_LIST)
 NAMES = either(NAME_LIST, Kind(_as_names, NAME.schema))
-TEXT = Kind(_as_text, {"type": "string", "minLength": 1})
-FLAG = Kind(lambda value: value if isinstance(value, bool) else None, {"type": "boolean"})
 
 
 @dataclass(frozen=True)
@@ -179,22 +165,27 @@ class Form:
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of such a mapping."""
-        schema: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": {}}
+        properties = {}
         for name, key in self.keys.items():
             null_too = key.default is not REQUIRED and key.kind is not FLAG
-            form = either(key.kind, Kind(as_name, {"type": "null"})).schema if null_too else key.kind.schema
-            schema["properties"][name] = {"description": key.todo, **form}
+            form = {"anyOf": [key.kind.schema, {"type": "null"}]} if null_too else key.kind.schema
+            properties[name] = {"description": key.todo, **form}
         required = [name for name, key in self.keys.items() if key.default is REQUIRED]
-        alternatives = {"oneOf": [{"required": [name]} for name in self.one_of]} if self.one_of else {}
-        return {**schema, "required": required, **alternatives}
+        schema = {"type": "object", "additionalProperties": False, "properties": properties, "required": required}
+        return schema | ({"oneOf": [{"required": [name]} for name in self.one_of]} if self.one_of else {})
 
-    def write(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the mapping that is read as ``values``: without defaults, a single name without brackets."""
-        found = {name: (values.get(name), key.default) for name, key in self.keys.items()}
+    def write(self, value: object, **special: Any) -> dict[str, Any]:
+        """Return the mapping that is read as an object: its fields without defaults, a single name without brackets.
+
+        Args:
+            value: Its fields have the names of keys; others are left out.
+            special: What stands at a key that is no field, or is written in another way; None for nothing.
+        """
+        fields: dict[str, Any] = {name: vars(value).get(name) for name in self.keys} | special
         return {
-            name: one_or_list(value) if isinstance(value, tuple) else value
-            for name, (value, default) in found.items()
-            if value is not None and (value is not default and value != default)
+            name: one_or_list(fields[name]) if isinstance(fields[name], tuple) else fields[name]
+            for name, key in self.keys.items()
+            if fields[name] is not None and fields[name] != key.default
         }
 
 
@@ -221,18 +212,16 @@ class Node:
         """Report the value of a key, or that it is missing."""
         value = self.fields.get(name)
         undecided = UNDECIDED in value if isinstance(value, list) else value == UNDECIDED
-        found = "is missing" if value is None else "is not decided yet" if undecided else None
-        self.problems.add(self.where, f"{name} {found or f'is {short_repr(value)}'}", todo)
+        found = "is missing" if value is None else "is not decided yet" if undecided else f"is {short_repr(value)}"
+        self.add(f"{name} {found}", todo)
+
+    def add(self, found: str, todo: str) -> None:
+        """Report a mistake in this mapping."""
+        self.problems.add(self.where, found, todo)
 
     def has(self, name: str) -> bool:
         """Return whether the key has a value."""
         return self.fields.get(name) is not None
-
-    def only(self, known: Iterable[str]) -> None:
-        """Report every unknown key."""
-        for name in self.fields:
-            if name not in known:
-                self.problems.add(self.where, f"unknown key {name!r}", did_you_mean(name, known))
 
     def value(self, name: str, key: Key) -> Any:
         """Return what the key means; its default, or None if it has none, where it is absent or wrong."""
@@ -247,7 +236,9 @@ class Node:
 
     def read(self, form: Form) -> dict[str, Any]:
         """Return what each key of the form means, and report all mistakes."""
-        self.only(form.keys)
+        for name in self.fields:
+            if name not in form.keys:
+                self.add(f"unknown key {name!r}", did_you_mean(name, form.keys))
         return {name: self.value(name, key) for name, key in form.keys.items()}
 
     def build(self, form: Form, make: Callable[..., T]) -> T | None:
@@ -255,6 +246,11 @@ class Node:
         values = self.read(form)
         required = (values[name] for name, key in form.keys.items() if key.default is REQUIRED)
         return None if any(value is None for value in required) else make(*values.values())
+
+    def items(self, listed: Iterable[Mapping[str, Any]] | None, form: Form, make: Callable[..., T]) -> tuple[T, ...]:
+        """Return what the mappings of a list are, without those that are reported as wrong."""
+        built = (replace(self, fields=item).build(form, make) for item in listed or ())
+        return tuple(item for item in built if item is not None)
 
     def inside(self, name: str, short: str | None = None, where: str | None = None) -> Node:
         """Return the mapping at a key; another value stands for a mapping of the one key ``short``, if that is given.

@@ -20,6 +20,7 @@ from privbench_core.spec.fields import (
     NAME,
     NAME_LIST,
     NAMES,
+    NUMBER,
     TEXT,
     Form,
     Key,
@@ -32,7 +33,6 @@ from privbench_core.spec.fields import (
     list_of,
     matching,
     named,
-    number,
 )
 from privbench_core.spec.model import DEFAULT_ENGINE, FidelityPolicy
 
@@ -57,9 +57,9 @@ YES_OR_NO = Key(FLAG, "write true or false", default=False)
 _COMMENT = Key(TEXT, "write text", None)
 _SCALAR = anything({"type": ["number", "string", "boolean"]})
 _LEARN = choice("learn")
-_POSITIVE = number(lambda value: value > 0)
-_SHARE = number(lambda value: 0 < value <= 1)
-_SMALL = number(lambda value: 0 <= value < 1)
+_POSITIVE = NUMBER.that(lambda value: value > 0)
+_SHARE = NUMBER.that(lambda value: 0 < value <= 1)
+_SMALL = NUMBER.that(lambda value: 0 <= value < 1)
 
 # The privacy unit and the budget.
 _PUBLIC = (
@@ -67,14 +67,14 @@ _PUBLIC = (
     "that refer to it, or add a foreign key that leads to the unit"
 )
 LIFETIME = Form(
-    epsilon=Key(number(lambda _: True), "declare the largest total of all releases there will ever be"),
+    epsilon=Key(NUMBER, "declare the largest total of all releases there will ever be"),
     delta=Key(_SMALL, "write a number from 0 to below 1, at least privacy.delta", None),
 )
 EQUAL_REFRESHES = Form(
     epsilon=Key(_POSITIVE, "write what one refresh, of all epsilons together, may cost"),
     times=Key(count(), "write how many refreshes there may be, the first release counted"),
 )
-DECAYING_REFRESHES = Form(decay=Key(number(lambda value: 0 < value < 1), "write a number above 0 and below 1"))
+DECAYING_REFRESHES = Form(decay=Key(NUMBER.that(lambda value: 0 < value < 1), "write a number above 0 and below 1"))
 LEDGER_TODO = "write postgresql://user:${PASSWORD}@host/database, or ${VARIABLE}"
 
 PRIVACY = Form(

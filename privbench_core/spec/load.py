@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.schema.constraints import reachable
 from privbench_core.schema.tables import Schema
 from privbench_core.spec import forms
 from privbench_core.spec.dump import dump_enums, dump_tables
@@ -62,10 +62,9 @@ def _spec(node: Node, path: Path) -> Spec | None:
     found, folder = node.read(forms.SPEC), path.parent
     privacy = node.inside("privacy", where="privacy")
     declared, budget = _budget(privacy) if found["privacy"] else (dict.fromkeys(forms.PRIVACY.keys), None)
-    synthesizer, options = DEFAULT_SYNTHESIZER, None
+    chosen: dict[str, Any] = {"name": DEFAULT_SYNTHESIZER, "options": None}
     if found["synthesizer"]:
         chosen = node.inside("synthesizer", short="name", where="synthesizer").read(forms.SYNTHESIZER)
-        synthesizer, options = chosen["name"], chosen["options"]
     fidelity = node.inside("fidelity", where="fidelity").build(forms.FIDELITY, FidelityPolicy) or FidelityPolicy()
     workload = node.inside("workload", where="workload").read(forms.WORKLOAD)["file"] if found["workload"] else None
     if found["tables"] is None:
@@ -76,7 +75,11 @@ def _spec(node: Node, path: Path) -> Spec | None:
         if name not in found["tables"]:
             mistake = f"public lists {name!r}, which is no table"
             node.problems.add("privacy", mistake, did_you_mean(name, found["tables"]))
-    parsed = parse_tables(_with_public(found["tables"], public or ()), node.problems, enums)
+    tables = {
+        name: {**raw, "public": True} if name in (public or ()) and isinstance(raw, dict) else raw
+        for name, raw in found["tables"].items()
+    }
+    parsed = parse_tables(tables, node.problems, enums)
     schema = infer_keys(Schema(found["database"] or "database", parsed.tables, declared["unit"] or "", enums))
     # A wrong budget is reported already: assume the δ that allows everything.
     delta = budget["delta"] if budget else 1.0
@@ -92,18 +95,15 @@ def _spec(node: Node, path: Path) -> Spec | None:
         resolve(found["source"], folder),
         path,
         **budget,
-        synthesizer=synthesizer,
-        options=options or {},
+        **{name: found[name] for name in ("schedule", "observe", "engine", "cluster")},
+        synthesizer=chosen["name"],
+        options=chosen["options"] or {},
         state=Path(resolve(found["state"] or DEFAULT_STATE, folder)),
         orphans=parsed.orphans,
-        schedule=found["schedule"],
-        observe=found["observe"],
         workload=(folder / home(workload)).resolve() if workload else None,
         changes=parsed.changes,
         owners=tuple(dict.fromkeys([owners] if isinstance(owners, str) else owners)),
         fidelity=fidelity,
-        engine=found["engine"],
-        cluster=found["cluster"],
     )
 
 
@@ -113,7 +113,8 @@ def _budget(node: Node) -> tuple[dict[str, Any], dict[str, Any] | None]:
     The latter are None if one of them is missing or wrong.
     """
     found = node.read(forms.PRIVACY)
-    epsilons, delta, refresh, ledger = found["epsilons"], found["delta"], _refresh(node), found["ledger"]
+    epsilons, delta, ledger = found["epsilons"], found["delta"], found["ledger"]
+    refresh = _refresh(node)
     lifetime = node.inside("lifetime", short="epsilon", where="privacy.lifetime")
     limits = lifetime.read(forms.LIFETIME) if node.has("lifetime") else {"epsilon": None, "delta": None}
     total, total_delta = limits["epsilon"], limits["delta"] if lifetime.has("delta") else delta
@@ -134,15 +135,8 @@ def _budget(node: Node) -> tuple[dict[str, Any], dict[str, Any] | None]:
     if isinstance(refresh, EqualRefreshes) and not least <= refresh.epsilon <= total:
         todo = f"one refresh costs at least the smallest release, {least!r}, at most the lifetime, {total!r}"
         node.wrong("refresh", todo)
-    return found, {
-        "epsilons": epsilons,
-        "delta": delta,
-        "lifetime_epsilon": total,
-        "lifetime_delta": total_delta,
-        "refresh": refresh,
-        "cohort": found["cohort"],
-        "ledger": ledger,
-    }
+    same = {name: found[name] for name in ("epsilons", "delta", "cohort", "ledger")}
+    return found, {**same, "lifetime_epsilon": total, "lifetime_delta": total_delta, "refresh": refresh}
 
 
 def _refresh(node: Node) -> RefreshPolicy | None:
@@ -163,52 +157,40 @@ def _all_decided(schema: Schema, problems: Problems) -> Schema:
     Returns:
         The schema with these as public, so that later rules say what else is wrong; the spec is refused anyway.
     """
-    reached: set[str] = set()
-    more = {schema.unit} & {*schema.by_name}
-    while more:
-        reached |= more
-        more = {table.name for table in schema.tables if {key.parent for key in table.foreign_keys} & reached} - reached
+    if schema.unit not in schema.by_name:
+        return schema
+    parents = {table.name: {key.parent for key in table.foreign_keys} for table in schema.tables}
+    reached = reachable(schema.unit, lambda name: (child for child in parents if name in parents[child]))
     private = [t.name for t in schema.tables if not t.public and f"{t.name}.foreign_keys" not in problems.broken]
-    waiting = [name for name in private if reached and name not in reached]
+    waiting = [name for name in private if name not in reached]
     if waiting:
         found = f"public is not decided for {', '.join(waiting)}: no foreign key leads from there to {schema.unit}"
         problems.add("privacy", found, forms.PRIVACY.keys["public"].todo)
     return replace(schema, tables=tuple(replace(t, public=t.public or t.name in waiting) for t in schema.tables))
 
 
-def _with_public(tables: Mapping[str, Any], public: Sequence[str]) -> dict[str, Any]:
-    return {
-        name: {**raw, "public": True} if name in public and isinstance(raw, dict) else raw
-        for name, raw in tables.items()
-    }
-
-
-def _dump_budget(spec: Spec) -> dict[str, Any]:
-    """Return the mapping that `_budget` reads, with the unit."""
-    refresh = spec.refresh
-    form = forms.EQUAL_REFRESHES if isinstance(refresh, EqualRefreshes) else forms.DECAYING_REFRESHES
-    special = {
-        "unit": spec.schema.unit,
-        "epsilons": list(spec.epsilons),
-        "lifetime": {"epsilon": spec.lifetime_epsilon, "delta": spec.lifetime_delta},
-        "refresh": None if refresh is None else form.write(vars(refresh)),
-    }
-    return forms.PRIVACY.write(vars(spec) | special)
-
-
 def dump_spec(spec: Spec) -> str:
     """Return the spec as YAML; `load_spec` of it, saved at ``spec.path``, returns an equal spec."""
-    folder, workload = spec.path.parent, spec.workload
-    special = {
-        "database": spec.schema.name,
-        "source": relative(spec.source, folder),
-        "privacy": _dump_budget(spec),
-        "synthesizer": {"name": spec.synthesizer, "options": dict(spec.options)} if spec.options else spec.synthesizer,
-        "fidelity": forms.FIDELITY.write(vars(spec.fidelity)) or None,
-        "owners": list(spec.owners) or (),
-        "state": relative(str(spec.state), folder),
-        "workload": {"file": relative(str(workload), folder), "public": True} if workload else None,
-        "enums": dump_enums(spec.schema) or None,
-        "tables": dump_tables(spec.schema, spec.orphans, spec.changes),
-    }
-    return write_yaml(forms.SPEC.write(vars(spec) | special))
+    folder, refresh, schema = spec.path.parent, spec.refresh, spec.schema
+    form = forms.EQUAL_REFRESHES if isinstance(refresh, EqualRefreshes) else forms.DECAYING_REFRESHES
+    privacy = forms.PRIVACY.write(
+        spec,
+        unit=schema.unit,
+        epsilons=list(spec.epsilons),
+        lifetime={"epsilon": spec.lifetime_epsilon, "delta": spec.lifetime_delta},
+        refresh=None if refresh is None else form.write(refresh),
+    )
+    content = forms.SPEC.write(
+        spec,
+        database=schema.name,
+        source=relative(spec.source, folder),
+        privacy=privacy,
+        synthesizer={"name": spec.synthesizer, "options": dict(spec.options)} if spec.options else spec.synthesizer,
+        fidelity=forms.FIDELITY.write(spec.fidelity) or None,
+        owners=list(spec.owners) or None,
+        state=relative(str(spec.state), folder),
+        workload={"file": relative(str(spec.workload), folder), "public": True} if spec.workload else None,
+        enums=dump_enums(schema) or None,
+        tables=dump_tables(schema, spec.orphans, spec.changes),
+    )
+    return write_yaml(content)

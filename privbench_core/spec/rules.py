@@ -1,4 +1,4 @@
-"""Rules between columns, keys and tables: a schema that meets them has a well-defined privacy unit.
+"""Rules between columns, keys and tables: a schema that meets them has a well-defined privacy unit and a valid DDL.
 
 Every rule returns problems instead of raising, so that all problems of a spec are reported at once. ``broken`` holds
 the places (``table`` or ``table.column``) that parsing has already reported; rules skip these.
@@ -6,16 +6,22 @@ the places (``table`` or ``table.column``) that parsing has already reported; ru
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.columns import Column, ColumnType, Pattern
+from privbench_core.schema.checks import columns_of, is_contained, parse_check
+from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Pattern, Range, Scalar, Values
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.types.numeric import IntegerType
+from privbench_core.schema.types.registry import SqlType, parse_sql_type
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems
-from privbench_core.spec.rules_of_sql import find_sql_problems
 
 _IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
+_METHOD = re.compile(r"[a-z]+ ?\(")
+_OUTSIDE = "is not one expression; it must not close brackets it did not open, or contain comments"
 
 
 def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ()) -> list[str]:
@@ -29,33 +35,45 @@ def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ())
     Returns:
         One line per problem: where, what was found, what to do.
     """
-    rules: tuple[Callable[[Schema], Iterator[str]], ...] = (_names, _unit, _primary_keys, _row_order)
-    problems = [problem for rule in rules for problem in rule(schema)]
-    problems += find_key_problems(schema, broken)
-    problems += _domains(schema, delta, broken)
-    problems += _relatives(schema, broken)
-    problems += find_sql_problems(schema, broken)
+    problems = [*_names(schema), *_unit(schema), *find_key_problems(schema, broken)]
+    enums = {enum.name: enum for enum in schema.enums}
+    for table in schema.tables:
+        problems += [*_key_columns(table), *_circles(table)]
+        for column in table.columns:
+            found, enum = [*_default(column)], enums.get(column.sql_type or "")
+            found += _sql_type(table, column) if enum is None else _enum(table, column, enum)
+            if not table.public:
+                found += [*_domain(table, column, delta), *_relative(schema, table, column)]
+            place = f"{table.name}.{column.name}"
+            problems += [f"{place}: {problem}" for problem in found if place not in broken]
+        for rule in (_row_order, _checks, _dependencies, _computed, _using, _key_names):
+            problems += [f"{table.name}{problem}" for problem in rule(table)]
     return problems
 
 
 def _names(schema: Schema) -> Iterator[str]:
+    """Yield names that cannot be, or that PostgreSQL takes for one."""
     tables = [table.name for table in schema.tables]
     for name in (schema.name, *tables):
         if not name.isprintable():
             yield f"{name!r}: this name holds a character that cannot be printed; rename it"
+    cut = f"are the same to PostgreSQL, which reads {_IDENTIFIER_BYTES} bytes of a name; rename one"
     yield from (f"{same}: tables differ only by case; rename one" for same in _same(tables, str.casefold))
-    yield from (f"{same}: tables are the same to PostgreSQL, {_CUT}" for same in _same(tables, _cut))
+    yield from (f"{same}: tables {cut}" for same in _same(tables, _cut))
     keys = [key.name for table in schema.tables for key in table.foreign_keys]
     yield from (f"{same}: two foreign keys of the same name; rename a column" for same in _same(keys, str))
+    yield from (
+        f"enums: {enum.name} is also the name of a type of PostgreSQL; rename it"
+        for enum in schema.enums
+        if parse_sql_type(enum.name)
+    )
+    yield from _shared_names(schema)
     for table in schema.tables:
         columns = [column.name for column in table.columns]
         where = f"{table.name}: the columns"
         yield from (f"{where} {same} differ only by case; rename one" for same in _same(columns, str.casefold))
-        yield from (f"{where} {same} are the same to PostgreSQL, {_CUT}" for same in _same(columns, _cut))
+        yield from (f"{where} {same} {cut}" for same in _same(columns, _cut))
         yield from (f"{table.name}: a column name holds a NUL; remove it" for name in columns if "\0" in name)
-
-
-_CUT = f"which reads {_IDENTIFIER_BYTES} bytes of a name; rename one"
 
 
 def _cut(name: str) -> str:
@@ -64,116 +82,95 @@ def _cut(name: str) -> str:
 
 def _same(names: Iterable[str], seen_as: Callable[[str], str]) -> list[str]:
     """Return each group of names that ``seen_as`` maps to one, as a comma-separated list."""
-    listed = list(names)
-    groups = Counter(seen_as(name) for name in listed)
-    found = [[name for name in listed if seen_as(name) == group] for group, count in groups.items() if count > 1]
-    return [", ".join(dict.fromkeys(group)) for group in found]
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(seen_as(name), []).append(name)
+    return [", ".join(dict.fromkeys(group)) for group in groups.values() if len(group) > 1]
 
 
 def _unit(schema: Schema) -> Iterator[str]:
     if schema.unit not in schema.by_name:
         if schema.unit:
-            hint = did_you_mean(schema.unit, schema.by_name)
-            yield f"privacy: unit {schema.unit!r} is no table; {hint}"
+            yield f"privacy: unit {schema.unit!r} is no table; {did_you_mean(schema.unit, schema.by_name)}"
         return
     unit = schema.table(schema.unit)
     if unit.public:
         yield f"{unit.name}: the privacy unit is a public table; remove public: true, or choose another unit"
     for key in unit.foreign_keys:
-        if not schema.table(key.parent).public and key.parent != unit.name and not key.optional:
-            todo = (
-                f"make {key.parent} (or a table above it) the unit, make the key optional, or make {key.parent} public"
-            )
-            yield f"{key.name}: the privacy unit depends on the private table {key.parent}; {todo}"
+        above = key.parent
+        if not schema.table(above).public and above != unit.name and not key.optional:
+            todo = f"make {above} (or a table above it) the unit, make the key optional, or make {above} public"
+            yield f"{key.name}: the privacy unit depends on the private table {above}; {todo}"
 
 
-def _primary_keys(schema: Schema) -> Iterator[str]:
-    for table in schema.tables:
-        for name in table.primary_key:
-            column = find_column(table, name)
-            if column and column.nullable:
-                yield f"{table.name}.{name}: a primary key that may be NULL; remove nullable: true"
-        for name in sorted(table.referring_columns.union(table.primary_key)):
-            column = find_column(table, name)
-            if column and not (column.logical.keyable and (column.logical.surrogate or table.public)):
-                todo = "keys are integers, decimals, times, UUIDs or text"
-                yield f"{table.name}.{name}: a key of type {column.type}; {todo}"
-            if column and column.domain is not None and not table.public:
-                yield from _domain_in_a_key(table, column)
-
-
-def _domain_in_a_key(table: Table, column: Column) -> Iterator[str]:
-    """Yield why a key column cannot be modelled like an attribute."""
-    where = f"{table.name}.{column.name}: a domain on a key column"
-    if column.name in table.referring_columns:
-        yield f"{where} of a foreign key; remove it: references are generated"
-    elif len(table.primary_key) == 1:
-        yield f"{where} that is the whole primary key; remove it: keys are generated"
-    elif column.type.opaque or isinstance(column.domain, Pattern):
-        yield f"{where} of type {column.type}; remove it, or declare type: category and its values"
-
-
-def _row_order(schema: Schema) -> Iterator[str]:
-    for table in schema.private_tables:
-        column = None if table.row_order is None else find_column(table, table.row_order)
-        if column is None:
+def _key_columns(table: Table) -> Iterator[str]:
+    """Yield why a column cannot be part of a key, or cannot be modelled like an attribute in one."""
+    for column in table.columns:
+        where = f"{table.name}.{column.name}"
+        in_reference = column.name in table.referring_columns
+        if column.name in table.primary_key and column.nullable:
+            yield f"{where}: a primary key that may be NULL; remove nullable: true"
+        if not (in_reference or column.name in table.primary_key):
             continue
-        where = f"{table.name}: row_order: {column.name}"
-        if column.name in table.key_columns:
-            yield f"{where} is a key column, and keys are numbered in that order; name another column, or remove it"
-        elif not column.type.ordered or column.type is ColumnType.INTERVAL:
-            yield f"{where} is of type {column.type}, which has no order; name a date, a time or a number, or remove it"
+        if not (column.logical.keyable and (column.logical.surrogate or table.public)):
+            yield f"{where}: a key of type {column.type}; keys are integers, decimals, times, UUIDs or text"
+        if column.domain is None or table.public:
+            continue
+        if in_reference:
+            yield f"{where}: a domain on a key column of a foreign key; remove it: references are generated"
+        elif len(table.primary_key) == 1:
+            yield f"{where}: a domain on a key column that is the whole primary key; remove it: keys are generated"
+        elif column.type.opaque or isinstance(column.domain, Pattern):
+            todo = "remove it, or declare type: category and its values"
+            yield f"{where}: a domain on a key column of type {column.type}; {todo}"
 
 
-def _domains(schema: Schema, delta: float, broken: Collection[str]) -> Iterator[str]:
-    for table in schema.private_tables:
-        for column in table.attributes:
-            place = f"{table.name}.{column.name}"
-            if place in broken or column.logical.codec:
-                continue
-            if column.domain is None and column.relative is None:
-                shape = "{min:, max:}" if column.type.ordered else "{values: [..]}"
-                todo = f"declare domain: {shape}, or domain: learn (paid for)"
-                yield f"{place}: a column of type {column.type} without a domain; {todo}"
-            elif column.learns_list and delta == 0:
-                todo = "list the values, or declare delta above 0"
-                yield f"{place}: a list of values cannot be learned with delta 0; {todo}"
+def _row_order(table: Table) -> Iterator[str]:
+    column = None if table.row_order is None else find_column(table, table.row_order)
+    where = f": row_order: {table.row_order}"
+    if column and column.name in table.key_columns:
+        yield f"{where} is a key column, and keys are numbered in that order; name another column, or remove it"
+    elif column and (not column.type.ordered or column.type is ColumnType.INTERVAL):
+        yield f"{where} is of type {column.type}, which has no order; name a date, a time or a number, or remove it"
 
 
-def _relatives(schema: Schema, broken: Collection[str]) -> Iterator[str]:
-    """Yield what is wrong with columns that are relative to another one, of the same row or of the row that owns it."""
-    for table in schema.private_tables:
-        for column in table.columns:
-            place = f"{table.name}.{column.name}"
-            if column.relative is not None and place not in broken:
-                found = _of_relative(schema, table, column, column.relative.to)
-                yield from (f"{place}: {problem}" for problem in found)
-        yield from _circles(table)
+def _domain(table: Table, column: Column, delta: float) -> Iterator[str]:
+    if column.name in table.key_columns or not column.logical.needs_domain:
+        return
+    if column.domain is None and column.relative is None:
+        shape = "{min:, max:}" if column.type.ordered else "{values: [..]}"
+        todo = f"declare domain: {shape}, or domain: learn (paid for)"
+        yield f"a column of type {column.type} without a domain; {todo}"
+    elif column.learns_list and delta == 0:
+        yield "a list of values cannot be learned with delta 0; list the values, or declare delta above 0"
 
 
-def _of_relative(schema: Schema, table: Table, column: Column, to: str) -> Iterator[str]:
-    owner = table.owner_key
-    above = None if owner is None else schema.by_name.get(owner.parent)
-    of_owner = above is not None and to in table.owner_bases
-    known, name = (above, table.owner_bases[to]) if above is not None and of_owner else (table, to)
+def _relative(schema: Schema, table: Table, column: Column) -> Iterator[str]:
+    """Yield why a column cannot be relative to another one of the same row, or of the row that owns it."""
+    if column.relative is None:
+        return
+    owner, to = table.owner_key, column.relative.to
+    above = schema.by_name.get(owner.parent) if owner and to in table.owner_bases else None
+    known, name = (above, table.owner_bases[to]) if above else (table, to)
     base = find_column(known, name)
+    of_types = "" if base is None else f"of type {column.logical}, relative to {to} of type {base.logical}"
     if column.name in table.key_columns:
         yield "relative_to on a key column; remove it: keys are generated"
     elif base is None:
         candidates = [each.name for each in table.columns]
-        candidates += [] if above is None else [f"{above.name}.{each.name}" for each in above.attributes]
+        if owner and owner.parent in schema.by_name:
+            candidates += [f"{owner.parent}.{each.name}" for each in schema.table(owner.parent).attributes]
         yield f"relative to {to}, which is no column; {did_you_mean(to, candidates)}"
-    elif of_owner and owner is not None and owner.optional:
+    elif above and owner and owner.optional:
         todo = f"make {owner.name} required, or remove relative_to"
         yield f"relative to {to}, which a row without an owner does not have; {todo}"
     elif base.name in known.key_columns:
         yield f"relative to the key column {to}, whose values are generated; name a column that is no key, or remove it"
     elif (base.type, base.scale) != (column.type, column.scale):
         todo = "differences are taken between columns of one type and scale; change a type, or remove it"
-        yield f"of type {column.logical}, relative to {to} of type {base.logical}; {todo}"
-    elif of_owner and base.precision != column.precision:
-        todo = "declare the same precision for both, or remove relative_to"
-        yield f"of type {column.logical}, relative to {to} of type {base.logical}; {todo}"
+        yield f"{of_types}; {todo}"
+    elif above and base.precision != column.precision:
+        yield f"{of_types}; declare the same precision for both, or remove relative_to"
     elif base.nullable and not column.nullable:
         todo = "there would be nothing to add to; declare it nullable: true, or remove relative_to"
         yield f"never NULL, but relative to {to}, which may be NULL; {todo}"
@@ -193,3 +190,139 @@ def _circles(table: Table) -> Iterator[str]:
         if here in path:
             circle = ", ".join(path[path.index(here) :])
             yield f"{table.name}: {circle}: relative to each other in a circle; remove relative_to from one of them"
+
+
+def _enum(table: Table, column: Column, enum: EnumType) -> Iterator[str]:
+    surrogate = not table.public and column.name in table.key_columns - table.referring_columns
+    listed = column.domain.values if isinstance(column.domain, Values) else ()
+    unknown = next((value for value in listed if value not in enum.values), None)
+    if column.type is not ColumnType.CATEGORY:
+        yield f"type {column.type}, but {enum.name} is an enum; declare type: category"
+    elif surrogate:
+        todo = "choose another key, declare the table public, or in a key of several columns a domain"
+        yield f"a key of the enum {enum.name}; keys are generated, so {todo}"
+    elif isinstance(column.domain, Learn):
+        yield f"domain: learn, but the enum {enum.name} lists the values; leave the domain out"
+    elif unknown is not None:
+        hint = did_you_mean(str(unknown), enum.values)
+        yield f"values holds {unknown!r}, which the enum {enum.name} does not have; {hint}"
+
+
+def _sql_type(table: Table, column: Column) -> Iterator[str]:
+    stored = column.stored_type
+    if stored is None:
+        yield f"sql_type {column.sql_type!r} is neither a known type nor an enum; correct it"
+        return
+    if column.type not in stored.stores:
+        fitting = " or ".join(sorted(stored.stores))
+        yield f"type {column.type}, but sql_type {stored} holds {fitting}; change one of them"
+        return
+    yield from _room(column, stored)
+    made = column.type.opaque and not isinstance(column.domain, Pattern) and column.name not in table.key_columns
+    if made and not stored.facts.any_text:
+        yield f"generated text is no valid {stored}; declare domain: {{faker: ipv4}} or similar, or type: category"
+
+
+def _room(column: Column, stored: SqlType) -> Iterator[str]:
+    """Yield declared values and lengths that do not fit the SQL type: they would fail only in the database."""
+    length, logical = stored.length, column.logical
+    low, high = logical.extent if isinstance(logical, IntegerType) else (-math.inf, math.inf)
+    if logical.length_unit and length is not None and column.max_length > length:
+        yield f"max_length is {column.max_length}, but sql_type {stored} holds at most {length}; lower it to that"
+    values: tuple[Scalar, ...] = ()
+    if isinstance(column.domain, Values):
+        values = column.domain.values
+    elif isinstance(column.domain, Range):
+        values = (column.domain.low, column.domain.high)
+    for value in values:
+        too_long = length is not None and isinstance(value, str) and len(value) > length
+        if too_long or (isinstance(value, int) and not low <= value <= high):
+            yield f"the domain holds {value!r}, which does not fit in sql_type {stored}; correct one of them"
+    digits = (*stored.arguments, 0)[:2] if stored.name == "numeric" and "precision" in logical.options else ()
+    if stored.arguments and digits and digits != (column.precision, column.scale):
+        yield f"{logical}, but sql_type {stored}; leave sql_type out, or make them agree"
+
+
+def _default(column: Column) -> Iterator[str]:
+    if column.default is not None and column.identity:
+        yield "both a default and identity: true; remove one"
+    if column.identity and column.nullable:
+        yield "identity: true on a column that may be NULL; remove one of them"
+    if column.default is not None and not is_contained(column.default):
+        yield f"the default {_OUTSIDE}"
+
+
+# Rules on what stands in a table: each problem begins with what follows the name of the table.
+
+
+def _checks(table: Table) -> Iterator[str]:
+    names = Counter(check.name for check in table.checks)
+    yield from (f": two checks are called {name}; rename one" for name, n in names.items() if n > 1)
+    for check in table.checks:
+        yield from _expression(table, f": the check {check.name}", check.expression)
+
+
+def _computed(table: Table) -> Iterator[str]:
+    columns = {column.name.casefold() for column in table.columns}
+    for column in table.generated:
+        if column.name.casefold() in columns:
+            yield f".{column.name}: both a column and generated; remove one"
+        yield from _expression(table, f".{column.name}: the expression", column.expression)
+
+
+def _expression(table: Table, place: str, expression: str) -> Iterator[str]:
+    """Yield where an expression leaves its brackets, or names columns that its table does not have."""
+    known = {column.name for column in table.columns}
+    tree = parse_check(expression)
+    if not is_contained(expression):
+        yield f"{place} {_OUTSIDE}"
+    for name in sorted(columns_of(tree) - known) if tree is not None else ():
+        quoted = next((column for column in known if column.lower() == name), None)
+        hint = f'write "{quoted}" in double quotes' if quoted else did_you_mean(name, known)
+        yield f"{place} refers to {name}, which is no column; {hint}"
+
+
+def _using(table: Table) -> Iterator[str]:
+    for index in table.indexes or ():
+        if index.using is not None and not (_METHOD.match(index.using) and is_contained(index.using)):
+            todo = "write what follows USING in its definition, like 'gin (doc)'"
+            yield f": the index {index.name}: using is {index.using!r}; {todo}"
+
+
+def _key_names(table: Table) -> Iterator[str]:
+    groups = {table.primary_key, *table.unique}
+    named = Counter(group for group, _ in table.key_names)
+    for group, name in table.key_names:
+        columns = ", ".join(group)
+        if group not in groups:
+            found = f"{name} names ({columns}), which is neither the primary key nor declared unique"
+            yield f": key_names: {found}; remove it, or declare unique: [[{columns}]]"
+        elif named[group] > 1:
+            yield f": key_names: ({columns}) has two names; keep one"
+    keys = [key.constraint for key in (*table.foreign_keys, *table.implied_keys) if key.constraint]
+    names = Counter([*keys, *(check.name for check in table.checks), *(name for _, name in table.key_names)])
+    yield from (f": two constraints are called {name}; rename one" for name, n in names.items() if n > 1)
+
+
+def _dependencies(table: Table) -> Iterator[str]:
+    for rule in table.dependencies:
+        place = f": the dependency of {', '.join(rule.dependent)} on {', '.join(rule.determinant)}"
+        if set(rule.determinant) & set(rule.dependent):
+            yield f"{place} has a column on both sides; remove it from one"
+        for name in sorted(table.key_columns.intersection(rule.dependent)):
+            yield f"{place} decides the key column {name}; remove it: keys are generated"
+
+
+def _shared_names(schema: Schema) -> Iterator[str]:
+    """Yield names that two things have which PostgreSQL keeps in one list."""
+    kinds: dict[str, list[str]] = {table.name: ["a table"] for table in schema.tables}
+    found = [(index.name, "an index") for table in schema.tables for index in table.indexes or ()]
+    found += [(name, "a key") for table in schema.tables for _, name in table.key_names]
+    counted = (column.sequence for table in schema.tables for column in table.columns if column.sequence)
+    found += [(sequence.name, "a sequence") for sequence in counted if sequence.name is not None]
+    for name, kind in found:
+        kinds.setdefault(name, []).append(kind)
+    for name, (first, *others) in kinds.items():
+        if others:
+            what = f"{others[0]} is called like {first}" if first != "an index" else "two indexes have this name"
+            yield f"{name}: {what}, and PostgreSQL keeps both in one list; rename one"

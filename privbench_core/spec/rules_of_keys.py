@@ -18,22 +18,18 @@ def infer_keys(schema: Schema) -> Schema:
     source's ``ON DELETE``.
     """
     candidates = _candidates(schema)
-
-    def bounded(table: Table, key: ForeignKey) -> ForeignKey:
-        parent = schema.by_name.get(key.parent)
-        if parent is not None and parent.public:
-            return replace(key, max_children=None)
-        single = key.max_children is None and _is_unique(table, key)
-        return replace(key, max_children=1) if single else key
-
-    def settled(table: Table) -> Table:
-        keys = tuple(bounded(table, key) for key in table.foreign_keys)
+    tables = []
+    for table in schema.tables:
+        keys = []
         possible = candidates.get(table.name, [])
-        if table.name != schema.unit and table.owner_key is None and len(possible) == 1:
-            keys = tuple(replace(key, owner=True) if key.name == possible[0].name else key for key in keys)
-        return replace(table, foreign_keys=keys)
-
-    return _with_cascades(replace(schema, tables=tuple(settled(table) for table in schema.tables)))
+        sole = len(possible) == 1 and table.name != schema.unit and table.owner_key is None
+        for key in table.foreign_keys:
+            parent = schema.by_name.get(key.parent)
+            bound = 1 if key.max_children is None and _is_unique(table, key) else key.max_children
+            bound = None if parent is not None and parent.public else bound
+            keys.append(replace(key, max_children=bound, owner=key.owner or (sole and key.name == possible[0].name)))
+        tables.append(replace(table, foreign_keys=tuple(keys)))
+    return _with_cascades(replace(schema, tables=tuple(tables)))
 
 
 def _with_cascades(schema: Schema) -> Schema:
@@ -42,35 +38,29 @@ def _with_cascades(schema: Schema) -> Schema:
     Keys are handled in spec order. A key that would close a cycle of cascades (a tree of comments, say) becomes NULL
     instead.
     """
-    for table in schema.private_tables:
-        for key in table.foreign_keys:
-            open_ended = key.on_unit_removed is None and not key.cascades and not schema.table(key.parent).public
-            if not open_ended or "ON DELETE CASCADE" not in (key.actions or ""):
-                continue
-            closes = table.name in _carried_by(schema, key.parent)
-            action = OnUnitRemoved.SET_NULL if closes else OnUnitRemoved.CASCADE
-            keys = tuple(
-                replace(k, on_unit_removed=action) if k == key else k for k in schema.table(table.name).foreign_keys
-            )
-            changed = replace(schema.table(table.name), foreign_keys=keys)
-            schema = replace(schema, tables=tuple(changed if t.name == table.name else t for t in schema.tables))
+    for name, key in [(table.name, key) for table in schema.private_tables for key in table.foreign_keys]:
+        is_open = key.on_unit_removed is None and not key.cascades and not schema.table(key.parent).public
+        if is_open and "ON DELETE CASCADE" in (key.actions or ""):
+            cascading = {t.name: [k.parent for k in t.foreign_keys if k.cascades] for t in schema.tables}
+            closes = name in reachable(key.parent, cascading.__getitem__)
+            settled = replace(key, on_unit_removed=OnUnitRemoved.SET_NULL if closes else OnUnitRemoved.CASCADE)
+            table = schema.table(name)
+            table = replace(table, foreign_keys=tuple(settled if k == key else k for k in table.foreign_keys))
+            schema = replace(schema, tables=tuple(table if t.name == name else t for t in schema.tables))
     return schema
-
-
-def _carried_by(schema: Schema, table: str) -> set[str]:
-    """Return ``table`` and the tables whose removed rows can remove rows of it, along keys that cascade."""
-    keys_of = {t.name: [key for key in t.foreign_keys if key.cascades] for t in schema.tables}
-    return reachable(table, lambda name: (key.parent for key in keys_of[name]))
 
 
 def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]:
     """Return one line per broken rule on foreign keys, except at ``broken`` places."""
     problems = list(_cycles(schema))
+    rules = (_bound, _same_unit, _on_unit_removed, _row_ids, _cannot_be_null, _changing_target)
     for table in schema.tables:
         for key in table.foreign_keys:
-            problems += _reference(table, key, schema, broken)
-            for rule in (_bound, _same_unit, _on_unit_removed, _row_ids, _cannot_be_null, _changing_target):
-                problems += rule(key, schema)
+            problems += _types(key, schema, broken)
+            parent = schema.table(key.parent)
+            found = [*_target(key, parent), *_nulls(key, table)]
+            found += _to_public(key) if parent.public else [line for rule in rules for line in rule(key, schema)]
+            problems += [f"{key.name}: {line}" for line in found]
     return [*problems, *_ownership(schema, broken)]
 
 
@@ -84,60 +74,97 @@ def _is_unique(table: Table, key: ForeignKey) -> bool:
     return any(set(group) <= set(key.columns) for group in (table.primary_key, *table.unique) if group)
 
 
+def _target(key: ForeignKey, parent: Table) -> Iterator[str]:
+    groups = [parent.primary_key, *parent.unique]
+    if not any(set(key.parent_columns) == set(group) for group in groups):
+        target = ", ".join(key.parent_columns)
+        known = " or ".join(f"({', '.join(group)})" for group in groups)
+        found = f"refers to {parent.name}({target}), which is neither its primary key nor declared unique"
+        yield f"{found}; refer to {known}, or add unique: [[{target}]] to {parent.name}"
+
+
+def _types(key: ForeignKey, schema: Schema, broken: Collection[str]) -> Iterator[str]:
+    for name, target in zip(key.columns, key.parent_columns, strict=True):
+        here, there = f"{key.child}.{name}", f"{key.parent}.{target}"
+        own, other = find_column(schema.table(key.child), name), find_column(schema.table(key.parent), target)
+        if own and other and here not in broken and there not in broken:
+            types = _stored_type(own, schema), _stored_type(other, schema)
+            if types[0] != types[1]:
+                yield f"{here}: type {types[0]}, but {there} is {types[1]}; give both the same type"
+
+
+def _stored_type(column: Column, schema: Schema) -> str:
+    """Return the type that must agree along a key."""
+    is_enum = column.sql_type in {enum.name for enum in schema.enums}
+    return f"enum {column.sql_type}" if is_enum else column.logical.key_type
+
+
+def _nulls(key: ForeignKey, table: Table) -> Iterator[str]:
+    nullable = {column.name for column in table.columns if column.nullable}.intersection(key.columns)
+    shared = {name for other in table.foreign_keys if other.optional for name in other.columns}
+    if key.optional and not nullable:
+        yield "optional, but none of its columns can be NULL; remove optional: true, or declare a column nullable: true"
+    if not key.optional and not nullable <= shared:
+        yield "a nullable column in a required key; remove nullable: true, or declare the key optional: true"
+
+
+def _to_public(key: ForeignKey) -> Iterator[str]:
+    """Yield declarations about units on a key to a public table."""
+    if key.max_children_per_unit is not None:
+        yield "max_children_per_unit on a key that reaches into no other unit; remove it"
+    if key.same_unit:
+        yield "same_unit: true on a key to a public table, whose rows belong to no unit; remove it"
+    if key.on_unit_removed is not None:
+        found = f"on_unit_removed: {key.on_unit_removed} on a key to a public table"
+        yield f"{found}, whose rows no unit takes away; remove it"
+
+
+# Rules on keys to private tables.
+
+
 def _bound(key: ForeignKey, schema: Schema) -> Iterator[str]:
-    table, parent = schema.table(key.child), schema.table(key.parent)
-    if table.public and not parent.public:
-        todo = "make both public or both private"
-        yield f"{key.name}: a public table refers to the private table {parent.name}; {todo}"
-    elif not parent.public and key.max_children is None and not key.same_unit:
-        todo = f"declare the most {table.name} rows one {parent.name} row may have"
-        yield f"{key.name}: max_children is missing; {todo}"
-    elif key.max_children_per_unit is not None and (key.owner or key.same_unit or parent.public):
-        yield f"{key.name}: max_children_per_unit on a key that reaches into no other unit; remove it"
-    elif key.max_children_per_unit is not None and parent.name == schema.unit:
-        yield f"{key.name}: max_children_per_unit, but each row of {parent.name} is a unit; declare only max_children"
+    table = schema.table(key.child)
+    if table.public:
+        yield f"a public table refers to the private table {key.parent}; make both public or both private"
+    elif key.max_children is None and not key.same_unit:
+        todo = f"declare the most {table.name} rows one {key.parent} row may have"
+        yield f"max_children is missing; {todo}"
+    elif key.max_children_per_unit is not None and (key.owner or key.same_unit):
+        yield "max_children_per_unit on a key that reaches into no other unit; remove it"
+    elif key.max_children_per_unit is not None and key.parent == schema.unit:
+        yield f"max_children_per_unit, but each row of {key.parent} is a unit; declare only max_children"
     elif (key.max_children or 1) > 1 and _is_unique(table, key):
-        found = f"max_children is {key.max_children}, but the key is unique in {table.name}"
-        yield f"{key.name}: {found}; write 1, or leave it out"
+        yield f"max_children is {key.max_children}, but the key is unique in {table.name}; write 1, or leave it out"
 
 
 def _same_unit(key: ForeignKey, schema: Schema) -> Iterator[str]:
     """Yield where ``same_unit`` is meaningless or always true."""
-    if not key.same_unit:
-        return
-    if schema.table(key.parent).public:
-        yield f"{key.name}: same_unit: true on a key to a public table, whose rows belong to no unit; remove it"
-    elif key.owner:
-        yield f"{key.name}: same_unit: true on the owner key, where it always holds; remove it"
-    elif key.child == key.parent == schema.unit:
-        yield f"{key.name}: same_unit: true between rows of {schema.unit}, each a unit of its own; remove it"
+    if key.same_unit and key.owner:
+        yield "same_unit: true on the owner key, where it always holds; remove it"
+    elif key.same_unit and key.child == key.parent == schema.unit:
+        yield f"same_unit: true between rows of {schema.unit}, each a unit of its own; remove it"
 
 
 def _on_unit_removed(key: ForeignKey, schema: Schema) -> Iterator[str]:
-    """Yield where ``on_unit_removed`` is impossible or meaningless."""
-    if key.on_unit_removed is None:
-        return
-    found = f"on_unit_removed: {key.on_unit_removed}"
-    if schema.table(key.parent).public:
-        yield f"{key.name}: {found} on a key to a public table, whose rows no unit takes away; remove it"
-    elif key.on_unit_removed is OnUnitRemoved.SET_NULL and key.owner:
-        todo = "write cascade, or leave it out: a row goes with its owner"
-        yield f"{key.name}: {found} on the owner key; {todo}"
-    elif not (key.cascades or key.optional):
-        yield from _forgotten(key, schema.table(key.child), found)
+    """Yield where ``on_unit_removed: set null`` is impossible or meaningless.
 
-
-def _forgotten(key: ForeignKey, table: Table, found: str) -> Iterator[str]:
-    """Yield why a required key cannot lose what it refers to while its row stays what it is."""
+    The row of a required key must be able to lose what it refers to while it stays what it is.
+    """
+    table, found = schema.table(key.child), "on_unit_removed: set null on a required key"
     others = [other for other in table.foreign_keys if other != key and not set(other.columns).isdisjoint(key.columns)]
-    if key.same_unit:
-        yield f"{key.name}: {found} on a required key with same_unit: true, which costs no noise; remove it"
+    if key.on_unit_removed is not OnUnitRemoved.SET_NULL or (key.optional and not key.owner):
+        return
+    if key.owner:
+        todo = "write cascade, or leave it out: a row goes with its owner"
+        yield f"on_unit_removed: set null on the owner key; {todo}"
+    elif key.same_unit:
+        yield f"{found} with same_unit: true, which costs no noise; remove it"
     elif not set(key.columns).isdisjoint(table.primary_key):
         todo = "write cascade, or leave it out: without it the row would be another one"
-        yield f"{key.name}: {found} on a required key with a column of the primary key; {todo}"
+        yield f"{found} with a column of the primary key; {todo}"
     elif others:
         todo = "write cascade, or leave it out: they would lose what they refer to as well"
-        yield f"{key.name}: {found} on a required key that shares a column with {others[0].name}; {todo}"
+        yield f"{found} that shares a column with {others[0].name}; {todo}"
 
 
 def _row_ids(key: ForeignKey, schema: Schema) -> Iterator[str]:
@@ -146,20 +173,20 @@ def _row_ids(key: ForeignKey, schema: Schema) -> Iterator[str]:
     Those with ``same_unit`` too: a row that breaks it refers to another unit, and loses its reference with that one.
     """
     table = schema.table(key.child)
-    private = not table.public and not schema.table(key.parent).public
-    if table.row_id and private and not key.cascades:
+    if table.row_id and not table.public and not key.cascades:
         found = f"becomes NULL when a unit is removed, but rows of {table.name} are identified by their values (row_id)"
-        yield f"{key.name}: {found}; name a primary key, or write on_unit_removed: cascade"
+        yield f"{found}; name a primary key, or write on_unit_removed: cascade"
 
 
 def _cannot_be_null(key: ForeignKey, schema: Schema) -> Iterator[str]:
     """Yield an optional key that has to become NULL when its parent's row goes, and none of whose columns can."""
-    table, parent = schema.table(key.child), schema.table(key.parent)
+    table = schema.table(key.child)
     nullable = any(column.nullable for name in key.columns if (column := find_column(table, name)))
-    if parent.public or key.cascades or not (key.optional and nullable) or table.emptied_columns(key):
-        return
-    found = f"becomes NULL when the {parent.name} row it refers to is removed, but its columns are part of other keys"
-    yield f"{key.name}: {found}; write on_unit_removed: cascade, or leave this key out"
+    if key.optional and nullable and not key.cascades and not table.emptied_columns(key):
+        found = (
+            f"becomes NULL when the {key.parent} row it refers to is removed, but its columns are part of other keys"
+        )
+        yield f"{found}; write on_unit_removed: cascade, or leave this key out"
 
 
 def _changing_target(key: ForeignKey, schema: Schema) -> Iterator[str]:
@@ -167,47 +194,17 @@ def _changing_target(key: ForeignKey, schema: Schema) -> Iterator[str]:
 
     What a row refers to, and whose it is, would then depend on other units, whatever the key itself does on removal.
     """
-    parent = schema.table(key.parent)
-    for other in parent.foreign_keys if not parent.public else ():
+    for other in schema.table(key.parent).foreign_keys:
         lost = set(key.parent_columns).intersection(schema.changing_columns(other))
         if lost:
-            target = f"{parent.name}.{min(lost)}"
-            found = f"refers to {target}, which becomes NULL when the {other.parent} row it refers to is removed"
-            todo = (
-                f"refer to another unique column of {parent.name}, or write on_unit_removed: cascade for {other.name}"
+            found = (
+                f"refers to {key.parent}.{min(lost)}, which becomes NULL when the {other.parent} row it refers to is"
             )
-            yield f"{key.name}: {found}; {todo}"
+            todo = f"refer to another unique column of {key.parent}, or write on_unit_removed: cascade for {other.name}"
+            yield f"{found} removed; {todo}"
 
 
-def _reference(table: Table, key: ForeignKey, schema: Schema, broken: Collection[str]) -> Iterator[str]:
-    parent = schema.table(key.parent)
-    groups = [parent.primary_key, *parent.unique]
-    if not any(set(key.parent_columns) == set(group) for group in groups):
-        target = ", ".join(key.parent_columns)
-        known = " or ".join(f"({', '.join(group)})" for group in groups)
-        found = f"refers to {parent.name}({target}), which is neither its primary key nor declared unique"
-        yield f"{key.name}: {found}; refer to {known}, or add unique: [[{target}]] to {parent.name}"
-    for name, target in zip(key.columns, key.parent_columns, strict=True):
-        here, there = find_column(table, name), find_column(parent, target)
-        reported = f"{table.name}.{name}" in broken or f"{parent.name}.{target}" in broken
-        if here and there and not reported and _stored_type(here, schema) != _stored_type(there, schema):
-            found = f"type {_stored_type(here, schema)}, but {parent.name}.{target} is {_stored_type(there, schema)}"
-            yield f"{table.name}.{name}: {found}; give both the same type"
-    nullable = [name for name in key.columns if (column := find_column(table, name)) and column.nullable]
-    shared = {name for other in table.foreign_keys if other.optional for name in other.columns}
-    if key.optional and not nullable:
-        todo = "remove optional: true, or declare a column nullable: true"
-        yield f"{key.name}: optional, but none of its columns can be NULL; {todo}"
-    if not key.optional and not shared.issuperset(nullable):
-        todo = "remove nullable: true, or declare the key optional: true"
-        yield f"{key.name}: a nullable column in a required key; {todo}"
-
-
-def _stored_type(column: Column, schema: Schema) -> str:
-    """Return the type that must agree along a key."""
-    if column.sql_type in {enum.name for enum in schema.enums}:
-        return f"enum {column.sql_type}"
-    return column.logical.key_type
+# Rules on the whole schema.
 
 
 def _cycles(schema: Schema) -> Iterator[str]:
@@ -225,7 +222,7 @@ def _cycles(schema: Schema) -> Iterator[str]:
                 path.append(next(key for key in waiting[here] if key.parent in waiting))
                 here = path[-1].parent
             cycle = path[[key.child for key in path].index(here) :]
-            yield _cycle(cycle)
+            yield f"{cycle[0].child}: {_cycle(cycle)}"
             ready = [key.child for key in cycle]
         for name in ready:
             waiting.pop(name, None)
@@ -235,36 +232,35 @@ def _cycle(cycle: list[ForeignKey]) -> str:
     names = " or ".join(key.name for key in cycle if not key.owner)
     way = " -> ".join([*(key.child for key in cycle), cycle[-1].parent])
     if not names:
-        return (
-            f"{cycle[0].child}: the owner keys form a cycle ({way}); mark owner: true on a key that leads to the unit"
-        )
+        return f"the owner keys form a cycle ({way}); mark owner: true on a key that leads to the unit"
     optional = [key.name for key in cycle if key.optional and not key.owner]
     if optional:
-        found = f"a cycle of keys that cascade ({way})"
-        return f"{cycle[0].child}: {found}; declare on_unit_removed: set null for {' or '.join(optional)}"
+        return f"a cycle of keys that cascade ({way}); declare on_unit_removed: set null for {' or '.join(optional)}"
     found = "refers to itself by a required key" if len(cycle) == 1 else f"a cycle of required foreign keys ({way})"
-    return f"{cycle[0].child}: {found}; declare {names} optional: true (filled in last), or leave it out of the spec"
+    return f"{found}; declare {names} optional: true (filled in last), or leave it out of the spec"
 
 
 def _candidates(schema: Schema) -> dict[str, list[ForeignKey]]:
     """Return, per private table, the keys whose parent reaches the unit without that table."""
-    children: dict[str, list[str]] = {table.name: [] for table in schema.tables}
-    for table in schema.private_tables:
+    private = {table.name: table for table in schema.private_tables}
+    children: dict[str, list[str]] = {}
+    for table in private.values():
         for key in table.foreign_keys:
-            children[key.parent].append(table.name)
+            children.setdefault(key.parent, []).append(table.name)
 
-    def reached(without: str) -> set[str]:
-        return reachable(schema.unit, lambda name: (n for n in children.get(name, ()) if n != without))
+    def above(table: Table) -> set[str]:
+        reached = reachable(schema.unit, lambda name: (n for n in children.get(name, ()) if n != table.name))
+        return reached & private.keys() - {table.name}
 
-    private = {table.name for table in schema.private_tables}
-    found: dict[str, list[ForeignKey]] = {}
-    for table in schema.private_tables:
-        above = reached(table.name) & private - {table.name} if table.foreign_keys else set()
-        found[table.name] = [key for key in table.foreign_keys if key.parent in above]
-    return found
+    return {
+        name: [key for key in table.foreign_keys if key.parent in reached]
+        for name, table in private.items()
+        for reached in [above(table) if table.foreign_keys else ()]
+    }
 
 
 def _ownership(schema: Schema, broken: Collection[str]) -> Iterator[str]:
+    """Yield where not exactly one path of owner keys leads from a private table to the unit."""
     candidates = _candidates(schema)
     for table in schema.tables:
         marked = [key for key in table.foreign_keys if key.owner]
@@ -281,13 +277,12 @@ def _ownership(schema: Schema, broken: Collection[str]) -> Iterator[str]:
 
 
 def _path(schema: Schema, table: Table, marked: list[ForeignKey], candidates: list[ForeignKey]) -> Iterator[str]:
-    """Yield where not exactly one path leads from a private table to the unit."""
-    names = ", ".join(key.name for key in candidates)
     if not candidates:
         out = "leave the table out with the keys that refer to it"
         todo = f"add a foreign key that leads to {schema.unit}, {out}, or declare it public if anyone may see its rows"
         yield f"{table.name}: a private table with no path to the privacy unit; {todo}"
     elif not marked:
+        names = ", ".join(key.name for key in candidates)
         how = (
             "the one whose parent the row is about: there max_children is enforced, on the others only declared, unless"
             " they have same_unit: true"

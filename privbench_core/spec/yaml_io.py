@@ -62,6 +62,7 @@ def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _represent_text)
+_Dumper.add_multi_representer(str, _represent_text)  # words of enumerations
 _Loader.yaml_implicit_resolvers = {}
 for _kind, _pattern, _first in _RESOLVERS:
     for _class in (_Loader, _Dumper):

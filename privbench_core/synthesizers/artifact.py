@@ -45,7 +45,7 @@ class Artifact:
     parts: PartFiles | None = field(default=None, repr=False, compare=False)
 
     def to_bytes(self) -> bytes:
-        """Deterministic serialisation: a header with a checksum, JSON, large arrays compressed, Parquet for a table."""
+        """Serialise deterministically: a header with a checksum, JSON, large arrays compressed, Parquet for a table."""
         arrays: list[pa.Buffer] = []
         text = json.dumps(self.data, default=partial(_plain, arrays), sort_keys=True, separators=(",", ":")).encode()
         parts = [struct.pack("<Q", len(text)), text, *arrays]
@@ -60,12 +60,12 @@ class Artifact:
 
     @classmethod
     def from_bytes(cls, stored: bytes, parts: PartFiles | None = None) -> Artifact:
-        """The inverse of `to_bytes`, but for ``parts``, which are kept beside; raises as `verified` does."""
+        """Return the inverse of `to_bytes`, but for ``parts``, which are files; raises as `verified` does."""
         return cls._decoded(verified(stored), parts)
 
     @classmethod
     def _decoded(cls, content: memoryview, parts: PartFiles | None = None) -> Artifact:
-        """The artifact of what stands behind a header that is known to be right."""
+        """Return the artifact of what stands behind a header that is known to be right."""
         text, rest = _split(content)
         data = json.loads(text, object_hook=rest.array)
         body = rest.content[rest.read :]
@@ -86,7 +86,7 @@ class PartFiles:
 
     @classmethod
     def temporary(cls) -> PartFiles:
-        """Files for a step whose result is not kept: they go with this object."""
+        """Return files for a step whose result is not kept: they go with this object."""
         files = cls(Path(tempfile.gettempdir()) / f"privbench-{uuid4().hex}")
         weakref.finalize(files, shutil.rmtree, files.folder, ignore_errors=True)
         return files
@@ -147,7 +147,7 @@ class PartFiles:
             return None
 
     def has(self, number: int) -> bool:
-        """Whether there is a file of that number, whole or not."""
+        """Return whether there is a file of that number, whole or not."""
         return self._path(number).is_file()
 
     def _path(self, number: int) -> Path:
@@ -155,7 +155,7 @@ class PartFiles:
 
 
 def verified(stored: bytes) -> memoryview:
-    """What stands behind the header; ReleaseError if `Artifact.to_bytes` did not make these bytes, or not so."""
+    """Return what stands behind the header; ReleaseError if `Artifact.to_bytes` did not make these bytes, or not so."""
     content, digest = memoryview(stored)[_HEADER:], stored[len(_MAGIC) : _HEADER]
     if not stored.startswith(_MAGIC) or blake2b(content, digest_size=DIGEST_BYTES).digest() != digest:
         raise ReleaseError(_DAMAGED)
@@ -163,13 +163,13 @@ def verified(stored: bytes) -> memoryview:
 
 
 def _split(content: memoryview) -> tuple[bytes, _Rest]:
-    """JSON, and what follows it."""
+    """Return JSON, and what follows it."""
     (length,) = struct.unpack("<Q", content[:8])
     return bytes(content[8 : 8 + length]), _Rest(content[8 + length :])
 
 
 def listed_parts(stored: bytes) -> int:
-    """How many ranges of rows an artifact lists under ``parts``, without reading the rest of it."""
+    """Return how many ranges of rows an artifact lists under ``parts``, without reading the rest of it."""
     return len(json.loads(_split(verified(stored))[0]).get("parts", ()))
 
 
@@ -181,12 +181,12 @@ class _Rest:
     read: int = 0
 
     def skip(self, value: dict[str, Any]) -> object:
-        """The same without reading arrays."""
+        """Skip an array."""
         self.read += value["bytes"] if "__array__" in value and "values" not in value else 0
         return value
 
     def array(self, value: dict[str, Any]) -> object:
-        """The array that a JSON object stands for; any other object as it is."""
+        """Return the array that a JSON object stands for; any other object as it is."""
         if "__array__" not in value:
             return value
         dtype, shape = np.dtype(value["__array__"]), value["shape"]
@@ -202,7 +202,7 @@ class _Rest:
 
 
 def digest_of(stored: bytes) -> str:
-    """Checksum of stored bytes, as hexadecimal text."""
+    """Return the checksum of stored bytes, as hexadecimal text."""
     return blake2b(stored, digest_size=DIGEST_BYTES).hexdigest()
 
 

@@ -81,24 +81,24 @@ class StepContext:
     csv: bool = True
 
     def rng(self, *salt: str) -> np.random.Generator:
-        """A generator for sampling, determined by the run's seed and ``salt``; never used for privacy noise."""
+        """Return a generator for sampling, determined by the run's seed and ``salt``; never used for privacy noise."""
         return sampling_rng(self.seed, *salt)
 
     def opened(self) -> PrivateSession:
-        """The session; InternalError if this step was not given one."""
+        """Return the session; InternalError if this step was not given one."""
         if self.session is None:
             raise InternalError("a step without a price asked for private rows")
         return self.session
 
 
 def sampling_rng(seed: int, *salt: str) -> np.random.Generator:
-    """A generator for sampling that its arguments alone determine; of different ``salt`` they are independent."""
+    """Return a generator for sampling that its arguments determine; of different ``salt`` they are independent."""
     word = int.from_bytes(blake2b("\x1f".join(salt).encode(), digest_size=8).digest(), "little")
     return np.random.default_rng([seed, word])
 
 
 def structure_rng(name: str) -> np.random.Generator:
-    """A generator for the structure of models; not of the run's seed: another sample must not buy a model again."""
+    """Return a generator for the structure of models, not of the run's seed: another sample buys no model again."""
     return sampling_rng(0, "structure", name)
 
 
@@ -117,7 +117,7 @@ class Step:
         run: The work.
         parameters: All else that determines the result, JSON-able: part of the release's identity.
         version: Changed by hand when the code of the step changes what it releases.
-        depends: What of the run it depends on beside its inputs: any of "seed", "scale".
+        depends: What of the run it depends on in addition to its inputs: any of "seed", "scale".
     """
 
     key: Key
@@ -171,7 +171,7 @@ class Plan:
             raise InternalError(f"the plan costs {amount:.6g}, more than its budget {total}")
 
     def step(self, key: Key) -> Step:
-        """The step of that key."""
+        """Return the step of that key."""
         return self._by_key[key]
 
     @cached_property
@@ -190,7 +190,7 @@ class Synthesizer(Protocol):
     name: str
 
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
-        """The steps and their prices, without reading a row.
+        """Return the steps and their prices, without reading a row.
 
         Raises:
             SpecError: Options that this synthesizer does not know, or values out of range.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from privbench_core.errors import SpecError, UnsupportedBudgetError, did_you_mean
@@ -45,7 +44,7 @@ class GroupOptions(FidelityOptions):
 
     Attributes:
         members: Weight of an attribute of an owned table against one of a table without owner, in sharing the budget.
-        links: Weight of an attribute that a foreign key may be tied to, likewise.
+        links: Weight of an attribute that a foreign key may depend on, likewise.
         profile: Share of what a table's attributes get for its profile (one-way marginals, learned domains), which also
             gets what stands for its rows: as much as one attribute, or half of the table's budget.
     """
@@ -64,7 +63,7 @@ def parsed(
     least: Mapping[str, float] | None = None,
     choices: Mapping[str, tuple[str, ...]] | None = None,
 ) -> T:
-    """The frozen dataclass ``default`` with the values that a spec gives; every mistake in one SpecError.
+    """Return the frozen dataclass ``default`` with the values that a spec gives; every mistake in one SpecError.
 
     Args:
         default: Of numbers and strings only; a whole number stays one.
@@ -73,7 +72,7 @@ def parsed(
         least: Name -> smallest value; 0 for the others.
         choices: Name -> values, of those that are strings.
     """
-    known = {field.name: getattr(default, field.name) for field in fields(default)}  # type: ignore[arg-type]
+    known = {each.name: getattr(default, each.name) for each in fields(default)}  # type: ignore[arg-type]
     problems = [
         f"synthesizer.options.{name}: unknown; {did_you_mean(name, known)}" for name in given if name not in known
     ]
@@ -98,32 +97,50 @@ def parsed(
 
 
 @dataclass(frozen=True)
-class Shares:
-    """What a plan's budget is first divided into.
+class Prices:
+    """The table of a plan's prices: what each of its parts may cost.
 
     Attributes:
-        measuring: For all that is measured.
+        tables: Table -> of all that is measured of its rows, with a δ for learning its lists of values.
+        links: Foreign key -> of what is measured along it.
         validation: For the fidelity figures of all tables.
-        deltas: Table -> δ for learning its lists of values; 0 where it has none.
+        profile_shares: Table -> share of its profile, where the rest is for groups.
     """
 
-    measuring: Price
+    tables: Mapping[str, Price]
+    links: Mapping[ForeignKey, Price]
     validation: Price
-    deltas: Mapping[str, float]
+    profile_shares: Mapping[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, schema: Schema, budget: Budget, validation: float) -> Self:
-        """Divide a budget, of which a share is for validation; raises as `refuse_impossible`."""
-        refuse_impossible(schema, budget)
-        total = budget.total()
-        spendable = Price(total.measure, total.amount)
-        learners = [table.name for table in schema.private_tables if lists_to_learn(table)]
-        deltas = {t.name: total.delta / len(learners) if t.name in learners else 0.0 for t in schema.private_tables}
-        return cls(spendable.share(1 - validation), spendable.share(validation), deltas)
+    def profile(self, table: Table) -> Price:
+        """Return what is for the number of rows, one-way marginals and learned domains."""
+        price = self.tables[table.name]
+        return price.share(self.profile_shares[table.name]).with_delta(price.delta)
+
+    def groups(self, table: Table) -> Price:
+        """Return what is for the groups of a table."""
+        return self.tables[table.name].share(1 - self.profile_shares[table.name])
 
 
-def group_shares(name: str, schema: Schema, budget: Budget, options: GroupOptions) -> tuple[Shares, Prices]:
-    """Return how a synthesizer of groups, of this name, divides a budget, and what is for measuring of that.
+def divided(schema: Schema, budget: Budget, validation: float) -> tuple[Price, Price, dict[str, float]]:
+    """Return what a budget has for measuring and for fidelity figures, and the δ of each private table.
+
+    Raises:
+        SpecError: Tables that cannot be sampled, or checks that can never hold.
+        UnsupportedBudgetError: Lists of values to learn without a δ.
+    """
+    refuse_impossible(schema, budget)
+    total, learners = budget.total(), [table.name for table in schema.private_tables if lists_to_learn(table)]
+    deltas = {t.name: total.delta / len(learners) if t.name in learners else 0.0 for t in schema.private_tables}
+    return total.share(1 - validation), total.share(validation), deltas
+
+
+def group_prices(name: str, schema: Schema, budget: Budget, options: GroupOptions) -> Prices:
+    """Return how a synthesizer of groups, of this name, divides a budget (PrivPetal, section 5).
+
+    A table counts as one attribute more than it has, for its rows: with few columns these get a larger part, and at
+    most half. Each list of values to learn counts as one more, which is all for the profile: a value that is not named
+    is lost to every query. A link has a price for sizes of groups, or for pair tables with another parent.
 
     Raises:
         SpecError: Tables that cannot be sampled, or checks that can never hold.
@@ -133,61 +150,20 @@ def group_shares(name: str, schema: Schema, budget: Budget, options: GroupOption
         raise UnsupportedBudgetError(
             f"{name}: Gaussian noise has no pure form; run with delta > 0, or take another synthesizer"
         )
-    shares = Shares.of(schema, budget, options.validation)
-    return shares, Prices(schema, shares.measuring, options)
-
-
-@dataclass(frozen=True)
-class Prices:
-    """How the budget is shared (PrivPetal, section 5).
-
-    Attributes:
-        schema: The database.
-        whole: What there is to share.
-        options: Weights of attributes, and the share of profiles.
-    """
-
-    schema: Schema
-    whole: Price
-    options: GroupOptions
-
-    def table(self, table: Table) -> Price:
-        """Of all that is measured of a table's attributes."""
-        return self.whole.share(self._table(table) / self._sum)
-
-    def profile(self, table: Table) -> Price:
-        """Of that, what is for the number of rows, one-way marginals and learned domains.
-
-        A table counts as one attribute more than it has, for its rows: with few columns these get a larger part, and
-        at most half. Each list of values to learn counts as one more, which is all for the profile: a value that is not
-        named is lost to every query.
-        """
-        return self.table(table).share(self._profile(table))
-
-    def groups(self, table: Table) -> Price:
-        """Of that, what is for its groups."""
-        return self.table(table).share(1 - self._profile(table))
-
-    def link(self, key: ForeignKey) -> Price:
-        """Of sizes of groups, or of pair tables with another parent."""
-        return self.whole.share(self._key(key) / self._sum)
-
-    @cached_property
-    def _sum(self) -> float:
-        tables = sum(self._table(table) for table in self.schema.private_tables)
-        keys = sum(self._key(key) for table in self.schema.private_tables for key in table.foreign_keys)
-        return tables + keys
-
-    def _profile(self, table: Table) -> float:
-        lists, others = len(lists_to_learn(table)), 1 + len(table.attributes)
-        alone = min(1 + self.options.profile * len(table.attributes), others / 2)
-        return (lists + alone) / (lists + others)
-
-    def _table(self, table: Table) -> float:
-        counted = 1 + len(table.attributes) + len(lists_to_learn(table))
-        return (1.0 if table.owner_key is None else self.options.members) * counted
-
-    def _key(self, key: ForeignKey) -> float:
-        parent = self.schema.table(key.parent)
-        above = 1 if parent.public or determined(self.schema, key) else 1 + len(parent.attributes)
-        return self.options.links * (above if key.owner else above + len(self.schema.table(key.child).attributes))
+    measuring, validation, deltas = divided(schema, budget, options.validation)
+    tables, links, profiles = dict[str, float](), dict[ForeignKey, float](), dict[str, float]()
+    for table in schema.private_tables:
+        own, lists = len(table.attributes), len(lists_to_learn(table))
+        tables[table.name] = (1.0 if table.owner_key is None else options.members) * (1 + own + lists)
+        profiles[table.name] = (lists + min(1 + options.profile * own, (1 + own) / 2)) / (lists + 1 + own)
+        for key in table.foreign_keys:
+            parent = schema.table(key.parent)
+            above = 1 if parent.public or determined(schema, key) else 1 + len(parent.attributes)
+            links[key] = options.links * (above if key.owner else above + own)
+    weights = sum(tables.values()) + sum(links.values())
+    return Prices(
+        {name: measuring.share(weight / weights).with_delta(deltas[name]) for name, weight in tables.items()},
+        {key: measuring.share(weight / weights) for key, weight in links.items()},
+        validation,
+        profiles,
+    )

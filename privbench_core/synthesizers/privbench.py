@@ -22,7 +22,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
-from privbench_core.synthesizers.options import FidelityOptions, Shares
+from privbench_core.synthesizers.options import FidelityOptions, Prices, divided
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import (
     completes_junction,
@@ -103,20 +103,28 @@ def network_plan(name: str, schema: Schema, budget: Budget, options: LinkOptions
         SpecError: Tables that cannot be sampled.
         UnsupportedBudgetError: Lists of values to learn without a δ.
     """
-    shares = Shares.of(schema, budget, options.validation)
-    private = schema.private_tables
+    prices = network_prices(schema, budget, options)
+    steps = [step for table in schema.private_tables for step in learn(table, prices.tables[table.name])]
+    keys = sorted(prices.links, key=lambda key: not key.owner)
+    steps += [link(schema, key, prices.links[key]) for key in keys]
+    return whole_plan(name, schema, budget, steps, prices.validation)
+
+
+def network_prices(schema: Schema, budget: Budget, options: LinkOptions) -> Prices:
+    """Return how a plan of networks divides a budget: γ to tables, the rest to keys, by numbers of attributes."""
+    measuring, validation, deltas = divided(schema, budget, options.validation)
     keys = [key for table in schema.sampling_order if not table.public for key in table.foreign_keys]
-    links = {key: _link_size(schema, key) for key in keys}
-    tables = {table.name: len(table.attributes) + 1 for table in private}
     gamma = options.gamma if keys else 1.0
-    steps: list[Step] = []
-    for table in private:
-        price = shares.measuring.share(gamma * tables[table.name] / sum(tables.values()))
-        steps += learn(table, price.with_delta(shares.deltas[table.name]))
-    for_links = shares.measuring.share(1 - gamma)
-    for key in sorted(keys, key=lambda key: not key.owner):
-        steps.append(link(schema, key, for_links.share(links[key] / sum(links.values()))))
-    return whole_plan(name, schema, budget, steps, shares.validation)
+    tables = {table.name: len(table.attributes) + 1 for table in schema.private_tables}
+    links, for_links = {key: _link_size(schema, key) for key in keys}, measuring.share(1 - gamma)
+    return Prices(
+        {
+            name: measuring.share(gamma * size / sum(tables.values())).with_delta(deltas[name])
+            for name, size in tables.items()
+        },
+        {key: for_links.share(size / sum(links.values())) for key, size in links.items()},
+        validation,
+    )
 
 
 def conditional_link(schema: Schema, key: ForeignKey, price: Price) -> Step:
@@ -125,7 +133,7 @@ def conditional_link(schema: Schema, key: ForeignKey, price: Price) -> Step:
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price, fit: Callable[..., Fanout] = fit_fanout) -> Step:
-    """The step that measures the link along an ownership key, as ``fit`` does."""
+    """Return the step that measures the link along an ownership key, as ``fit`` does."""
 
     def run(context: StepContext) -> Artifact:
         own, above = (released_profile(context.inputs, name) for name in (key.child, key.parent))
@@ -143,7 +151,7 @@ def fanout_step(schema: Schema, key: ForeignKey, price: Price, fit: Callable[...
 def _link_size(schema: Schema, key: ForeignKey) -> float:
     """Weight of a key in sharing out 1 - γ: the attributes it may relate.
 
-    Rows without attributes leave numbers of children to be measured, which cost what they cost beside other rows'
+    Rows without attributes leave numbers of children to be measured, which cost the same as with other rows'
     attributes. In a junction table the owner's attributes are related to those of what it refers to.
     """
     table, parent = schema.table(key.child), schema.table(key.parent)

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from privbench_core.groups.group_model import GroupModel
-from privbench_core.groups.latent import Latents
+from privbench_core.groups.group_model import GroupModel, Latents
 from privbench_core.groups.measure_latent import LatentFit
 from privbench_core.groups.measure_types import Columns, types_of
 from privbench_core.links.fanout import Fanout
@@ -30,7 +29,7 @@ from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.options import GroupOptions, Prices, group_shares
+from privbench_core.synthesizers.options import GroupOptions, group_prices
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import (
     counted_along,
@@ -44,18 +43,17 @@ from privbench_core.synthesizers.steps.profile import profile_step
 
 @dataclass(frozen=True)
 class Options(GroupOptions):
-    """Public parameters beside the common ones; the names of the paper where it has them.
+    """Public parameters in addition to the common ones; the names of the paper where it has them.
 
     Attributes:
         latents: Number of latent attributes of a foreign key: the paper's Z1 and Z2.
         iterations: T of Algorithm 1.
-        types: Share of all iterations in what an owned table's groups cost beside observed marginals.
+        types: Share of all iterations in what an owned table's groups cost other than observed marginals.
         groups: Share of an iteration for marginals over groups: sizes, and pairs of latent attributes (the 4 and the 1
             of 20:4:1).
         observed: Share of observed marginals in what an owned table's groups cost (Algorithm 2, line 1), where children
             have latent attributes of their own.
-        places: Share, in what links cost beside the former two, of the choice of a column that orders the members of a
-            group.
+        places: Share, in what links cost other than the former two, of the choice of a column that orders members.
         typed: Share, in what is left, of joints with types and places, where children have attributes alone: the rest
             is for joints of members.
         usefulness: λ: as many latent values as keep the average latent marginal λ-useful.
@@ -81,54 +79,47 @@ class PrivLava:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
-        shared, prices = group_shares(self.name, schema, budget, chosen)
+        prices = group_prices(self.name, schema, budget, chosen)
+        shared = {field.name for field in fields(LatentFit)} & {field.name for field in fields(chosen)}
+        fit = LatentFit(**{name: getattr(chosen, name) for name in shared})
         steps: list[Step] = []
         for table in schema.private_tables:
-            whole = not has_columns(schema, table)
-            price = prices.table(table) if whole else prices.profile(table)
-            steps.append(profile_step(schema, table, price.with_delta(shared.deltas[table.name])))
+            price = prices.profile(table) if has_columns(schema, table) else prices.tables[table.name]
+            steps.append(profile_step(schema, table, price))
         for table in reversed(schema.sampling_order):
-            if not table.public:
-                steps += self._steps(schema, table, prices, chosen)
-        return whole_plan(self.name, schema, budget, steps, shared.validation)
-
-    def _steps(self, schema: Schema, table: Table, prices: Prices, options: Options) -> list[Step]:
-        """What is measured of a table's keys, and of its rows."""
-        key, columns = table.owner_key, has_columns(schema, table)
-        rest = prices.groups(table) if columns else None
-        steps: list[Step] = []
-        if key is not None:
-            shared = {field.name for field in fields(LatentFit)} & {field.name for field in fields(options)}
-            fit = LatentFit(**{name: getattr(options, name) for name in shared})
-            steps.append(types_step(schema, key, prices.link(key), rest, fit))
-        if key is not None or rest is None:
-            steps.append(drawn_step(schema, table, zero(prices.whole.measure)))
-        else:
-            steps.append(root_step(schema, table, rest))
-        others = (other for other in table.foreign_keys if not other.owner)
-        return steps + [lookup_step(schema, other, prices.link(other)) for other in others]
+            if table.public:
+                continue
+            rest = prices.groups(table) if has_columns(schema, table) else None
+            if table.owner_key is not None:
+                steps.append(types_step(schema, table.owner_key, prices.links[table.owner_key], rest, fit))
+            if table.owner_key is None and rest is not None:
+                steps.append(root_step(schema, table, rest))
+            else:
+                steps.append(drawn_step(schema, table, zero(prices.validation.measure)))
+            steps += [lookup_step(schema, key, prices.links[key]) for key in table.foreign_keys if not key.owner]
+        return whole_plan(self.name, schema, budget, steps, prices.validation)
 
 
 def owned_keys(schema: Schema, table: str) -> list[ForeignKey]:
-    """The owner keys that refer to a table."""
+    """Return the owner keys that refer to a table."""
     keys = (other.owner_key for other in schema.private_tables)
     return [key for key in keys if key is not None and key.parent == table]
 
 
 def has_columns(schema: Schema, table: Table) -> bool:
-    """Whether a table's rows have attributes, or own others and so may have latent attributes."""
+    """Return whether a table's rows have attributes, or own others and so may have latent attributes."""
     return bool(table.attributes) or any(
         has_columns(schema, schema.table(key.child)) for key in owned_keys(schema, table.name)
     )
 
 
 def below(schema: Schema, table: str) -> list[str]:
-    """The tables whose rows the rows of a table own, directly or by way of others."""
+    """Return the tables whose rows the rows of a table own, directly or by way of others."""
     return [name for key in owned_keys(schema, table) for name in (key.child, *below(schema, key.child))]
 
 
 def column_inputs(schema: Schema, table: str) -> tuple[Key, ...]:
-    """Keys of the steps that release the columns of a table, latent ones included."""
+    """Return the keys of the steps that release the columns of a table, latent ones included."""
     keys: list[Key] = [("profile", table)]
     for key in owned_keys(schema, table):
         keys += [fanout_key(key), *column_inputs(schema, key.child)]
@@ -136,7 +127,7 @@ def column_inputs(schema: Schema, table: str) -> tuple[Key, ...]:
 
 
 def table_columns(schema: Schema, table: str, inputs: Mapping[Key, Artifact]) -> Columns:
-    """The columns of a table, from the artifacts of `column_inputs`."""
+    """Return the columns of a table, from the artifacts of `column_inputs`."""
     columns = Columns.of(released_profile(inputs, table))
     for key in owned_keys(schema, table):
         released = inputs[fanout_key(key)].data
@@ -150,15 +141,7 @@ def table_columns(schema: Schema, table: str, inputs: Mapping[Key, Artifact]) ->
 
 
 def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Price | None, fit: LatentFit) -> Step:
-    """The step that measures groups along an owner key: sizes, observed marginals, latent attributes (Algorithm 2).
-
-    Args:
-        schema: The database.
-        key: The owner key.
-        for_sizes: Price of the sizes of groups.
-        for_groups: Price of all else, None where children have no columns.
-        fit: How that is spent.
-    """
+    """Return the step that measures groups along an owner key: sizes, marginals, latent attributes (Algorithm 2)."""
     price = for_sizes if for_groups is None else for_sizes + for_groups
 
     def run(context: StepContext) -> Artifact:
@@ -183,11 +166,11 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     reads = deciding_tables(schema, key.child, key.parent, *looked_at)
     moves = [stability(schema, name, *below(schema, name)) for name in (key.child, key.parent)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
-    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="14")
+    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="15")
 
 
 def drawn_step(schema: Schema, table: Table, free: Price) -> Step:
-    """The step that fits the model of a table's rows to what was measured along its owner key, at no cost.
+    """Return the step that fits the model of a table's rows to what was measured along its owner key, at no cost.
 
     A table without owner and columns has nothing to fit: its rows are numbers. A model of groups is fitted already.
     """
@@ -207,7 +190,7 @@ def drawn_step(schema: Schema, table: Table, free: Price) -> Step:
 
 
 def root_step(schema: Schema, table: Table, price: Price) -> Step:
-    """The step that models a table without owner, with the latent attributes of what it owns (section 4.4)."""
+    """Return the step that models a table without owner, with the latent attributes of what it owns (section 4.4)."""
 
     def run(context: StepContext) -> Artifact:
         columns = table_columns(schema, table.name, context.inputs)
@@ -225,6 +208,6 @@ def root_step(schema: Schema, table: Table, price: Price) -> Step:
 
 
 def _model(columns: Columns, node: Node) -> Artifact:
-    """A model, and its columns that are latent."""
+    """Return a model, and its columns that are latent."""
     latents = [[name, columns.sources[name][1].size] for name in columns.types]
     return Artifact({"model": node_to_dict(node), "latents": latents, "summary": count_nodes(node)})

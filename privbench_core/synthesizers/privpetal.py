@@ -21,7 +21,7 @@ from privbench_core.schema.identity import key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
-from privbench_core.synthesizers.options import GroupOptions, Prices, group_shares
+from privbench_core.synthesizers.options import GroupOptions, group_prices
 from privbench_core.synthesizers.privbench import SharedOptions, fanout_step
 from privbench_core.synthesizers.steps.assemble import whole_plan
 from privbench_core.synthesizers.steps.link import fanout_key, lookup_step, released_fanout, released_profile
@@ -30,7 +30,7 @@ from privbench_core.synthesizers.steps.profile import profile_step
 
 @dataclass(frozen=True)
 class Options(GroupOptions):
-    """Public parameters beside the common ones; the names of the paper where it has them.
+    """Public parameters in addition to the common ones; the names of the paper where it has them.
 
     Attributes:
         scores: Share of R-scores in what an owned table's groups cost, σ_R of Algorithm 1 (a 1 of 1:1:8).
@@ -58,31 +58,22 @@ class PrivPetal:
     def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
         """See `Synthesizer.plan`."""
         chosen = Options.parse(options)
-        shared, prices = group_shares(self.name, schema, budget, chosen)
+        prices = group_prices(self.name, schema, budget, chosen)
+        network = SharedOptions(profile=chosen.root_profile)  # the house model in the role of the paper's PrivMRF
         steps: list[Step] = []
         for table in schema.private_tables:
-            delta = shared.deltas[table.name]
             if _has_groups(table):
-                steps.append(profile_step(schema, table, prices.profile(table).with_delta(delta)))
-            else:  # the house model in the role of the paper's PrivMRF; and tables of keys alone
-                network = SharedOptions(profile=chosen.root_profile)
-                steps += network.learn(schema, table, prices.table(table).with_delta(delta))
+                steps.append(profile_step(schema, table, prices.profile(table)))
+            else:  # tables of keys alone, too
+                steps += network.learn(schema, table, prices.tables[table.name])
+        fit = GroupFit(chosen.scores, chosen.margins, chosen.usefulness, chosen.triples)
         for table in schema.sampling_order:
-            if not table.public:
-                steps += self._steps(schema, table, prices, chosen)
-        return whole_plan(self.name, schema, budget, steps, shared.validation)
-
-    def _steps(self, schema: Schema, table: Table, prices: Prices, options: Options) -> list[Step]:
-        """What is measured of a table's keys, and of its groups."""
-        steps: list[Step] = []
-        key = table.owner_key
-        if key is not None:
-            steps.append(fanout_step(schema, key, prices.link(key), _sizes))
-        if key is not None and _has_groups(table):
-            fit = GroupFit(options.scores, options.margins, options.usefulness, options.triples)
-            steps.append(groups_step(schema, key, prices.groups(table), fit))
-        others = (other for other in table.foreign_keys if not other.owner)
-        return steps + [lookup_step(schema, other, prices.link(other)) for other in others]
+            for key in sorted(() if table.public else table.foreign_keys, key=lambda key: not key.owner):
+                price = prices.links[key]
+                steps.append(fanout_step(schema, key, price, _sizes) if key.owner else lookup_step(schema, key, price))
+                if key.owner and _has_groups(table):
+                    steps.append(groups_step(schema, key, prices.groups(table), fit))
+        return whole_plan(self.name, schema, budget, steps, prices.validation)
 
 
 def _sizes(*how: Any) -> Fanout:
@@ -95,7 +86,7 @@ def _has_groups(table: Table) -> bool:
 
 
 def groups_step(schema: Schema, key: ForeignKey, price: Price, fit: GroupFit) -> Step:
-    """The step that measures the groups along an ownership key: the model of the children's attributes."""
+    """Return the step that measures the groups along an ownership key: the model of the children's attributes."""
 
     def run(context: StepContext) -> Artifact:
         child, parent = (released_profile(context.inputs, name) for name in (key.child, key.parent))

@@ -21,12 +21,12 @@ def installed(group: str) -> EntryPoints:
 
 
 def names() -> list[str]:
-    """Names of all installed synthesizers."""
+    """Return the names of all installed synthesizers."""
     return sorted(point.name for point in installed(GROUP))
 
 
 def load_synthesizer(name: str) -> Synthesizer:
-    """A new instance of the synthesizer called ``name``; SpecError with a hint if there is none."""
+    """Return a new instance of the synthesizer called ``name``; SpecError with a hint if there is none."""
     for point in installed(GROUP):
         if point.name == name:
             made: Synthesizer = point.load()()

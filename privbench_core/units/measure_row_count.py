@@ -8,6 +8,7 @@ everything else follows from these released numbers, the declared columns and th
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -17,7 +18,6 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimators.segmentation import ABSOLUTE, SIGNIFICANT
 from privbench_core.guards import FEW, HIDDEN_ROWS, TINY, TOLERANCE
 from privbench_core.marginals.measure_scores import highest_noise
-from privbench_core.marginals.size_counts import ExpectedSizes, NoisySum, SizeCounts, estimate_bands
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.features import UnitRows
@@ -29,14 +29,15 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Schema
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import UNIT_SIZE, RowCount, class_coder, counts_up_to, powers_up_to
+from privbench_core.units.size_counts import ExpectedSizes, NoisySum, estimate_bands
 
 Array = NDArray[np.float64]
 
 
 def measure_row_count(session: PrivateSession, table: str, bound: int, price: Price) -> tuple[RowCount | None, Price]:
-    """The size of an owned table, and what is left of ``price``; None, for nothing, if no unit has more than one row.
+    """Measure the size of an owned table, and return what is left; None, for nothing, if units have one row at most.
 
-    Its T is 1, for a first look at the columns: no T tells codes from noise better, as rows grow less than T does.
+    Its T is 1, for first counts of the columns: no T shows codes better, as rows grow less than T does.
 
     Formal guarantee: satisfies ε-DP for a pure price and ρ-zCDP otherwise at the price given, for adding or removing
     one privacy unit; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
@@ -55,7 +56,8 @@ def measure_row_count(session: PrivateSession, table: str, bound: int, price: Pr
     units = view.measure("sizes", [Marginal((UNIT_SIZE,))], each)
     noisy, sigma = units.values[0], units.sigma
     sizes = partial(estimate_bands, codec, powers, bar=highest_noise(price.measure, 1.0, 2 * len(powers)))
-    most = _truncation(sizes(noisy, sigma), sigma)
+    first = sizes(noisy, sigma)
+    most = min(counts_up_to(bound), key=lambda t: math.hypot(t * sigma, first.unknown_beyond(t)))
     found = session.view(ViewSpec(table, {}, (most,)), "rows").measure("rows", [Marginal(())], each)
     total = NoisySum(float(found.values[0]), found.sigma, most)
     fit = sizes(noisy, sigma, rows=total)
@@ -66,19 +68,12 @@ def measure_row_count(session: PrivateSession, table: str, bound: int, price: Pr
         rows, scale = min(rows, float(HIDDEN_ROWS)), HIDDEN_ROWS / sigma  # of as few units as rows
     at_least = max(rows, 1.0)  # shares of rows are divided by how many there are
     fit = sizes(noisy * scale, sigma * scale, rows=NoisySum(at_least, min(off, TOLERANCE * at_least)))
-    classes = _classes(fit, bound)
+    # Each class has units, and the last one leaves no rows out.
+    last = next((power for power in powers if fit.rows() - fit.rows(power) <= FEW * fit.rows()), powers[-1])
+    classes = tuple(power for power in powers if power <= last)
     of_class = fit.rows_up_to(classes), fit.rows_up_to(classes, 1)
     left = price.share(1 - 2 * TUNING.size_share)
     return RowCount(rows, off, 1, classes, *of_class, bound, noisy, sigma), left
-
-
-def _truncation(sizes: SizeCounts, sigma: float) -> int:
-    """Return the T with the least expected error of the number of rows, for so much noise of a unit."""
-
-    def error(most: int) -> float:
-        return float(np.hypot(most * sigma, sizes.unknown_beyond(most)))
-
-    return min(counts_up_to(sizes.codec.bound), key=error)
 
 
 def _without_bias(rows: float, sigma: float, likely: float) -> float:
@@ -99,10 +94,10 @@ def _without_bias(rows: float, sigma: float, likely: float) -> float:
 
 
 def counted_for_sizes(curator: Curator, parents: RowCount, expected: ExpectedSizes, price: Price) -> int:
-    """T for a histogram of numbers of children over the rows of a table whose units have several.
+    """Choose T for a histogram of numbers of children over the rows of a table whose units have several.
 
-    It is the one with the least expected error of the sizes of groups over the *children*: noise of one parent of 100
-    children is noise of 100 rows. What noise can do to a class of sizes is at most to hide it.
+    It has the least expected error of the sizes of groups over the *children*: noise of one parent of 100 children is
+    noise of 100 rows. What noise can do to a class of sizes is at most to hide it.
 
     Args:
         curator: Of a view that counts every unit once.
@@ -122,27 +117,17 @@ def counted_for_sizes(curator: Curator, parents: RowCount, expected: ExpectedSiz
 
 
 def distance_by_noise(sizes: Array, sigma: float, rows: float) -> Array:
-    """Expected total variation distance of columns with so many codes from themselves with noise, shape (columns,)."""
+    """Return the expected total variation distance of columns with so many codes from themselves with noise."""
     visible = np.minimum(sizes, 1 + rows / (SIGNIFICANT * sigma)) if sigma > 0 else sizes
     return np.minimum(ABSOLUTE * sigma * visible / rows, 0.5)
 
 
-def _classes(fit: SizeCounts, bound: int) -> tuple[int, ...]:
-    """Powers of two that part units by their number of rows: each class has units, and the last leaves no rows out."""
-    rows, powers = fit.rows(), powers_up_to(bound)
-    last = next((power for power in powers if rows - fit.rows(power) <= FEW * rows), powers[-1])
-    return tuple(power for power in powers if power <= last)
-
-
 def noise_of_rows(schema: Schema, table: str, price: Price) -> float:
-    """± rows of a table whose units may have several (one standard deviation), from its plan alone: no row is read.
+    """Return the standard deviation of the number of rows if each unit has one, from the plan alone: no row is read.
 
-    It is the noise of the number of rows if all that is measured of the table costs ``price``, the number of rows gets
-    its share of it, and each unit has one row. T times as much where units have up to T rows: T is chosen from
+    All that is measured of the table costs ``price``. T times as much where units have up to T rows: T is chosen from
     released numbers, and is at most the declared bound (`Schema.max_rows_per_unit`).
     """
-    own = 1.0  # weight that leaves with the unit
-    others = (stability(schema, table) - own) / 2  # weight that changes beside it
-    return noise_std(
-        Sensitivity(own + 2 * others, float(np.hypot(own + others, others))), price.share(TUNING.size_share)
-    )
+    others = (stability(schema, table) - 1) / 2  # weight that changes beyond that of 1 which leaves with the unit
+    moved = Sensitivity(1 + 2 * others, math.hypot(1 + others, others))
+    return noise_std(moved, price.share(TUNING.size_share))

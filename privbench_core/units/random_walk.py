@@ -1,13 +1,13 @@
-"""Distributions that drift from class to class, from noisy counts: each class leans on its neighbours.
+"""Distributions that drift from class to class, from noisy counts: each class borrows from its neighbours.
 
 Neighbouring classes of sizes have similar habits, and the largest ones few units and most rows. So the square roots of
 a column's shares are a Gaussian process over classes: a random walk, and where the counts speak for it a walk of trends
-(habits that go on changing as they did; Wahba 1978). Roots of small and of large shares drift alike, as their sampling
-errors are alike (Anscombe 1948): a code that is rare in most classes may well be usual in the largest. What is measured
-is not linear in roots, so it is linearised about what was expected, and again about what that makes of it. The
-variances of steps and trends are averaged over by their posterior, so that classes which noise cannot tell apart are
+(habits that go on changing as they did; Wahba 1978). Roots of small and of large shares drift at one scale, as their
+sampling errors are (Anscombe 1948): a code that is rare in most classes may well be usual in the largest. What is
+measured is not linear in roots, so it is linearised about what was expected, and again about what that makes of it. The
+variances of steps and trends are averaged over by their posterior, so that classes which noise cannot distinguish are
 pooled, and classes that differ keep what is their own. All that is measured of the column is a sum over classes, and
-tells of all of them (Kalman 1960, without time). Post-processing.
+informs all of them (Kalman 1960, without time). Post-processing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Measurement:
     """A sum over classes that was measured: the arguments of `Drift.updated`, with variances."""
 
     weights: Array
@@ -42,9 +42,9 @@ class Drift:
             of these variances beforehand; shape (variances,).
         means: Expected shares then, shape (variances, codes, classes).
         covariances: Of the shares of a code in different classes, shape (variances, codes, classes, classes).
-        expected: Shares over all classes alike, before any drift; shape (codes,).
-        least: Shares that are not to be told from less.
-        looks: All that was measured.
+        expected: Shares over all classes, before any drift; shape (codes,).
+        least: Shares that are not distinguished from less.
+        measured: All that was measured.
     """
 
     likelihoods: Array
@@ -52,11 +52,11 @@ class Drift:
     covariances: Array
     expected: Array
     least: float
-    looks: tuple[_Look, ...] = ()
+    measured: tuple[_Measurement, ...] = ()
 
     @classmethod
     def of(cls, noisy: Array, sigmas: Array, rows: Array) -> Drift:
-        """From noisy counts of each class.
+        """Return what noisy counts of each class say.
 
         Args:
             noisy: Counts of rows, shape (classes, codes).
@@ -71,53 +71,47 @@ class Drift:
         noise = np.maximum((sigmas[there] / rows[there]) ** 2, SMOOTHING)
         pooled = onto_simplex(shares @ (1 / noise) / (1 / noise).sum(), 1.0)
         least = min(float(1 / np.sqrt((1 / noise).sum())), 1 / codes)
-        looks = [
-            _Look(np.eye(classes)[place], share, np.full(codes, variance))
-            for place, share, variance in zip(there, shares.T, noise, strict=True)
+        measured = [
+            _Measurement(np.eye(classes)[index], share, np.full(codes, variance))
+            for index, share, variance in zip(there, shares.T, noise, strict=True)
         ]
         expected = np.maximum(pooled, least)
-        return cls._fitted(looks, expected, least, np.tile(expected[:, None], classes), LINEARISATIONS)
+        return cls._fitted(measured, expected, least, np.tile(expected[:, None], classes), LINEARISATIONS)
 
     @classmethod
-    def _fitted(cls, looks: Sequence[_Look], expected: Array, least: float, first: Array, rounds: int) -> Drift:
-        """From all that was measured, with the attributes of the same names.
-
-        Args:
-            looks: As there.
-            expected: As there.
-            least: As there.
-            first: Shares that roots are expected to be near at first, none below ``least``; shape (codes, classes).
-            rounds: How often they are taken to be near what was expected.
-        """
+    def _fitted(
+        cls, measured: Sequence[_Measurement], expected: Array, least: float, first: Array, rounds: int
+    ) -> Drift:
+        """Return what all that was measured says, linearised so often, at first about shares (codes, classes)."""
         beforehand, of_roots = _priors(first.shape[1])
         near, roots = np.tile(np.sqrt(first), (len(of_roots), 1, 1)), np.sqrt(expected)[:, None]
         for _ in range(rounds):  # shares are near² + 2 near (roots - near), as far as roots are near
             covariances = 4 * near[..., :, None] * near[..., None, :] * of_roots
-            found = cls(beforehand, near * (2 * roots - near), covariances, expected, least, tuple(looks))
-            for look in looks:
-                found = found._given(look)
+            found = cls(beforehand, near * (2 * roots - near), covariances, expected, least, tuple(measured))
+            for each in measured:
+                found = found._given(each)
             near = np.sqrt(np.maximum(found.means, least))
         return found
 
     def updated(self, weights: Array, shares: Array, sigmas: Array) -> Drift:
-        """The same, given what a sum over classes was found to be.
+        """Return what is known given a sum over classes.
 
         Args:
             weights: Of the classes, shape (classes,); or for each code by itself, shape (codes, classes).
             shares: The sum, shape (codes,).
             sigmas: Standard deviations of these, shape (codes,).
         """
-        looks = (*self.looks, _Look(weights, shares, sigmas**2))
-        return self._fitted(looks, self.expected, self.least, np.maximum(self._mean, self.least), 1)
+        measured = (*self.measured, _Measurement(weights, shares, sigmas**2))
+        return self._fitted(measured, self.expected, self.least, np.maximum(self._mean, self.least), 1)
 
     def average(self, weights: Array) -> tuple[Array, Array]:
-        """An average over classes, and its standard deviations; shapes (codes,)."""
+        """Return an average over classes, and its standard deviations; shapes (codes,)."""
         odds, means = self._odds, self.means @ weights
         mean = odds @ means
         return mean, np.sqrt(np.maximum(odds @ (self._gain(weights) @ weights + (means - mean) ** 2), 0.0))
 
-    def doubt(self, wanted: Array, weights: Array, sigmas: Array) -> float:
-        """Standard deviations of the average with weights ``wanted``, summed up, once `updated`.
+    def error(self, wanted: Array, weights: Array, sigmas: Array) -> float:
+        """Return standard deviations of the average with weights ``wanted``, summed up, once `updated`.
 
         Args:
             wanted: Of the classes, shape (classes,).
@@ -145,16 +139,16 @@ class Drift:
         return np.asarray(odds / odds.sum())
 
     def _gain(self, weights: Array) -> Array:
-        """Covariances of the shares with a sum over classes, shape (variances, codes, classes)."""
+        """Return covariances of the shares with a sum over classes, shape (variances, codes, classes)."""
         if weights.ndim > 1:
             return np.asarray((self.covariances @ weights[..., None])[..., 0])
         return np.reshape(self.covariances.reshape(-1, len(weights)) @ weights, self.means.shape)  # one product
 
-    def _given(self, look: _Look) -> Drift:
-        """The same, given a look, without another look at how far roots are from what was expected."""
-        gain = self._gain(look.weights)
-        variance = np.maximum((gain * look.weights).sum(axis=-1) + look.variances, SMOOTHING)
-        off = look.shares - (self.means * look.weights).sum(axis=-1)
+    def _given(self, measured: _Measurement) -> Drift:
+        """Return the Kalman update by a measurement, without another linearisation."""
+        gain = self._gain(measured.weights)
+        variance = np.maximum((gain * measured.weights).sum(axis=-1) + measured.variances, SMOOTHING)
+        off = measured.shares - (self.means * measured.weights).sum(axis=-1)
         likelihoods = self.likelihoods - 0.5 * (np.log(variance) + off**2 / variance).sum(axis=1)
         less = gain[..., :, None] * (gain / variance[..., None])[..., None, :]
         means = self.means + gain * (off / variance)[..., None]
@@ -162,7 +156,7 @@ class Drift:
 
 
 def _priors(classes: int) -> tuple[Array, Array]:
-    """Logarithms of prior odds, and covariances of roots in different classes, shape (variances, 1, classes, classes).
+    """Return logarithms of prior odds, and covariances of roots between classes, (variances, 1, classes, classes).
 
     In the first class a root is anything in [0, 1]. Steps and changes of trends are from none at all to as large as
     roots differ at most. Each variance of trends is as unlikely, compared with none, as there are combinations.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.guards import HALVINGS, HIDDEN_ROWS, LARGEST_ANY, TINY
+from privbench_core.guards import HALVINGS, LARGEST_ANY, TINY
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.stored import Storable
 
@@ -47,7 +47,7 @@ class RowCount(Storable):
     noise: float = 0.0
 
     def counted(self, most: float | Array, collisions: float | Array = 1.0) -> Array:
-        """Number of rows of each class that count if units with more than ``most`` of them count as so many.
+        """Return how many rows of each class count if units with more than T of them do as T; shape (.., classes).
 
         Numbers of rows of a class are taken to be spread evenly below their mean, and above it, up to the ends of the
         class: only as many as its largest count all of its rows.
@@ -55,11 +55,7 @@ class RowCount(Storable):
         Args:
             most: T, or several, shape (.., 1).
             collisions: Where units are clipped in L2 norm: how likely two rows of a unit are in the same cell, so that
-                the vector of counts of a unit of s rows is √(s + s(s - 1) times that) long; 1 where they are not
-                clipped, and all that matters is s. One for each T.
-
-        Returns:
-            Shape (classes,), or (.., classes).
+                the vector of counts of a unit of s rows is √(s + s(s - 1) times that) long; else 1. One for each T.
         """
         last, first = np.array(self.classes, dtype=float), np.append(1.0, self.classes[:-1])
         mean = np.clip(self.rows_of / np.maximum(self.units_of, TINY), first, last)
@@ -69,18 +65,15 @@ class RowCount(Storable):
         return np.asarray(self.rows_of * np.minimum(of_unit / mean, 1.0))
 
     def collisions(self, most: float, rows: float) -> float:
-        """How likely two rows of a unit are in the same cell if ``rows`` rows were counted: the inverse of `counted`.
-
-        It is the largest that is possible, so that no more rows are taken to count than do.
-        """
+        """Return how likely two rows of a unit are in one cell, at most, if so many rows were counted: `counted`⁻¹."""
         least, largest = 0.0, 1.0
         for _ in range(HALVINGS):
             middle = (least + largest) / 2
             least, largest = (middle, largest) if self.counted(most, middle).sum() > rows else (least, middle)
         return largest
 
-    def left_out(self, shape: Array, counted: Array) -> Array:
-        """The distribution of a column over all rows, less that over those that count; shape (codes,).
+    def truncation_bias(self, shape: Array, counted: Array) -> Array:
+        """Return the distribution of a column over all rows, less that over those that count; shape (codes,).
 
         Args:
             shape: Distributions in each class, shape (classes, codes).
@@ -90,24 +83,19 @@ class RowCount(Storable):
         return np.asarray((every / max(every.sum(), TINY) - counted / max(counted.sum(), TINY)) @ shape)
 
     @property
-    def hidden(self) -> bool:
-        """Whether noise of `HIDDEN_ROWS` units or more hides all rows, so that noisy counts of units say nothing."""
-        return self.noise >= HIDDEN_ROWS and self.rows <= self.sigma
-
-    @property
     def in_full(self) -> bool:
         """Whether all rows are counted, of whatever unit."""
         return self.rows_per_unit >= self.classes[-1]
 
 
 def _mean_up_to(most: Array, least: Array, largest: Array) -> Array:
-    """Mean of the smaller one of ``most`` and a number that is anywhere between ``least`` and ``largest``."""
+    """Return the mean of the smaller one of ``most`` and a number uniform between ``least`` and ``largest``."""
     beyond = np.clip(most - least, 0.0, largest - least)
     return np.asarray(np.minimum(most, largest) - beyond**2 / np.maximum(2 * (largest - least), TINY))
 
 
 def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArray[np.int64]:
-    """The class of each number of rows; numbers beyond the last class are in it.
+    """Return the class of each number of rows; numbers beyond the last class are in it.
 
     >>> size_classes(np.array([1, 2, 3, 4, 99]), (1, 2, 4)).tolist()
     [0, 1, 2, 2, 2]
@@ -119,14 +107,14 @@ def size_classes(numbers: NDArray[np.integer], classes: Sequence[int]) -> NDArra
 
 
 def class_coder(codec: FanoutCodec, classes: Sequence[int]) -> Discretizer:
-    """A discretizer of numbers of rows by class, for classes that begin where a cell does."""
+    """Return a discretizer of numbers of rows by class, for classes that begin where a cell does."""
     class_of = size_classes(codec.starts, classes)
     cells = np.bincount(class_of)
     return Discretizer(codec, Binning(tuple(class_of.tolist()), tuple((1 / cells[class_of]).tolist()), len(cells)))
 
 
 def powers_up_to(bound: int) -> list[int]:
-    """Powers of two, and in the end the bound, or the first power that is not below it where the bound is large.
+    """Return powers of two, and then the bound, or the first power not below it where the bound is large.
 
     >>> powers_up_to(10), powers_up_to(3000)[-2:]
     ([1, 2, 4, 8, 10], [2048, 4096])
@@ -136,7 +124,7 @@ def powers_up_to(bound: int) -> list[int]:
 
 
 def counts_up_to(most: int) -> list[int]:
-    """Numbers of rows of a unit to choose T from: powers of two, as many between them, and the largest.
+    """Return numbers of rows of a unit to choose T from: powers of two, as many between them, and the largest.
 
     >>> counts_up_to(10)
     [1, 2, 3, 4, 6, 8, 10]

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.columns.ascending import ascends
 from privbench_core.columns.opaque import length_limit
-from privbench_core.columns.systematic import group_counts
+from privbench_core.columns.systematic import ascends, group_counts
 from privbench_core.links.parent_choice import repeated
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.columns import Column, Pattern
@@ -28,7 +27,9 @@ from privbench_core.validate.references import NO_PARENT, parent_rows, unit_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-BETWEEN, IN_SET, LENGTHS = "between", "in set", "lengths"
+BETWEEN = "expect_column_values_to_be_between"
+IN_SET = "expect_column_values_to_be_in_set"
+LENGTHS = "expect_column_value_lengths_to_be_between"
 
 
 def integrity_frame(
@@ -60,12 +61,6 @@ def witness_frame(
 
     Each column has its own witnesses, so the rows are not the table's; the last witness is repeated to make columns
     equally long. NULL is a witness where it occurs. Columns of a wrong type are left out.
-
-    Args:
-        schema: The database.
-        table: The table.
-        tables: As for `integrity_frame`.
-        asked: The checks of each column of `integrity_frame`: any of `BETWEEN`, `IN_SET` and `LENGTHS`.
     """
     rows = tables[table.name]
     sound = [column.name for column in table.columns if column.name in asked and _has_its_type(column, rows)]
@@ -79,8 +74,8 @@ def witness_frame(
     return _frame(pa.table(padded))
 
 
-def rows_alike(rows: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
-    """Return two rows with the same values in some columns, none of them NULL or NaN; if there are none, the first row.
+def repeated_rows(rows: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
+    """Return two rows with equal values in some columns, none of them NULL or NaN; if there are none, the first row.
 
     Columns that are missing are so in the frame, too.
     """
@@ -89,8 +84,8 @@ def rows_alike(rows: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
     if len(compared) == 1 and ascends(compared[0]):
         return _frame(there.slice(0, 1))
     numbers = group_numbers(compared, rows.num_rows)
-    again = np.flatnonzero(repeated(numbers))
-    which = np.flatnonzero(numbers == numbers[again[0]])[:2] if len(again) else np.arange(min(1, rows.num_rows))
+    repeats = np.flatnonzero(repeated(numbers))
+    which = np.flatnonzero(numbers == numbers[repeats[0]])[:2] if len(repeats) else np.arange(min(1, rows.num_rows))
     return _frame(there.take(pa.array(which)))
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.columns.ascending import ascends
+from privbench_core.columns.systematic import ascends
 from privbench_core.sampling.row_groups import common_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
@@ -48,7 +48,7 @@ def parent_rows(parent: pa.Table, child: pa.Table, key: ForeignKey) -> NDArray[n
 
 
 def _is_series(values: pa.Array) -> bool:
-    """Whether some whole numbers follow each other without a gap, as fresh keys do."""
+    """Return whether some whole numbers follow each other without a gap, as fresh keys do."""
     if not len(values) or not ascends(values):
         return False
     first, last = values[0].as_py(), values[-1].as_py()

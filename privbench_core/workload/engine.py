@@ -60,11 +60,6 @@ class ResolvedQuery:
 def resolve(sql: str, dialect: str, catalogue: Catalogue) -> ResolvedQuery:
     """Parse a query and resolve its names.
 
-    Args:
-        sql: One statement.
-        dialect: Its SQL dialect.
-        catalogue: The schema.
-
     Raises:
         UnansweredError: It does not parse, is not a SELECT, or names an unknown table. Unknown columns are left to the
             engine, which knows subqueries and aliases.
@@ -233,7 +228,7 @@ def _aggregates(item: exp.Expr) -> bool:
 
 
 def literal(value: Any) -> str | None:
-    """Return a value as SQL that PostgreSQL and DuckDB read alike; None for NULL and for values without a literal.
+    """Return a value as SQL for PostgreSQL and DuckDB; None for NULL and for values without a literal.
 
     >>> literal(dt.date(2020, 2, 29)), literal("it's")
     ("DATE '2020-02-29'", "'it''s'")
@@ -257,11 +252,7 @@ def literal(value: Any) -> str | None:
 
 
 def constant(expression: exp.Expr, engine: Engine) -> Any:
-    """Return the value of an expression without columns, such as ``DATE '1994-01-01' + INTERVAL '1' YEAR``.
-
-    Args:
-        expression: Any part of a query.
-        engine: Evaluates the expression; its tables do not matter.
+    """Evaluate an expression without columns in any ``engine``, such as ``DATE '1994-01-01' + INTERVAL '1' YEAR``.
 
     Returns:
         The value; None if the expression names a column, is a subquery, has no value, or has one that `literal` cannot

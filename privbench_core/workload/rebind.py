@@ -103,7 +103,8 @@ class Distribution:
     def share(self, operator: str, value: Any) -> float:
         """Return the share of rows for which ``column operator value`` is true."""
         if operator == "=":
-            return self._share_of(self._position(value))
+            position = self._position(value)
+            return 0.0 if position is None or not self.total else float(self.weights[position]) / self.total
         number = _number(value)
         smaller = int(np.searchsorted(self.numbers, number, "left" if operator in {"<", ">="} else "right"))
         below = float(self.weights[:smaller].sum())
@@ -124,8 +125,7 @@ class Distribution:
         if not len(self.values):
             return value
         if operator == "=":
-            position = self._position(value)
-            if position is not None:
+            if self._position(value) is not None:
                 return value
             shares, mine = self.weights / self.total, np.inf
         else:
@@ -152,9 +152,6 @@ class Distribution:
             return found if found >= 0 else None
         position = int(np.searchsorted(self.numbers, _number(value)))
         return position if position < len(self.numbers) and self.numbers[position] == _number(value) else None
-
-    def _share_of(self, position: int | None) -> float:
-        return 0.0 if position is None or not self.total else float(self.weights[position]) / self.total
 
 
 def _number(value: Any) -> float:

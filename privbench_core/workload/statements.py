@@ -136,10 +136,6 @@ Query = tuple[Condition, ...]
 def load_sam_workload(path: Path, columns: Sequence[str]) -> tuple[tuple[Query, ...], NDArray[np.int64]]:
     """Read a SAM workload.
 
-    Args:
-        path: The JSON file.
-        columns: Column names, in the order of the file's positions.
-
     Returns:
         The queries, and the cardinalities that the file states.
 
@@ -149,11 +145,7 @@ def load_sam_workload(path: Path, columns: Sequence[str]) -> tuple[tuple[Query, 
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         queries = tuple(
-            tuple(
-                Condition(columns[_position(column)], _operator(operator), str(value))
-                for column, operator, value in zip(*query, strict=True)
-            )
-            for query in content["query_list"]
+            tuple(_condition(columns, *parts) for parts in zip(*query, strict=True)) for query in content["query_list"]
         )
         cardinalities = np.array([int(c) for c in content["card_list"]], np.int64)
     except (OSError, UnicodeDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -197,13 +189,9 @@ def _sql(table: Table, condition: Condition, path: Path) -> str:
     return f"{quote_identifier(column.name)} {operator} {value}"
 
 
-def _position(column: object) -> int:
+def _condition(columns: Sequence[str], column: object, operator: object, value: object) -> Condition:
     if not isinstance(column, int) or column < 0:
         raise ValueError("columns must be positions from 0")
-    return column
-
-
-def _operator(operator: object) -> str:
     if operator not in _OPERATORS:
         raise ValueError(f"operators must be among {' '.join(_OPERATORS)}")
-    return str(operator)
+    return Condition(columns[column], str(operator), str(value))

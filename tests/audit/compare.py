@@ -13,7 +13,7 @@ from privbench_core.errors import PrivbenchError
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.noise import Counts, Sensitivity
 from privbench_core.privacy.queries import Distances, Marginal, ParentCounts, Query, RankSums, SignProducts
-from privbench_core.privacy.relations import lets_go
+from privbench_core.privacy.relations import is_set_null_across_units
 from privbench_core.privacy.view_building import build_references, build_view, distinct_weights
 from privbench_core.privacy.views import CodedView
 from privbench_core.schema.columns import ColumnType
@@ -85,7 +85,7 @@ def compare_views(rng: np.random.Generator, drawn: Drawn, tally: Tally, where: o
                 clipped = bool(one.clipped and rng.random() < 0.5)
                 counts = ParentCounts(parents, clipped=clipped)
                 _note(tally, f"ParentCounts{', clipped' * clipped}", counts, one, other, (here, key.name, most))
-            if lets_go(drawn.schema, key):
+            if is_set_null_across_units(drawn.schema, key):
                 bound = int(rng.integers(1, 4))
                 one, other = (build_references(each, key, most, bound) for each in (private, smaller))
                 _note(tally, "RankSums, bounded references", ends, one, other, (here, key.name, most, bound))

@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import sqlite3
-import stat
 import struct
 import sys
 import tempfile
@@ -276,20 +275,6 @@ def test_the_exact_number_of_rows_is_not_said(aftermath: Aftermath) -> None:
     truth = {name: table.num_rows for name, table in rows().items()}
     assert not re.search(rf"\b{truth['bird']}\b", manifest)
     assert not re.search(rf"\b{truth['bird']}\b", aftermath.said.decode(errors="replace"))
-
-
-def test_only_the_owner_may_enter_the_state_folder(aftermath: Aftermath) -> None:
-    assert stat.S_IMODE(aftermath.spec.state.stat().st_mode) == 0o700
-    assert stat.S_IMODE((aftermath.spec.state / "secret.key").stat().st_mode) == 0o600
-    assert len((aftermath.spec.state / "secret.key").read_bytes()) == 16
-
-
-def test_the_second_run_pays_nothing_and_says_the_same(aftermath: Aftermath, tmp_path: Path) -> None:
-    again = run_spec(aftermath.spec, 8.0, out=tmp_path / "bundle")
-    assert again.paid == 0
-    for name in ("keeper", "bird"):
-        first, second = (folder / "data" / f"{name}.parquet" for folder in (aftermath.out, again.out))
-        assert first.read_bytes() == second.read_bytes()
 
 
 @pytest.mark.parametrize("secure", [False, True])

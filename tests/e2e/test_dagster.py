@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,10 @@ from privbench_core.pipeline.plans import plan_for, run_name
 from privbench_core.pipeline.record import last_observed, read_manifest
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import open_ledger
+from privbench_core.privacy.budget import Price
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import dump_spec, load_spec
+from privbench_core.spec.model import Spec
 from tests.helpers.servers import answers, code_server, free_port, graphql, running, wait_for
 
 LAUNCH = "mutation($asked: LaunchBackfillParams!) {launchPartitionBackfill(backfillParams: $asked) {__typename}}"
@@ -38,12 +41,37 @@ def big_town(town_spec: Path, make_town: Callable[..., Any]) -> Path:
     return town_spec
 
 
-def dagster(home: Path, spec: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def environment_of(home: Path, spec: Path) -> dict[str, str]:
+    """The environment of Dagster's processes, for a home that is configured like the project's."""
     home.mkdir(exist_ok=True)
     (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(spec)}
+    return {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(spec)}
+
+
+def dagster(home: Path, spec: Path, *arguments: str) -> str:
+    """What a command of Dagster says, once it has succeeded."""
     command = [sys.executable, "-W", "ignore", "-m", "dagster", *arguments]
-    return subprocess.run(command, cwd=project_root(), env=environment, capture_output=True, text=True, check=False)
+    environment = environment_of(home, spec)
+    done = subprocess.run(command, cwd=project_root(), env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    return done.stdout + done.stderr
+
+
+def prices(spec: Spec) -> dict[tuple[str, str], Price]:
+    """What a first release at every ε costs, by run and step."""
+    plans = [plan_for(spec, epsilon) for epsilon in spec.epsilons]
+    return {
+        (run_name(plan.budget.epsilon), "/".join(step.key)): step.price
+        for plan in plans
+        for step in plan.steps
+        if step.reads
+    }
+
+
+def paid(spec: Spec) -> list[tuple[tuple[str, str], Price]]:
+    """What the ledger holds, by run and step."""
+    with closing(open_ledger(spec)) as ledger:
+        return [((entry.run, entry.step), entry.price) for entry in ledger.entries()]
 
 
 @pytest.mark.parametrize("synthesizer", ["privbench", pytest.param("privlava", marks=pytest.mark.slow)])
@@ -53,8 +81,7 @@ def test_dagster_and_the_command_line_share_releases_and_bundles(
     big_town.write_text(dump_spec(replace(load_spec(big_town), synthesizer=synthesizer)), encoding="utf-8")
     home = tmp_path / "home"
     location = ("-m", "privbench_assets.definitions")
-    done = dagster(home, big_town, "asset", "materialize", *location, "--select", "*", "--partition", "3.2")
-    assert done.returncode == 0, done.stderr[-3000:]
+    dagster(home, big_town, "asset", "materialize", *location, "--select", "*", "--partition", "3.2")
     spec = load_spec(big_town)
     made = read_bundle(spec.state / "town" / "bundles" / "3.2")
     assert made.table("person").num_rows > 0
@@ -76,20 +103,15 @@ def test_the_workspace_loads_as_privbench_even_with_a_broken_spec(town_spec: Pat
     broken = tmp_path / "broken.yaml"
     broken.write_text("database: [")
     specs = Path(f"{town_spec}{os.pathsep}{broken}")
-    done = dagster(tmp_path / "home", specs, "definitions", "validate", "-w", "workspace.yaml")
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said[-3000:]
+    said = dagster(tmp_path / "home", specs, "definitions", "validate", "-w", "workspace.yaml")
     assert "Validation successful for code location privbench" in said
     assert "broken.yaml cannot be used" in said
 
 
 @pytest.mark.slow
 def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: Path, tmp_path: Path) -> None:
-    home, port = tmp_path / "home", free_port()
-    home.mkdir()
-    (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
-    spec = load_spec(big_town)
+    home, port, spec = tmp_path / "home", free_port(), load_spec(big_town)
+    environment = environment_of(home, big_town)
     steps = [step_key("town", step.key).path for step in plan_for(spec, 0.8).steps]
     with (
         code_server(environment, tmp_path) as served,
@@ -112,14 +134,8 @@ def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: 
         assert runs[0] == ""
     for epsilon in (0.8, 3.2):
         read_bundle(spec.state / "town" / "bundles" / f"{epsilon:g}")
-    ledger = open_ledger(spec)
-    paid = {(entry.run, tuple(entry.step.split("/"))): entry.price for entry in ledger.entries()}
-    assert ledger.count() == len(paid)
-    ledger.close()
-    plans = [plan_for(spec, epsilon) for epsilon in (0.8, 3.2)]
-    assert paid == {
-        (run_name(plan.budget.epsilon), step.key): step.price for plan in plans for step in plan.steps if step.reads
-    }
+    assert len(paid(spec)) == len(prices(spec))
+    assert dict(paid(spec)) == prices(spec)
     assert all(run_spec(spec, epsilon, out=tmp_path / f"{epsilon:g}").paid == 0 for epsilon in (0.8, 3.2))
 
 
@@ -127,19 +143,13 @@ def test_a_backfill_over_epsilon_makes_both_bundles_and_pays_for_both(big_town: 
 def test_a_daemon_catches_up_with_what_it_did_not_see(big_town: Path, tmp_path: Path) -> None:
     """A change from before the sensor was on, then one from while the daemon was killed."""
     home, spec = tmp_path / "home", load_spec(big_town)
-    home.mkdir()
-    (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
-    location = ("-m", "privbench_assets.definitions")
-    everything = ("asset", "materialize", *location, "--select", "*", "--partition", "3.2")
-    done = dagster(home, big_town, *everything)
-    assert done.returncode == 0, done.stderr[-3000:]
+    environment, location = environment_of(home, big_town), ("-m", "privbench_assets.definitions")
+    dagster(home, big_town, "asset", "materialize", *location, "--select", "*", "--partition", "3.2")
 
     def change() -> str:
         path = big_town.parent / "person.parquet"
         pq.write_table(pq.read_table(path).slice(1), path)
-        observed = dagster(home, big_town, "job", "execute", *location, "-j", "town_observe")
-        assert observed.returncode == 0, observed.stderr[-3000:]
+        dagster(home, big_town, "job", "execute", *location, "-j", "town_observe")
         return last_observed(spec)["person"]
 
     def published() -> str:
@@ -150,8 +160,7 @@ def test_a_daemon_catches_up_with_what_it_did_not_see(big_town: Path, tmp_path: 
     wanted, log = change(), tmp_path / "daemon.log"
     with code_server(environment, tmp_path) as served, dg.DagsterInstance.from_config(str(home)) as instance:
         workspace = ("-w", str(served))
-        started = dagster(home, big_town, "sensor", "start", "town_refresh_on_change", *workspace)
-        assert started.returncode == 0, started.stderr[-3000:]
+        dagster(home, big_town, "sensor", "start", "town_refresh_on_change", *workspace)
         with running(environment, log, "dagster._daemon", "run", *workspace) as daemon:
             wait_for("the refresh of what changed before", lambda: published() == wanted)
             daemon.kill()
@@ -172,15 +181,12 @@ def test_ticks_of_the_schedule_refresh_every_epsilon_that_a_person_has_released_
     for epsilon in spec.epsilons:
         made = CliRunner().invoke(app, ["refresh", str(big_town), "--epsilon", f"{epsilon:g}"])
         assert made.exit_code == 0, made.output
-    home.mkdir()
-    (home / "dagster.yaml").write_text((project_root() / "dagster.yaml").read_text())
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "PRIVBENCH_SPECS": str(big_town)}
+    environment = environment_of(home, big_town)
     by_schedule = {"dagster/schedule_name": "town_refresh_schedule"}
     done = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS], tags=by_schedule)
     with code_server(environment, tmp_path) as served, dg.DagsterInstance.from_config(str(home)) as instance:
         workspace = ("-w", str(served))
-        started = dagster(home, big_town, "schedule", "start", "town_refresh_schedule", *workspace)
-        assert started.returncode == 0, started.stderr[-3000:]
+        dagster(home, big_town, "schedule", "start", "town_refresh_schedule", *workspace)
         with running(environment, tmp_path / "daemon.log", "dagster._daemon", "run", *workspace):
             wait_for("the runs of two ticks", lambda: len(instance.get_runs(done)) >= 2 * len(spec.epsilons))
             runs = instance.get_runs(dg.RunsFilter(tags=by_schedule))
@@ -189,13 +195,7 @@ def test_ticks_of_the_schedule_refresh_every_epsilon_that_a_person_has_released_
     assert len({run.tags["dagster/run_key"] for run in runs}) == len(runs)  # one run per tick and ε
     for epsilon in spec.epsilons:
         read_bundle(spec.state / "town" / "bundles" / f"{epsilon:g}")
-    ledger = open_ledger(spec)
-    paid = [(entry.run, entry.step) for entry in ledger.entries()]
-    ledger.close()
-    plans = [plan_for(spec, epsilon) for epsilon in spec.epsilons]
-    assert sorted(paid) == sorted(
-        (run_name(plan.budget.epsilon), "/".join(step.key)) for plan in plans for step in plan.steps if step.reads
-    )
+    assert sorted(key for key, _ in paid(spec)) == sorted(prices(spec))
 
 
 def files(folder: Path) -> dict[str, bytes]:

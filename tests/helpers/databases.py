@@ -93,6 +93,11 @@ def database_from(schema: Schema, rows: Mapping[str, list[Row]]) -> Database:
     return Database(schema, {table.name: _arrow(table, rows[table.name]) for table in schema.tables})
 
 
+def keyed(name: str, *columns: Column, keys: tuple[ForeignKey, ...] = (), **more: Any) -> Table:
+    """A table whose primary key is a column ``id``."""
+    return Table(name, (Column("id", INTEGER), *columns), ("id",), keys, **more)
+
+
 def _owner(child: str, column: str, parent: str, most: int) -> ForeignKey:
     return ForeignKey(child, (column,), parent, ("id",), max_children=most, owner=True)
 
@@ -107,30 +112,22 @@ def town(seed: int, units: int = 60, *, learned: bool = True) -> Database:
     """
     rng = np.random.default_rng(seed)
     lists: Domain = Learn() if learned else Values(COLOURS)
-    household = Table(
+    household = keyed(
         "household",
-        (
-            Column("id", INTEGER),
-            Column("colour", ColumnType.CATEGORY, lists, nullable=True),
-            Column("rooms", INTEGER, Range(1, 8)),
-            Column("income", FLOAT, Learn(), nullable=True),
-            Column("built", ColumnType.DATE, Learn()),
-            Column("note", ColumnType.TEXT, nullable=True, max_length=20),
-        ),
-        ("id",),
+        Column("colour", ColumnType.CATEGORY, lists, nullable=True),
+        Column("rooms", INTEGER, Range(1, 8)),
+        Column("income", FLOAT, Learn(), nullable=True),
+        Column("built", ColumnType.DATE, Learn()),
+        Column("note", ColumnType.TEXT, nullable=True, max_length=20),
     )
-    person = Table(
+    person = keyed(
         "person",
-        (
-            Column("id", INTEGER),
-            Column("home", INTEGER),
-            Column("age", INTEGER, Range(0, 110, cells=11), nullable=True),
-            Column("works", BOOLEAN),
-            Column("job", ColumnType.CATEGORY, lists, nullable=True),
-            Column("weight", ColumnType.DECIMAL, Learn(), precision=8, scale=2),
-        ),
-        ("id",),
-        (_owner("person", "home", "household", 3),),
+        Column("home", INTEGER),
+        Column("age", INTEGER, Range(0, 110, cells=11), nullable=True),
+        Column("works", BOOLEAN),
+        Column("job", ColumnType.CATEGORY, lists, nullable=True),
+        Column("weight", ColumnType.DECIMAL, Learn(), precision=8, scale=2),
+        keys=(_owner("person", "home", "household", 3),),
     )
     households: list[Row] = [
         (
@@ -168,11 +165,11 @@ def shop(seed: int, units: int = 40, *, learned: bool = True) -> Database:
     colour: Domain = Learn() if learned else Values(COLOURS)
     product = Table("product", (Column("id", INTEGER), Column("label", ColumnType.TEXT)), ("id",), public=True)
     user = Table("user", (Column("id", INTEGER), Column("age", INTEGER, Range(0, 100, cells=10))), ("id",))
-    order = Table(
+    order = keyed(
         "order",
-        (Column("id", INTEGER), Column("user_id", INTEGER), Column("paid", BOOLEAN, nullable=True)),
-        ("id",),
-        (_owner("order", "user_id", "user", 3),),
+        Column("user_id", INTEGER),
+        Column("paid", BOOLEAN, nullable=True),
+        keys=(_owner("order", "user_id", "user", 3),),
     )
     item = Table(
         "item",
@@ -226,22 +223,15 @@ def forum(
     """
     rng = np.random.default_rng(seed)
     user = Table("user", (Column("id", INTEGER), Column("age", INTEGER, Range(0, 100, cells=5))), ("id",))
-    post = Table(
-        "post",
-        (Column("id", INTEGER), Column("user_id", INTEGER), Column("long", BOOLEAN)),
-        ("id",),
-        (_owner("post", "user_id", "user", 3),),
+    post = keyed(
+        "post", Column("user_id", INTEGER), Column("long", BOOLEAN), keys=(_owner("post", "user_id", "user", 3),)
     )
-    vote = Table(
+    vote = keyed(
         "vote",
-        (
-            Column("id", INTEGER),
-            Column("post_id", INTEGER),
-            Column("user_id", INTEGER, nullable=not required),
-            Column("up", BOOLEAN),
-        ),
-        ("id",),
-        (
+        Column("post_id", INTEGER),
+        Column("user_id", INTEGER, nullable=not required),
+        Column("up", BOOLEAN),
+        keys=(
             _owner("vote", "post_id", "post", 2),
             ForeignKey(
                 *("vote", ("user_id",), "user", ("id",)),
@@ -272,10 +262,7 @@ def club(seed: int, units: int = 40) -> Database:
         "enrolment",
         (Column("member_id", INTEGER), Column("course_id", INTEGER), Column("paid", BOOLEAN)),
         ("member_id", "course_id"),
-        (
-            _owner("enrolment", "member_id", "member", 3),
-            ForeignKey("enrolment", ("course_id",), "course", ("id",)),
-        ),
+        (_owner("enrolment", "member_id", "member", 3), ForeignKey("enrolment", ("course_id",), "course", ("id",))),
     )
     rows: dict[str, list[Row]] = {
         "course": [(c, c // 2) for c in range(6)],
@@ -331,30 +318,22 @@ def harbour(seed: int, ships: int = 150, alone: int = 20) -> Database:
     Nothing follows from a call's own columns. Some calls have no ship; one ship has many more than are kept, one none.
     """
     rng, most = np.random.default_rng(seed), 8
-    port = Table(
+    port = keyed(
         "port",
-        (
-            Column("id", INTEGER),
-            Column("region", ColumnType.CATEGORY, Values(tuple("abcdef")), nullable=True),
-            Column("depth", INTEGER, nullable=True),
-        ),
-        ("id",),
+        Column("region", ColumnType.CATEGORY, Values(tuple("abcdef")), nullable=True),
+        Column("depth", INTEGER, nullable=True),
         public=True,
     )
     ship = Table("ship", (Column("id", INTEGER), Column("kind", INTEGER, Values((0, 1)), nullable=True)), ("id",))
     pilot_columns = (Column("id", INTEGER), Column("ship_id", INTEGER), Column("rank", INTEGER, Values((0, 1))))
     pilot = Table("pilot", pilot_columns, ("id",), (_owner("pilot", "ship_id", "ship", 1),))
-    call = Table(
+    call = keyed(
         "call",
-        (
-            Column("id", INTEGER),
-            Column("ship_id", INTEGER, nullable=True),
-            Column("port_id", INTEGER),
-            Column("pilot_id", INTEGER, nullable=True),
-            *(Column(name, INTEGER, Values(tuple(range(7)))) for name in ("cargo", "crew")),
-        ),
-        ("id",),
-        (
+        Column("ship_id", INTEGER, nullable=True),
+        Column("port_id", INTEGER),
+        Column("pilot_id", INTEGER, nullable=True),
+        *(Column(name, INTEGER, Values(tuple(range(7)))) for name in ("cargo", "crew")),
+        keys=(
             replace(_owner("call", "ship_id", "ship", most), optional=True),
             ForeignKey("call", ("port_id",), "port", ("id",)),
             ForeignKey("call", ("pilot_id",), "pilot", ("id",), 3, optional=True),
@@ -394,11 +373,11 @@ def site(seed: int, units: int = 50, *, cascades: bool = False) -> Database:
     goes = OnUnitRemoved.CASCADE if cascades else OnUnitRemoved.SET_NULL
     user = Table("user", (Column("id", INTEGER), Column("age", INTEGER, Range(0, 100, cells=4))), ("id",))
     owned = {
-        name: Table(
+        name: keyed(
             name,
-            (Column("id", INTEGER), Column("user_id", INTEGER), Column("score", INTEGER, Range(0, 3))),
-            ("id",),
-            (_owner(name, "user_id", "user", 4),),
+            Column("user_id", INTEGER),
+            Column("score", INTEGER, Range(0, 3)),
+            keys=(_owner(name, "user_id", "user", 4),),
         )
         for name in ("post", "badge", "comment")
     }
@@ -424,17 +403,13 @@ def till(seed: int, units: int = 60) -> Database:
     rng = np.random.default_rng(seed)
     wide = Range(0, 10**9)
     customer = Table("customer", (Column("id", INTEGER), Column("number", INTEGER, wide, nullable=True)), ("id",))
-    sale = Table(
+    sale = keyed(
         "sale",
-        (
-            Column("id", INTEGER),
-            Column("customer_id", INTEGER),
-            Column("price", ColumnType.DECIMAL, Learn(), precision=12, scale=2),
-            Column("rate", FLOAT, Range(0, 1)),
-            Column("day", ColumnType.TIMESTAMP, Range("2020-01-01", "2020-12-31")),
-        ),
-        ("id",),
-        (_owner("sale", "customer_id", "customer", 5),),
+        Column("customer_id", INTEGER),
+        Column("price", ColumnType.DECIMAL, Learn(), precision=12, scale=2),
+        Column("rate", FLOAT, Range(0, 1)),
+        Column("day", ColumnType.TIMESTAMP, Range("2020-01-01", "2020-12-31")),
+        keys=(_owner("sale", "customer_id", "customer", 5),),
     )
     customers: list[Row] = [(i, 123_456_789 if rng.random() < 0.6 else int(rng.integers(10**9))) for i in range(units)]
     customers[1] = (1, None)
@@ -455,29 +430,21 @@ def ward(seed: int, units: int = 50) -> Database:
     """
     rng = np.random.default_rng(seed)
     day, moment = ColumnType.DATE, ColumnType.TIMESTAMP
-    patient = Table(
+    patient = keyed(
         "patient",
-        (
-            Column("id", INTEGER),
-            Column("died", day, nullable=True, relative=Relative("born", Range(0, 40_000, cells=20))),
-            Column("born", day, Range("1920-01-01", "2025-12-31")),
-        ),
-        ("id",),
+        Column("died", day, nullable=True, relative=Relative("born", Range(0, 40_000, cells=20))),
+        Column("born", day, Range("1920-01-01", "2025-12-31")),
     )
     cents: dict[str, Any] = {"precision": 9, "scale": 2}
-    stay = Table(
+    stay = keyed(
         "stay",
-        (
-            Column("id", INTEGER),
-            Column("patient_id", INTEGER),
-            Column("arrived", moment, Learn()),
-            Column("admitted", moment, nullable=True, relative=Relative("arrived", Learn())),
-            Column("left", moment, nullable=True, relative=Relative("admitted", Range("PT0S", "P60D", 30))),
-            Column("net", ColumnType.DECIMAL, Learn(), **cents),
-            Column("gross", ColumnType.DECIMAL, relative=Relative("net", Learn()), **cents),
-        ),
-        ("id",),
-        (_owner("stay", "patient_id", "patient", 4),),
+        Column("patient_id", INTEGER),
+        Column("arrived", moment, Learn()),
+        Column("admitted", moment, nullable=True, relative=Relative("arrived", Learn())),
+        Column("left", moment, nullable=True, relative=Relative("admitted", Range("PT0S", "P60D", 30))),
+        Column("net", ColumnType.DECIMAL, Learn(), **cents),
+        Column("gross", ColumnType.DECIMAL, relative=Relative("net", Learn()), **cents),
+        keys=(_owner("stay", "patient_id", "patient", 4),),
     )
     patients: list[Row] = []
     for i in range(units):

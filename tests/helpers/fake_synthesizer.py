@@ -35,6 +35,7 @@ class FakeSynthesizer:
         during: What happens elsewhere while a step runs, the next time.
         versions: Of the code of some steps, which have "1" else.
         fails: Tables of which an expectation does not hold.
+        most: Rows of a table that are drawn, at most.
         draws: Looks at private rows so far; part of what each leaves behind, because noise may repeat itself.
     """
 
@@ -45,6 +46,7 @@ class FakeSynthesizer:
     during: dict[Key, Callable[[], None]] = field(default_factory=dict)
     versions: dict[Key, str] = field(default_factory=dict)
     fails: set[str] = field(default_factory=set)
+    most: int = 1_000_000
     draws: int = 0
     _columns: dict[str, Any] = field(default_factory=dict)
 
@@ -97,25 +99,24 @@ class FakeSynthesizer:
         return Step(key, kind, table, inputs, reads, price, run, parameters, version, depends)
 
     def _profile(self, context: StepContext) -> Artifact:
-        session, table = context.opened(), self.runs[-1][1]
-        rows = session.view(ViewSpec(table, {})).measure("rows", [Marginal(())], session.budget).values[0]
-        bars = {"size": {"labels": ["all"], "counts": [float(rows)]}} if table == "person" else {}
-        self.draws += 1
-        return Artifact(
-            {"rows": float(rows), "draw": self.draws, "summary": {"noisy rows": np.float64(rows), "bars": bars}}
-        )
+        rows, table = self._count(context), self.runs[-1][1]
+        bars = {"size": {"labels": ["all"], "counts": [rows]}} if table == "person" else {}
+        return Artifact({"rows": rows, "draw": self.draws, "summary": {"noisy rows": np.float64(rows), "bars": bars}})
 
     def _model(self, context: StepContext) -> Artifact:
+        summary = {"nodes": 1, "of": {"kind": "constant"}}
+        return Artifact({"rows": self._count(context), "draw": self.draws, "summary": summary})
+
+    def _count(self, context: StepContext) -> float:
         session = context.opened()
-        table = self.runs[-1][1]
-        rows = session.view(ViewSpec(table, {})).measure("rows again", [Marginal(())], session.budget).values[0]
+        view = session.view(ViewSpec(self.runs[-1][1], {}))
         self.draws += 1
-        return Artifact({"rows": float(rows), "draw": self.draws, "summary": {"nodes": 1, "of": {"kind": "constant"}}})
+        return float(view.measure("rows", [Marginal(())], session.budget).values[0])
 
     def _sample(self, table: Table) -> Any:
         def sample(context: StepContext) -> Artifact:
             model = context.inputs["model", table.name].data
-            rows = max(1, int(model["rows"] * context.scale))
+            rows = min(self.most, max(1, int(model["rows"] * context.scale)))
             return Artifact({"draw": model["draw"]}, _rows(table, rows, context.rng(table.name)))
 
         return sample

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from privbench_core.schema.tables import Schema
-from privbench_core.validate.expectations import ExpectationResult, check_table
+from privbench_core.validate.expectations import ExpectationResult
+from privbench_core.validate.ranges import check_whole
 
 
 def check_integrity(schema: Schema, tables: Mapping[str, pa.Table]) -> dict[str, list[ExpectationResult]]:
     """What is found of every table, in schema order."""
-    return {table.name: check_table(schema, table, tables) for table in schema.tables}
+    return {table.name: check_whole(schema, table, tables) for table in schema.tables}
 
 
 def failures(results: Mapping[str, Sequence[ExpectationResult]]) -> list[str]:

@@ -71,16 +71,16 @@ def capped(rng: np.random.Generator, rows: int, parents: list[int], most: int, n
     return [int(slots[i]) if i < len(slots) and rng.random() > none else None for i in range(rows)]
 
 
-def measure(database: Database, name: str) -> dict[int, int]:
+def measure(database: Database, name: str, rows_per_unit: tuple[int, ...] = (1,)) -> dict[int, int]:
     """Weight of each row that counts, by primary key."""
     private = database.private()
     ids = database.tables[name].column("id").to_pylist()
-    return {i: int(w) for i, w in zip(ids, private.weights(name), strict=True) if w}
+    return {i: int(w) for i, w in zip(ids, private.weights(name, rows_per_unit), strict=True) if w}
 
 
-def shift(one: Database, other: Database, name: str) -> tuple[float, int]:
+def shift(one: Database, other: Database, name: str, rows_per_unit: tuple[int, ...] = (1,)) -> tuple[float, int]:
     """L1 distance of the weighted rows of two databases, and how many rows only one of them keeps."""
-    a, b = measure(one, name), measure(other, name)
+    a, b = measure(one, name, rows_per_unit), measure(other, name, rows_per_unit)
     return sum(abs(a.get(i, 0) - b.get(i, 0)) for i in a.keys() | b.keys()) / WEIGHT_SCALE, len(a.keys() ^ b.keys())
 
 

@@ -31,7 +31,7 @@ from privbench_core.privacy.features import (
     SiblingAgreement,
     UnitRows,
 )
-from privbench_core.privacy.relations import lets_go, stability
+from privbench_core.privacy.relations import is_set_null_across_units, stability
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
@@ -159,7 +159,7 @@ def random_view(rng: np.random.Generator, schema: Schema) -> ViewSpec:
 
 def random_bound(rng: np.random.Generator, schema: Schema, here: Table) -> BoundedReferences | None:
     """Bounded references along one of the table's keys, if it has one that lets go."""
-    keys = [key for key in here.foreign_keys if lets_go(schema, key)]
+    keys = [key for key in here.foreign_keys if is_set_null_across_units(schema, key)]
     return BoundedReferences(keys[int(rng.integers(len(keys)))], int(rng.integers(1, 4))) if keys else None
 
 

@@ -21,6 +21,7 @@ from privbench_core.synthesizers.privpetal import PrivPetal
 from privbench_core.synthesizers.privspn import PrivSPN
 from privbench_core.synthesizers.relational.plan import Relational
 from tests.helpers.databases import Database
+from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 
 
 @dataclass(frozen=True)
@@ -76,3 +77,37 @@ def computing_steps(plan: Plan) -> Iterator[Step]:
     """All steps but those that only judge or pack the synthetic rows."""
     judging = {StepKind.VALIDATE, StepKind.PUBLISH}
     return (step for step in plan.steps if step.reads or step.kind not in judging)
+
+
+def record(plan: Plan, database: Database, seed: int) -> tuple[RecordingNoise, Trace]:
+    """Run a plan."""
+    noise, trace = RecordingNoise(SeededNoise(seed)), Trace()
+    for step in computing_steps(plan):
+        run_step(step, database, noise, trace)
+    return noise, trace
+
+
+def replay(plan: Plan, neighbour: Database, noise: ReplayNoise) -> tuple[Trace, dict[Key, float]]:
+    """Run a plan on a neighbour; also returns what each step cost between the two databases."""
+    trace, losses = Trace(), {}
+    for step in computing_steps(plan):
+        before = noise.loss
+        run_step(step, neighbour, noise, trace)
+        losses[step.key] = noise.loss - before
+    noise.finish()
+    return trace, losses
+
+
+def replay_within_prices(plan: Plan, recorded: RecordingNoise, first: Trace, neighbour: Database) -> dict[Key, float]:
+    """Replay on a neighbour: no step costs more than its price, and all comes out the same.
+
+    Returns:
+        What each step cost, and what noise was moved, by ``("moved",)``.
+    """
+    noise = ReplayNoise(recorded.tape)
+    second, losses = replay(plan, neighbour, noise)
+    for step in computing_steps(plan):
+        assert losses[step.key] <= step.price.amount * (1 + 1e-9), f"{step.key} costs more than its price"
+        same = first.artifacts[step.key].to_bytes() == second.artifacts[step.key].to_bytes()
+        assert same, f"{step.key}: released something around the noise"
+    return {**losses, ("moved",): noise.moved}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ def curator_of(
 
 def one_way_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], sigma: float = 1e-6) -> OneWay:
     """Exact one-way counts that pass for released ones."""
-    return OneWay.alike({n: np.bincount(c, minlength=sizes[n]).astype(float) for n, c in codes.items()}, sigma)
+    return OneWay.with_sigma({n: np.bincount(c, minlength=sizes[n]).astype(float) for n, c in codes.items()}, sigma)
 
 
 def joint_of(codes: Mapping[str, Codes], sizes: Mapping[str, int], *names: str) -> NDArray[np.float64]:
@@ -92,10 +92,16 @@ def tvd(p: NDArray[Any], q: NDArray[Any]) -> float:
     return float(np.abs(np.asarray(p) - np.asarray(q)).sum() / 2)
 
 
-def door_of(schema: Schema, tables: Mapping[str, pa.Table], limit: Price = PLENTY) -> PrivateSession:
-    """A session without noise, open for ``limit``; no ledger stands behind it, since no lifetime pays for exactness."""
+def door_of(
+    schema: Schema,
+    tables: Mapping[str, pa.Table],
+    limit: Price = PLENTY,
+    noise: NoiseSource | None = None,
+    record: Callable[[str, Price], None] = lambda _label, _price: None,
+) -> PrivateSession:
+    """A session open for ``limit``, without noise unless some is given; no ledger stands behind it."""
     database = PrivateDatabase(schema, tables, bytes(16))
-    return PrivateSession(database, PrivacyFilter(limit, lambda _label, _price: None), NoNoise(), "test")
+    return PrivateSession(database, PrivacyFilter(limit, record), noise or NoNoise(), "test")
 
 
 def coders_of(table: Table) -> dict[str, Discretizer]:
@@ -111,7 +117,7 @@ def counted(table: Table, rows: pa.Table, weights: NDArray[np.float64] | None = 
         )
         for name, discretizer in coders_of(table).items()
     }
-    return OneWay.alike(counts, 1e-6, max(1.0, float(rows.num_rows if weights is None else weights.sum())))
+    return OneWay.with_sigma(counts, 1e-6, max(1.0, float(rows.num_rows if weights is None else weights.sum())))
 
 
 def profile_of(table: Table, rows: pa.Table, rows_per_unit: int = 1) -> Profile:

@@ -32,10 +32,10 @@ def as_role(url: str, role: str) -> str:
     return make_url(url).set(username=role).render_as_string(hide_password=False)
 
 
-def execute(url: str, script: str) -> None:
-    """Run statements that return nothing."""
+def execute(url: str, script: str, *values: object) -> None:
+    """Run statements that return nothing; one alone if there are values for its placeholders."""
     with psycopg.connect(url) as connection:
-        connection.execute(script.encode())
+        connection.execute(script.encode(), values or None)
 
 
 def rows(url: str, query: str) -> list[tuple[Any, ...]]:

@@ -3,14 +3,14 @@
 All figures are over rows: their number, that of joins, the distribution of their values, of what they join to along
 each key, and of how many rows share a parent. Nothing is averaged over parents first, as weights of 1/fanout would do.
 
-The baseline to beat is `evaluation.shuffled`: perfect counts, one-way marginals, fanouts and popularity, and no
+The baseline to beat is `shuffled_reference`: perfect counts, one-way marginals, fanouts and popularity, and no
 dependence between any two columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import combinations, product
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from privbench_core.evaluation.encode import EncodedTable, coarsen, encode_tables
+from privbench_core.evaluation.encode import BINS, EncodedTable, encode_tables, quantiles
 from privbench_core.evaluation.joins import (
     Chain,
     LinkedTables,
@@ -148,6 +148,35 @@ def row_figures(schema: Schema, source: Tables, synthetic: Tables) -> RowFigures
             for place, (before, after) in sibling_agreements(*sides[key]).items()
         },
     )
+
+
+def coarsen(
+    true: Mapping[str, EncodedTable], made: Mapping[str, EncodedTable]
+) -> tuple[dict[str, EncodedTable], dict[str, EncodedTable]]:
+    """Return both with wide columns in few codes: where there is an order, bins of about as many rows of the source.
+
+    Lists keep the `BINS` values that most rows of the source have; all others, and those that it has not, are one code.
+    A pair of wide columns has more cells than there are rows, so two samples of one distribution would be far apart;
+    and values that one row has each, such as numbers of documents, would be wrong whatever they are.
+    """
+    coarse: tuple[dict[str, EncodedTable], dict[str, EncodedTable]] = {}, {}
+    for name, coded in true.items():
+        sides = [np.array(side[name].codes, order="F") for side in (true, made)]
+        sizes = list(coded.sizes)
+        for i in (i for i, size in enumerate(sizes) if size > BINS + 1 and len(sides[0])):
+            if coded.ordered[i]:
+                cuts = quantiles(sides[0][:, i], BINS)
+                code_of = np.searchsorted(cuts, np.arange(sizes[i]), side="left")
+            else:
+                rows = np.bincount(sides[0][:, i], minlength=sizes[i])
+                code_of = np.full(sizes[i], BINS)
+                code_of[np.argsort(-rows, kind="stable")[:BINS]] = np.arange(BINS)
+            sizes[i] = int(code_of.max()) + 1
+            for codes in sides:
+                codes[:, i] = code_of[codes[:, i]]
+        for result, codes in zip(coarse, sides, strict=True):
+            result[name] = replace(coded, codes=codes, sizes=tuple(sizes))
+    return coarse
 
 
 def size_class_distance(true: NDArray[np.integer], made: NDArray[np.integer]) -> float:

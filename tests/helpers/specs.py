@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 
 from privbench_core.errors import SpecError
-from privbench_core.spec.load import load_spec
+from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec
 
 
 def load(folder: Path, text: str) -> Spec:
-    """The spec of a file that holds ``text``."""
+    """The spec of a file that holds ``text``; it is the same when it is dumped and loaded."""
     path = folder / "spec.yaml"
     path.write_text(text, encoding="utf-8")
-    return load_spec(path)
+    spec = load_spec(path)
+    path.write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(path) == spec
+    return spec
 
 
 def problems(folder: Path, text: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.tables import Schema, Table
+from tests.helpers.databases import keyed
 from tests.helpers.heavy_tails import Database
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import broken_expectations, integer, owner_key, place_of, rows_of, samples_of
@@ -25,19 +26,15 @@ def practice(seed: int = 0) -> Database:
     patient = Table("patient", (integer("id"), Column("age", ColumnType.INTEGER, Range(0, 99))), ("id",))
     drug = Column("drug", ColumnType.CATEGORY, Values(DRUGS))
     dose = Column("dose", ColumnType.INTEGER, Range(0, 999))
-    prescription = Table(
+    prescription = keyed(
         "prescription",
-        (integer("id"), integer("patient_id"), drug, dose),
-        ("id",),
-        (owner_key("prescription", "patient_id", "patient", 80),),
+        integer("patient_id"),
+        drug,
+        dose,
+        keys=(owner_key("prescription", "patient_id", "patient", 80),),
     )
     role = Column("role", ColumnType.CATEGORY, Values(("to call", "other")))
-    relative = Table(
-        "relative",
-        (integer("id"), integer("patient_id"), role),
-        ("id",),
-        (owner_key("relative", "patient_id", "patient", 2),),
-    )
+    relative = keyed("relative", integer("patient_id"), role, keys=(owner_key("relative", "patient_id", "patient", 2),))
     n = 4_000
     age = rng.integers(0, 100, n)
     of_patient = np.repeat(np.arange(n), rng.geometric(0.08, n).clip(0, 80))

@@ -115,20 +115,10 @@ def works(path: Path, epsilon: float = 8.0) -> Any:
     ("old", "new", "words"),
     [
         ("primary_key: id\n", "primary_key: idd\n", ["household.idd", "did you mean 'id'"]),
-        ("columns: household_id,", "columns: houshold_id,", ["person.houshold_id", "did you mean 'household_id'"]),
         ("references: household,", "references: houshold,", ["person.household_id", "did you mean 'household'"]),
-        ("unit: household,", "unit: houshold,", ["'houshold'", "did you mean 'household'"]),
-        ("type: boolean", "type: bolean", ["person.works", "did you mean 'boolean'"]),
-        ("max_children: 4", "max_childen: 4", ["max_childen", "did you mean 'max_children'"]),
-        ("domain: {min: 1, max: 8}", "domain: {min: 8, max: 1}", ["household.rooms"]),
         ("domain: {min: 1, max: 8}", "domain: {min: 1, max: many}", ["household.rooms", "many"]),
         ("delta: 1.0e-9", "delta: 2", ["delta"]),
-        (
-            "tables:",
-            "synthesizer: {name: privbench, options: {bata: 5}}\ntables:",
-            ["bata", "did you mean 'beta'"],
-        ),
-        ("tables:", "synthesizer: {name: privbench, options: {beta: .inf}}\ntables:", ["beta"]),
+        ("tables:", "synthesizer: {name: privbench, options: {bata: 5}}\ntables:", ["bata", "did you mean 'beta'"]),
         ("tables:", "synthesizer: {name: privbench, options: {gamma: 2}}\ntables:", ["gamma", "between 0 and 1"]),
         ("tables:", "synthesizer: privbanch\ntables:", ["privbanch", "did you mean 'privbench'"]),
     ],
@@ -154,17 +144,13 @@ def test_a_cycle_of_required_keys_is_refused(tmp_path):
     refused(path, SpecError, "cycle", "household")
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1.0])
-def test_an_epsilon_that_is_not_positive_is_refused(tmp_path, epsilon):
-    with pytest.raises(SpecError, match="epsilon"):
-        run(make(tmp_path), epsilon)
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_scale_that_is_not_positive_is_refused(tmp_path, scale):
+@pytest.mark.parametrize(
+    ("name", "value"), [("epsilon", 0.0), ("epsilon", -1.0), *(("scale", x) for x in (0.0, -1.0, np.inf, np.nan))]
+)
+def test_a_number_that_is_not_positive_is_refused(tmp_path, name, value):
     path = make(tmp_path)
-    with pytest.raises(SpecError, match="scale"):
-        run(path, scale=scale)
+    with pytest.raises(SpecError, match=name):
+        run(path, **{name: value})
     assert booked(path) == []
 
 
@@ -181,23 +167,16 @@ def test_a_list_of_values_cannot_be_learned_without_delta(tmp_path):
 @pytest.mark.parametrize(
     ("edits", "words"),
     [
-        ({"household": lambda rows: rows.drop_columns(["rooms"])}, ["household.rooms", "no such column"]),
         (
             {"household": lambda rows: rows.rename_columns(["id", "region", "romms", "income"])},
             ["household.rooms", "did you mean 'romms'"],
         ),
         ({"household": changed("id", 5, 100)}, ["household.id", "duplicate values (primary key)"]),
-        ({"household": changed("id", 5, None)}, ["household.id", "NULL in a primary key"]),
         (
             {"person": changed("household_id", 0, 99_999)},
             ["person.household_id", "without a match in household(id)", "on_orphan"],
         ),
-        ({"person": changed("household_id", 0, None)}, ["person.household_id", "NULL"]),
         ({"household": changed("rooms", 3, None)}, ["household.rooms", "NULL", "nullable: true"]),
-        (
-            {"household": lambda rows: replaced(rows, "rooms", pa.array(["many"] * rows.num_rows))},
-            ["household.rooms", "integer"],
-        ),
         (
             {"household": lambda rows: replaced(rows, "rooms", pa.array([1.5] * rows.num_rows))},
             ["household.rooms", "integer"],
@@ -224,13 +203,6 @@ def test_a_missing_table_is_named_with_a_hint(tmp_path):
     refused(path, SourceError, "person: the source has no such table", "did you mean 'persons'")
 
 
-def test_text_that_is_not_utf8_is_refused(tmp_path):
-    path = make(tmp_path)
-    (tmp_path / "person.parquet").unlink()
-    (tmp_path / "person.csv").write_bytes("id,household_id,age,works\n1,100,5,true\n2,100,1\xe9,\n".encode("latin-1"))
-    refused(path, SourceError, "person.csv", "not UTF-8")
-
-
 def test_a_broken_parquet_file_is_refused(tmp_path):
     path = make(tmp_path)
     (tmp_path / "person.parquet").write_bytes(b"PAR1 but nothing else")
@@ -243,40 +215,36 @@ def test_orphans_may_be_dropped(tmp_path):
     works(path)
 
 
-def test_empty_tables_work(tmp_path):
-    made = works(make(tmp_path, households=0))
+KEYS_ALONE = "\n".join(line for line in SPEC.splitlines() if "age:" not in line and "works:" not in line)
+
+
+@pytest.mark.parametrize(
+    ("spec", "households", "persons", "epsilon"),
+    [(SPEC, 0, 0, 8.0), (SPEC, 300, 0, 8.0), (KEYS_ALONE, 0, 0, 0.5), (SPEC, 1, 0, 0.8)],
+)
+def test_tables_of_no_row_or_one_work(tmp_path, spec, households, persons, epsilon):
+    path = make(
+        tmp_path, spec, household=lambda rows: rows.slice(0, households), person=lambda rows: rows.slice(0, persons)
+    )
+    made = works(path, epsilon)
     assert made["household"].num_rows >= 1  # how many rows there are is private, so the noise may add some
+    assert households < 300 or made["person"].num_rows < made["household"].num_rows
 
 
-def test_an_empty_child_table_works(tmp_path):
-    made = works(make(tmp_path, person=lambda rows: rows.slice(0, 0)))
-    assert made["person"].num_rows < made["household"].num_rows
-
-
-def test_an_empty_table_of_keys_alone_works(tmp_path):
-    lines = [line for line in SPEC.splitlines() if "age:" not in line and "works:" not in line]
-    path = make(tmp_path, "\n".join(lines) + "\n", households=0)
-    works(path, 0.5)
-
-
-def test_one_row_works(tmp_path):
-    path = make(tmp_path, household=lambda rows: rows.slice(0, 1), person=lambda rows: rows.slice(0, 0))
-    works(path, 0.8)
-
-
-@pytest.mark.parametrize("domain", ["{min: 0.0, max: 1000.0}", "learn"])
-def test_a_column_of_nothing_but_null_works(tmp_path, domain):
-    spec = SPEC.replace("{min: 0.0, max: 1000.0}", domain)
-    path = make(tmp_path, spec, household=lambda rows: replaced(rows, "income", pa.nulls(rows.num_rows)))
-    made = works(path)
-    assert made["household"].column("income").null_count > 0.7 * made["household"].num_rows
-
-
-def test_a_category_of_nothing_but_null_works(tmp_path):
-    spec = SPEC.replace("domain: {values: [east, north, west]}", "domain: learn, nullable: true")
-    path = make(tmp_path, spec, household=lambda rows: replaced(rows, "region", pa.nulls(rows.num_rows)))
-    made = works(path)
-    assert made["household"].column("region").null_count > 0.7 * made["household"].num_rows
+@pytest.mark.parametrize(
+    ("column", "old", "new"),
+    [
+        ("income", "{min: 0.0, max: 1000.0}", "{min: 0.0, max: 1000.0}"),
+        ("income", "{min: 0.0, max: 1000.0}", "learn"),
+        ("region", "domain: {values: [east, north, west]}", "domain: learn, nullable: true"),
+    ],
+)
+def test_a_column_of_nothing_but_null_works(tmp_path, column, old, new):
+    path = make(
+        tmp_path, SPEC.replace(old, new), household=lambda rows: replaced(rows, column, pa.nulls(rows.num_rows))
+    )
+    made = works(path)["household"]
+    assert made.column(column).null_count > 0.7 * made.num_rows
 
 
 def odd_incomes(rows: pa.Table) -> pa.Table:
@@ -367,18 +335,14 @@ def test_a_run_sees_one_source_even_if_it_changes_on_the_way(tmp_path):
     assert second.releases["sample", "household"].artifact.table.num_rows == pytest.approx(2000, rel=0.1)
 
 
-class KilledError(Exception):
-    """The process is killed here."""
-
-
 def run_until_the_model(path: Path) -> None:
-    """A run that leaves nothing but its profiles behind."""
+    """A run that is killed when nothing but its profiles is there."""
 
     def kill(_number: int, _steps: int, step: Any) -> None:
         if step.kind is StepKind.MODEL:
-            raise KilledError
+            raise KeyError
 
-    with pytest.raises(KilledError):
+    with pytest.raises(KeyError):
         run(path, progress=kill)
 
 

@@ -138,20 +138,9 @@ def _cells_changed(folder: Path, name: str, table: pa.Table, rng: Rng) -> None:
     for _ in range(int(rng.integers(1, 5))):
         line = lines[int(rng.integers(len(lines)))]
         odd = [
-            "",
-            '"',
-            "1e400",
-            "NaN",
-            "-0",
-            "1.5.2",
-            f"{TEXT}\0",
-            "9" * 40,
-            "2026-13-45",
-            "\u2028",
-            ",",
-            "NULL",
+            "", '"', "1e400", "NaN", "-0", "1.5.2", f"{TEXT}\0", "9" * 40, "2026-13-45", "\u2028", ",", "NULL",
             str(KEY),
-        ]
+        ]  # fmt: skip
         line[int(rng.integers(len(line)))] = odd[int(rng.integers(len(odd)))]
     if rng.random() < 0.3:
         lines.append(lines[-1])

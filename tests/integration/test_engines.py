@@ -29,7 +29,7 @@ from privbench_core.engines.choice import engine_of
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql.engine import SqlEngine
-from privbench_core.engines.sql.passing import LoadedRows
+from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.workspace import Workspace, open_ledger
@@ -241,7 +241,7 @@ def test_what_changes_between_two_scans_is_not_seen(
         engine.load({})
         engine.keep({})
         for name, expected in town.tables.items():
-            assert build_view(engine, ViewSpec(name, {})).rows == expected.num_rows
+            assert build_view(engine, ViewSpec(name, {})).data.held().rows == expected.num_rows
     assert rows(url, "SELECT count(*) FROM person") == [(0,)]
 
 

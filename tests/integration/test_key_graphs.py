@@ -15,7 +15,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.registry import names
-from tests.helpers.databases import forum
+from tests.helpers.databases import forum, keyed
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
     broken_expectations,
@@ -83,34 +83,25 @@ def company(people: int = 250, seed: int = 0) -> tuple[Schema, Tables]:
         (to("spot", "country_id", "country"),),
         public=True,
     )
-    employee = Table(
+    employee = keyed(
         "employee",
-        (
-            integer("id"),
-            integer("badge", 1, 10**6),
-            integer("boss", nullable=True),
-            integer("office_id", nullable=True),
-            integer("spot_country", nullable=True),
-            integer("spot_no", nullable=True),
-            category("grade", 3),
-        ),
-        ("id",),
-        (
+        integer("badge", 1, 10**6),
+        integer("boss", nullable=True),
+        integer("office_id", nullable=True),
+        integer("spot_country", nullable=True),
+        integer("spot_no", nullable=True),
+        category("grade", 3),
+        keys=(
             to("employee", "boss", "employee", max_children=10, optional=True),
             to("employee", "office_id", "office", max_children=10, optional=True),
             to("employee", "spot_country spot_no", "spot", "country_id no", optional=True),
         ),
         unique=(("badge",), ("spot_country", "spot_no")),
     )
-    office = Table(
-        "office",
-        (integer("id"), integer("tenant"), category("floor", 3)),
-        ("id",),
-        (owner_key("office", "tenant", "employee", 2),),
+    office = keyed(
+        "office", integer("tenant"), category("floor", 3), keys=(owner_key("office", "tenant", "employee", 2),)
     )
-    passport = Table(
-        "passport", (integer("id"), category("kind", 2)), ("id",), (owner_key("passport", "id", "employee", 1),)
-    )
+    passport = keyed("passport", category("kind", 2), keys=(owner_key("passport", "id", "employee", 1),))
     booking = Table(
         "booking",
         (integer("badge"), integer("country_id"), category("mood", 2)),
@@ -141,17 +132,18 @@ def company(people: int = 250, seed: int = 0) -> tuple[Schema, Tables]:
             to("item", "seller no piece", "parcel", "seller no piece", max_children=3, optional=True),
         ),
     )
-    task = Table(
+    task = keyed(
         "task",
-        (integer("id"), integer("who", nullable=True), category("what", 3)),
-        ("id",),
-        (to("task", "who", "employee", owner=True, max_children=3, optional=True),),
+        integer("who", nullable=True),
+        category("what", 3),
+        keys=(to("task", "who", "employee", owner=True, max_children=3, optional=True),),
     )
-    memo = Table(
+    memo = keyed(
         "memo",
-        (integer("id"), integer("sender"), integer("receiver"), category("tone", 2)),
-        ("id",),
-        (owner_key("memo", "sender", "employee", 2), to("memo", "receiver", "employee", max_children=2)),
+        integer("sender"),
+        integer("receiver"),
+        category("tone", 2),
+        keys=(owner_key("memo", "sender", "employee", 2), to("memo", "receiver", "employee", max_children=2)),
     )
     n = people
     grade = rng.integers(0, 3, n)
@@ -314,11 +306,11 @@ def test_one_to_one_tables_have_the_parents_keys(exact: tuple[Schema, Tables, Ta
 def test_unique_references_use_every_parent_at_most_once_even_when_all_are_taken() -> None:
     """As many parents as rows: the last rows must find the last free ones, and a full junction has every pair."""
     seat = Table("seat", (integer("id"), category("row", 2)), ("id",), public=True)
-    guest = Table(
+    guest = keyed(
         "guest",
-        (integer("id"), integer("seat_id"), category("class", 2)),
-        ("id",),
-        (to("guest", "seat_id", "seat"),),
+        integer("seat_id"),
+        category("class", 2),
+        keys=(to("guest", "seat_id", "seat"),),
         unique=(("seat_id",),),
     )
     dish = Table(

@@ -39,12 +39,7 @@ def league(players: int = 800, seed: int = 0, *, domain: bool = True) -> tuple[S
     player = Table("player", (integer("id"), category("bats", 3)), ("id",))
     stint = Table(
         "stint",
-        (
-            integer("player"),
-            replace(integer("season"), domain=season),
-            integer("no"),
-            category("games", 3),
-        ),
+        (integer("player"), replace(integer("season"), domain=season), integer("no"), category("games", 3)),
         ("player", "season", "no"),
         (owner_key("stint", "player", "player", SEASONS + 4),),
     )

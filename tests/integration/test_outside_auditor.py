@@ -6,23 +6,27 @@ Its authors report 11 findings in dpmm, 8 in mbi and 5 in synthcity.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import pytest
 
 from privbench_core.privacy import queries
-from privbench_core.privacy.budget import Budget
+from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
-from privbench_core.privacy.noise import OpenDPNoise
+from privbench_core.privacy.noise import Counts, NoiseSource, OpenDPNoise, Sensitivity
 from privbench_core.privacy.views import CodedView
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privpetal import PrivPetal
 from tests.helpers.databases import Database, adversaries, forum, poll, shop, site, town
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 
-pytest.importorskip("dp_recorder", reason="pip install --no-deps --requirement tests/auditor.txt")
+audit_primitives: Any = pytest.importorskip(
+    "dp_recorder.auditing.audit_primitives", reason="pip install --no-deps --requirement tests/auditor.txt"
+)
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 ZCDP, PURE = Budget(30.0, 1e-6), Budget(30.0)
@@ -67,17 +71,76 @@ CASES: dict[str, Case] = {
 }
 
 
+def _audited(kind: str, metric: Callable[[Any, Any], float], drawn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``drawn`` as the auditor intercepts it: ``exact`` is private, and ``declared`` how far it may move."""
+    spec = audit_primitives.audit_spec(kind=kind, input_arg="exact", sensitivity_arg="declared", metric_fn=metric)
+    return spec(drawn)
+
+
+def _distance(order: float) -> Callable[[Any, Any], float]:
+    return lambda one, other: float(np.linalg.norm(np.subtract(one, other, dtype=float).ravel(), order))
+
+
+_l2 = _distance(2)
+
+
+def _l2_of_keys(one: dict[str, int], other: dict[str, int]) -> float:
+    keys = sorted(one.keys() | other.keys())
+    return _l2([one.get(key, 0) for key in keys], [other.get(key, 0) for key in keys])
+
+
+@dataclass(frozen=True)
+class AuditedNoise:
+    """Passes every call on to ``source``, by way of the auditor that is active.
+
+    What must not depend on private rows, the site, the shape, the price and the declared sensitivity, are parameters
+    that the auditor compares.
+    """
+
+    source: NoiseSource
+    secure: bool = False
+
+    def add(self, site: str, exact: Counts, sensitivity: Sensitivity, price: Price) -> Counts:
+        """See `NoiseSource`."""
+
+        def drawn(exact: Counts, **_: Any) -> Counts:
+            return self.source.add(site, exact, sensitivity, price)
+
+        pure = price.measure is Measure.PURE
+        kind, metric, declared = (
+            ("laplace", _distance(1), sensitivity.l1) if pure else ("gaussian", _l2, sensitivity.l2)
+        )
+        audited = _audited(kind, metric, drawn)
+        return np.array(audited(exact=exact, declared=declared, site=site, shape=np.shape(exact), price=price))
+
+    def choose(self, site: str, scores: Counts, sensitivity: int, price: Price) -> int:
+        """See `NoiseSource`."""
+
+        def drawn(exact: Counts, **_: Any) -> int:
+            return self.source.choose(site, exact, sensitivity, price)
+
+        audited = _audited("choice", _distance(np.inf), drawn)
+        return int(audited(exact=scores, declared=sensitivity, site=site, candidates=len(scores), price=price))
+
+    def keep(
+        self, site: str, exact: dict[str, int], sensitivity: Sensitivity, price: Price, touched: int
+    ) -> dict[str, int]:
+        """See `NoiseSource`."""
+
+        def drawn(exact: dict[str, int], **_: Any) -> dict[str, int]:
+            return self.source.keep(site, exact, sensitivity, price, touched)
+
+        audited = _audited("keys", _l2_of_keys, drawn)
+        return dict(audited(exact=exact, declared=sensitivity.l2, site=site, touched=touched, price=price))
+
+
 def audited(plan: Plan, database: Database, unit: object) -> int:
     """Record the plan on a database and play it back on its neighbour; return how many draws were compared.
 
     Raises:
         AssertionError: A finding, in the auditor's words.
     """
-    from dp_recorder.auditing.audit_primitives import Auditor, ensure_equality
-
-    from tests.helpers.outside import AuditedNoise
-
-    auditor = Auditor()
+    auditor = audit_primitives.Auditor()
     for rows in (database, database.without(unit)):
         if auditor.log:
             auditor.set_replay()
@@ -85,7 +148,7 @@ def audited(plan: Plan, database: Database, unit: object) -> int:
         with auditor:
             for step in computing_steps(plan):
                 artifact = run_step(step, rows, AuditedNoise(OpenDPNoise()), trace)
-                ensure_equality(**{"/".join(step.key): blake2b(artifact.to_bytes()).hexdigest()})
+                audit_primitives.ensure_equality(**{"/".join(step.key): blake2b(artifact.to_bytes()).hexdigest()})
     assert auditor._cursor == len(auditor.log), "fewer draws on the neighbour"
     auditor.validate_records()
     return sum(entry.kind != "EQ" for entry in auditor.log)
@@ -117,7 +180,7 @@ def test_the_auditor_finds_a_look_around_the_noise(monkeypatch: pytest.MonkeyPat
     measure = Curator.measure
 
     def named(self: Curator, what: str, *rest: Any) -> Any:
-        return measure(self, f"{what}, {self._view.rows} rows", *rest)
+        return measure(self, f"{what}, {self._view.data.held().rows} rows", *rest)
 
     monkeypatch.setattr(Curator, "measure", named)
     database = town(0)

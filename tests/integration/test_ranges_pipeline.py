@@ -14,10 +14,9 @@ from privbench_core import guards
 from privbench_core.errors import PublishError, ReleaseError
 from privbench_core.evaluation.inputs import read_bundle_and_source
 from privbench_core.pipeline.run import RunResult, run_spec
-from privbench_core.publishing.bundle import read_bundle
-from privbench_core.publishing.load import load_bundle
+from privbench_core.publishing.bundle import load_bundle, read_bundle
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.steps import range_drawing
+from privbench_core.synthesizers.steps import sample
 from tests.helpers.market import market
 from tests.helpers.planted import broken_expectations, place_of, planted_pair
 from tests.helpers.postgres import new_database, psql, rows
@@ -80,10 +79,8 @@ def test_ranges_that_are_gone_are_drawn_again_and_damaged_ones_are_refused(
     run(spec, tmp_path / "out")
     expected = content(tmp_path / "out")
     drawn: list[int] = []
-    draw = range_drawing.RangeDrawing.made
-    monkeypatch.setattr(
-        range_drawing.RangeDrawing, "made", lambda self, number: (drawn.append(number), draw(self, number))[1]
-    )
+    draw = sample.RangeDrawing.made
+    monkeypatch.setattr(sample.RangeDrawing, "made", lambda self, number: (drawn.append(number), draw(self, number))[1])
     stored_parts(spec)[1].unlink()
     run(spec, tmp_path / "out")
     assert len(drawn) == 1  # the others were finished
@@ -99,32 +96,27 @@ def test_ranges_that_are_gone_are_drawn_again_and_damaged_ones_are_refused(
     assert len(drawn) == 2
 
 
-def test_a_part_of_a_bundle_that_is_missing_or_altered_is_refused(spec: Spec, tmp_path: Path):
-    run(spec, tmp_path / "out")
-    part = tmp_path / "out" / "data" / "child" / "part-00001.parquet"
-    whole = part.read_bytes()
-    part.write_bytes((tmp_path / "out" / "data" / "child" / "part-00000.parquet").read_bytes())
+def test_a_bundle_in_parts_is_read_and_loads_and_one_with_a_part_missing_or_altered_is_refused(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out = tmp_path / "out"
+    run(spec, out)
+    found = read_bundle_and_source(spec, out)
+    assert set(found.documents) == {"README.md", "schema.sql", "load.sql", "load.duckdb.sql"}
+    assert found.pair.synthetic["child"].num_rows == read_bundle(out).table("child").num_rows
+    loaded = load_bundle(out, str(tmp_path / "loaded.duckdb"))
+    monkeypatch.chdir(out)
+    with duckdb.connect() as connection:
+        connection.execute((out / "load.duckdb.sql").read_text())
+        counts = [connection.execute(f"SELECT count(*) FROM {name}").fetchall() for name in loaded.rows]
+    assert counts == [[(number,)] for number in loaded.rows.values()]
+    part = out / "data" / "child" / "part-00001.parquet"
+    part.write_bytes((out / "data" / "child" / "part-00000.parquet").read_bytes())
     with pytest.raises(PublishError, match=r"part-00001\.parquet: does not match its checksum"):
-        read_bundle(tmp_path / "out")
+        read_bundle(out)
     part.unlink()
     with pytest.raises(PublishError, match=r"part-00001\.parquet: missing"):
-        read_bundle(tmp_path / "out")
-    part.write_bytes(whole)
-    read_bundle(tmp_path / "out")
-
-
-def test_bundles_in_parts_load_into_duckdb_and_by_their_own_script(spec: Spec, tmp_path: Path, monkeypatch):
-    run(spec, tmp_path / "out")
-    loaded = load_bundle(tmp_path / "out", str(tmp_path / "loaded.duckdb"))
-    monkeypatch.chdir(tmp_path / "out")
-    with duckdb.connect() as connection:
-        connection.execute((tmp_path / "out" / "load.duckdb.sql").read_text())
-        found = dict(
-            connection.execute(
-                "SELECT 'parent', count(*) FROM parent UNION ALL SELECT 'child', count(*) FROM child"
-            ).fetchall()
-        )
-    assert found == loaded.rows
+        read_bundle(out)
 
 
 def test_bundles_in_parts_load_into_postgresql_by_copy_and_by_psql(spec: Spec, tmp_path: Path, postgres: str):
@@ -156,10 +148,3 @@ def test_a_table_with_a_second_private_parent_is_published_in_parts(tmp_path: Pa
             "SELECT max(n) FROM (SELECT count(*) AS n FROM sale WHERE product_id IS NOT NULL GROUP BY product_id)"
         ).fetchall()
     assert most <= 40
-
-
-def test_a_bundle_in_parts_is_read_beside_its_source(spec: Spec, tmp_path: Path):
-    run(spec, tmp_path / "out")
-    found = read_bundle_and_source(spec, tmp_path / "out")
-    assert set(found.documents) == {"README.md", "schema.sql", "load.sql", "load.duckdb.sql"}
-    assert found.pair.synthetic["child"].num_rows == read_bundle(tmp_path / "out").table("child").num_rows

@@ -19,6 +19,7 @@ from privbench_core.schema.constraints import Check
 from privbench_core.schema.identity import canonical_json, column_identity, key_identity
 from privbench_core.spec.load import load_spec
 from tests.helpers.postgres import new_database, rows
+from tests.helpers.specs import changed
 
 LONG = "Tabelle mit einem sehr langen Namen, der dreiundsechzig Byte hat"[:63]
 KEPT = f"""
@@ -123,13 +124,9 @@ def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a draft of the source, and the spec that an owner makes of it."""
     folder = tmp_path_factory.mktemp("kept")
     spec = draft_of(new_database(postgres, "kept", KEPT + ROWS), folder / "draft.yaml")
-    for old, new in {
-        "epsilons: [0.8, 3.2]": "epsilons: [2]",
-        "max_children_per_unit: CHOOSE": "max_children_per_unit: 5",
-        "\ntables:": f"\n{ACCEPT_NOISE}\ntables:",
-    }.items():
-        assert old in spec, old
-        spec = spec.replace(old, new)
+    spec = changed(spec, "epsilons: [0.8, 3.2]", "epsilons: [2]")
+    spec = changed(spec, "max_children_per_unit: CHOOSE", "max_children_per_unit: 5")
+    spec = changed(spec, "\ntables:", f"\n{ACCEPT_NOISE}\ntables:")
     (folder / "spec.yaml").write_text(spec, encoding="utf-8")
     return folder
 
@@ -217,7 +214,7 @@ def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) ->
     assert found == {
         "of_tags, because of tags",
         "tags (text[]) holds several values in one; make it a table of its own in the source, or do without",
-        "that s shares its sequence; it gets one of its own",
+        "the shared sequence of s, which gets its own",
         "that the check soon is NOT VALID",
         "that the constraint late is DEFERRABLE",
         "that the foreign key perhaps is NOT VALID",

@@ -18,8 +18,8 @@ NEIGHBOURS = [
         _KIND,
         "rows that are identified by their values lose a reference along a key with `same_unit`",
         _RULES,
-        "if table.row_id and private and not key.cascades:",
-        "if table.row_id and private and not key.cascades and not key.same_unit:",
+        "if table.row_id and not table.public and not key.cascades:",
+        "if table.row_id and not table.public and not key.cascades and not key.same_unit:",
         (f"{_KEYS}::test_rows_that_are_identified_by_their_values_lose_none_of_them",),
     ),
     Mutant(

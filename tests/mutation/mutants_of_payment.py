@@ -12,7 +12,7 @@ _DECLARATIONS = "privacy/ledger/declarations.py"
 _HOLDS = "privacy/ledger/holds.py"
 _RELATION = "privacy/neighbour_relation.py"
 _WORKSPACE = "pipeline/workspace.py"
-_REFRESHES = "privacy/ledger/refresh_limits.py"
+_REFRESHES = "privacy/ledger/balance.py"
 _RUNNER = "pipeline/runner.py"
 _ADMISSION = "privacy/admission.py"
 _OBSERVE = "pipeline/observe.py"
@@ -51,7 +51,7 @@ PAYMENT = [
         "scheduled-first-release",
         "payment",
         "the schedule makes first releases",
-        "privbench_assets/jobs.py",
+        "privbench_assets/automation.py",
         "due = [epsilon for epsilon, state in states.items() if state.released]",
         "due = list(states)",
         (f"{_T_FIRST}::test_the_schedule_refreshes_what_was_released_and_says_what_it_skips",),
@@ -367,8 +367,8 @@ PAYMENT = [
         "payment",
         "a table that was public counts as the same relation",
         _RELATION,
-        '    if then.get("public") != now.get("public"):\n        return',
-        '    if then.get("public") != now.get("public"):\n        return []\n        return',
+        '    if then.get("public") != now.get("public"):\n        protection',
+        '    if then.get("public") != now.get("public"):\n        return []\n        protection',
         (f"{_T_RELATION}::test_differences_name_the_table_the_key_and_what_changed",),
     ),
     Mutant(
@@ -631,8 +631,8 @@ CLOSED_LISTS = [
         "closed lists",
         "differences are taken from keys, which become NULL with another unit, and from NULL without a code",
         _ADMISSION,
-        "bases = [] if looked_at.relative is None else [_base(schema, of, looked_at.relative.to)]",
-        "bases = [looked_at]",
+        "bases = [] if own.relative is None else [_base(schema, of, own.relative.to)]",
+        "bases = [own]",
         (
             "tests/unit/test_relative_columns.py::test_no_view_looks_at_a_base_that_is_a_key_or_has_no_code_for_its_null",
         ),
@@ -779,7 +779,7 @@ LEAKS = [
         "first-row-in-the-draft",
         "leaks",
         "`privbench init` takes a first row of values for names",
-        "backends/folder/read.py",
+        "backends/folder/csv_files.py",
         "    if not _may_be_names(header):\n",
         "    if not header:\n",
         ("tests/unit/test_reflect.py::test_a_first_row_of_values_does_not_reach_the_draft",),
@@ -798,8 +798,8 @@ LEAKS = [
         "leaks",
         "a draft does not say that no key leads to a table that may be public",
         "draft/publishing.py",
-        "        if name not in reached:\n",
-        "        if False:\n",
+        "            if name not in reached:\n",
+        "            if False:\n",
         (f"{_T_DIALECTS}::test_tables_that_no_row_of_a_unit_refers_to_are_in_doubt",),
     ),
     Mutant(
@@ -807,8 +807,8 @@ LEAKS = [
         "leaks",
         "a draft does not say that a table that may be public refers to what cannot be read",
         "draft/publishing.py",
-        "        if unread := sorted(parents - readable):\n",
-        "        if unread := []:\n",
+        "            if unread := sorted(parents - readable):\n",
+        "            if unread := []:\n",
         (f"{_T_DIALECTS}::test_tables_that_refer_to_what_is_not_there_are_in_doubt_with_what_depends_on_them",),
     ),
     Mutant(
@@ -835,8 +835,8 @@ LEAKS = [
         "leaks",
         "a draft does not say that units refer to a table that may be public by a unique column",
         "draft/publishing.py",
-        "                if table.is_single(key) and table.name in scene.inside | single:\n",
-        "                if False:\n",
+        "                    if table.is_single(key) and table.name in self.inside | single:\n",
+        "                    if False:\n",
         (f"{_T_PUBLIC}::test_a_draft_says_why_a_table_may_be_public_and_why_that_is_in_doubt",),
     ),
     Mutant(
@@ -853,15 +853,15 @@ LEAKS = [
         "leaks",
         "a draft does not say that the unit's rows name persons who may have several",
         "draft/units.py",
-        "    found = numbers_of_persons(table) if persons else identifying_columns(table)\n",
-        "    found = numbers_of_persons(table) if persons else ()\n",
+        "    found = identifying_columns(table, distinct=persons)\n",
+        "    found = identifying_columns(table, distinct=True) if persons else ()\n",
         (f"{_T_UNIT}::test_a_column_that_identifies_persons_and_may_recur_is_a_warning",),
     ),
     Mutant(
         "first-row-in-an-error",
         "leaks",
         "an error of the source quotes a first row of values",
-        "backends/folder/read.py",
+        "backends/folder/csv_files.py",
         "names = header if _may_be_names(header) else []",
         "names = header",
         ("tests/unit/test_source.py::test_a_first_line_with_a_number_in_it_is_not_quoted",),

@@ -26,21 +26,19 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
-from privbench_core.columns.opaque import opaque_codec
 from privbench_core.columns.registry import codec_for
-from privbench_core.columns.surrogates import uuid_codec
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql import engine as engine_module
 from privbench_core.engines.sql import search as search_module
-from privbench_core.engines.sql.passing import Passing
+from privbench_core.engines.stored import Passing
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, UnitRows
-from privbench_core.privacy.relations import lets_go
+from privbench_core.privacy.relations import WEIGHT_SCALE, is_set_null_across_units
 from privbench_core.privacy.view_building import build_references, build_values, build_view
-from privbench_core.privacy.views import ViewSpec
+from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
@@ -53,6 +51,7 @@ from tests.helpers.noise import RecordingNoise, ReplayNoise, SeededNoise
 from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 from tests.helpers.postgres import execute, new_database
 from tests.helpers.postgres import rows as rows_of
+from tests.property.test_privacy_references import staff
 
 _NUMBERS = Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 0, 11))
 ENGINES = ["duckdb", "source", "spark"]
@@ -67,6 +66,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield Cluster(request.getfixturevalue("cluster"), tmp_path / "files")
     else:
         yield new_database(request.getfixturevalue("postgres"), f"engines_{uuid4().hex}")
+
+
+def weights_of(view: CodedView) -> dict[str, Any]:
+    """The weights of the rows that refer to none, and to each parent, of which engines need not name those without."""
+    sums = view.data.reference_sums()
+    return {"none": sums.none, "of": sorted(filter(None, sums.totals.tolist()))}
 
 
 # In a server of Spark a statement takes tens of milliseconds, however few the rows: most of its cases are slow tests.
@@ -105,16 +110,26 @@ def test_engines_agree_on_random_schemas_and_views(seed: int, place: Place, monk
                     for scales in ((), tuple(random_scale(rng, codes) for codes in numbers)):
                         known, found = (v.data.clipped_counts(columns, groups, scales) for v in (one, other))
                         np.testing.assert_array_equal(known, found, str((spec, scales)))
-            for what in ("stability", "weight_scale", "touched", "rows", "clipped"):
+            for what in ("stability", "weight_scale", "touched", "clipped"):
                 assert getattr(one, what) == getattr(other, what)
+            assert one.data.held().rows == other.data.held().rows
             engine.end_step()
         for key in (key for table in database.schema.tables for key in table.foreign_keys):
-            sums = [build_references(each, key, 2).data.reference_sums() for each in (private, engine)]
-            assert sorted(filter(None, sums[0].totals.tolist())) == sorted(filter(None, sums[1].totals.tolist()))
-            assert sums[0].none == sums[1].none
-            for most in (1, 3, 4095) if lets_go(database.schema, key) else ():  # 4,095 rows and one weigh 2³¹
-                sums = [build_references(each, key, 2, most).data.reference_sums() for each in (private, engine)]
-                assert sorted(filter(None, sums[0].totals.tolist())) == sorted(filter(None, sums[1].totals.tolist()))
+            assert weights_of(build_references(private, key, 2)) == weights_of(build_references(engine, key, 2))
+            bounded = (1, 3, 4095) if is_set_null_across_units(database.schema, key) else ()
+            for most in bounded:  # 4,095 rows and one weigh 2³¹
+                one, other = (weights_of(build_references(each, key, 2, most)) for each in (private, engine))
+                assert one["of"] == other["of"]
+
+
+def test_bounded_references_of_units_weigh_as_much_as_in_memory(place: Place) -> None:
+    """Rows of the unit's table: without an owner, each weighs 1/T all the same."""
+    database = staff(2, 2, 0)
+    with closing(engine_of(database, place)) as engine:
+        for key, most, bounded in product(database.schema.table("person").foreign_keys, (1, 3), (1, 2)):
+            one, other = (build_references(each, key, most, bounded) for each in (database.private(), engine))
+            assert weights_of(one) == weights_of(other)
+            assert max(weights_of(one)["of"]) == WEIGHT_SCALE // most
 
 
 @pytest.mark.parametrize("place", ENGINES, indirect=True)
@@ -253,9 +268,9 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
                 categorical_codec(category, ("absent", "a\0b")),
             ],
         ),
-        "text": (text, TEXTS, [opaque_codec(text)]),
-        "bytes": (data, [b"", b"\0", b"abc", b"\xff" * 9], [opaque_codec(data)]),
-        "uuids": (ident, ["0b8b7c2e-5e0f-4d8e-9b1a-000000000001"], [uuid_codec(ident)]),
+        "text": (text, TEXTS, [codec_for(text)]),
+        "bytes": (data, [b"", b"\0", b"abc", b"\xff" * 9], [codec_for(data)]),
+        "uuids": (ident, ["0b8b7c2e-5e0f-4d8e-9b1a-000000000001"], [codec_for(ident)]),
         "booleans": (_column(ColumnType.BOOLEAN), [True, False], [categorical_codec(_column(ColumnType.BOOLEAN), ())]),
         "days": (
             day,
@@ -312,9 +327,8 @@ def test_engines_give_a_value_the_same_code(name: str, place: Place, monkeypatch
         if column.type is ColumnType.CATEGORY:
             assert engine.texts("row", "v", ()) == private.texts("row", "v", ())
             named = (*TEXTS[:3], "a\0b")
-            sums = [build_values(each, "row", "v", named, 1).data.reference_sums() for each in (private, engine)]
-            assert sums[0].none == sums[1].none
-            assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
+            one, other = (weights_of(build_values(each, "row", "v", named, 1)) for each in (private, engine))
+            assert one == other
 
 
 def _wide_cases() -> dict[str, tuple[Column, list[Any], Codec]]:
@@ -498,9 +512,9 @@ def test_a_unit_counts_once_for_a_text_however_many_rows_have_it(place: Place) -
         for each in (private, engine):
             assert each.texts("row", "v", ()) == by_number_of_texts
             assert each.texts("row", "v", ("a",)) == {"b": {1: 1, 2: 1}, "c": {2: 1}}
-        sums = [build_values(each, "row", "v", ("b",), 1).data.reference_sums() for each in (private, engine)]
-        assert sums[0].none == sums[1].none > 0
-        assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
+        one, other = (weights_of(build_values(each, "row", "v", ("b",), 1)) for each in (private, engine))
+        assert one == other
+        assert one["none"] > 0
 
 
 def test_whole_numbers_are_listed_in_their_digits_by_every_engine(place: Place) -> None:
@@ -515,9 +529,9 @@ def test_whole_numbers_are_listed_in_their_digits_by_every_engine(place: Place) 
             assert sorted(each.texts("row", "v", ())) == sorted({str(value) for value in held if value is not None})
             assert each.texts("row", "v", ())["7"] == {1: 2}
             assert named[0] not in each.texts("row", "v", named)
-        sums = [build_values(each, "row", "v", named, 1).data.reference_sums() for each in (private, engine)]
-        assert sums[0].none == sums[1].none > 0
-        assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
+        one, other = (weights_of(build_values(each, "row", "v", named, 1)) for each in (private, engine))
+        assert one == other
+        assert one["none"] > 0
 
 
 def test_texts_of_dropped_rows_count_in_no_engine(place: Place) -> None:
@@ -527,8 +541,7 @@ def test_texts_of_dropped_rows_count_in_no_engine(place: Place) -> None:
         assert private.texts("row", "v", ()) == engine.texts("row", "v", ())
         assert len(private.texts("row", "v", ())) == 5 * 2
         views = [build_values(each, "row", "v", (), 2) for each in (private, engine)]
-        totals = [sorted(filter(None, view.data.reference_sums().totals.tolist())) for view in views]
-        assert totals == [[views[0].weight_scale] * 10] * 2
+        assert [weights_of(view)["of"] for view in views] == [[views[0].weight_scale] * 10] * 2
 
 
 def test_the_fingerprint_does_not_depend_on_the_engine(place: Place) -> None:
@@ -559,7 +572,6 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_rows(
     place: Place, order: str, known: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor on whether it is known before how many there are, which a source may be wrong about."""
-    monkeypatch.setattr(engine_module, "_PART", 7)
     monkeypatch.setattr(RowsInMemory, "known_rows", lambda *_: known)
     kind = ColumnType.DATE if order == "dates" else ColumnType.INTEGER
     table = Table("row", (Column("x", ColumnType.INTEGER, Range(0, 9)), Column("id", kind)), ("id",))
@@ -624,13 +636,13 @@ def test_engines_drop_the_same_orphans_and_what_depends_on_them(seed: int, optio
     above = {"a": "unit", "b": "a"}
     owners = [ForeignKey(child, ("up",), above[child], ("id",), max_children=9, owner=True) for child in above]
     removed = OnUnitRemoved.SET_NULL
-    lets_go = ForeignKey("b", ("beside",), "a", ("id",), max_children=9, optional=True, on_unit_removed=removed)
+    set_null = ForeignKey("b", ("beside",), "a", ("id",), max_children=9, optional=True, on_unit_removed=removed)
     required = ForeignKey("b", ("beside",), "a", ("id",), max_children=9, on_unit_removed=removed)
-    lets_go, beside = (lets_go, beside) if optional else (required, replace(beside, nullable=False))
+    set_null, beside = (set_null, beside) if optional else (required, replace(beside, nullable=False))
     tables = (
         Table("unit", (column,), ("id",)),
         Table("a", (column, up), ("id",), (owners[0],)),
-        Table("b", (column, up, beside), ("id",), (owners[1], lets_go)),
+        Table("b", (column, up, beside), ("id",), (owners[1], set_null)),
     )
     rows: dict[str, list[tuple[object, ...]]] = {
         "unit": [(number,) for number in range(5)],
@@ -654,7 +666,7 @@ def test_engines_drop_the_same_orphans_and_what_depends_on_them(seed: int, optio
             sizes = Discretizer(FanoutCodec(40))
             features: dict[str, Any] = {"s": (UnitRows(), sizes)}
             if name == "b":
-                features["beside"] = (ParentRow(lets_go), _NUMBERS)
+                features["beside"] = (ParentRow(set_null), _NUMBERS)
             spec = ViewSpec(name, features)
             one, other = build_view(private, spec), build_view(engine, spec)
             np.testing.assert_array_equal(one.counts(tuple(features)), other.counts(tuple(features)))
@@ -727,15 +739,24 @@ def test_a_neighbour_that_an_engine_counts_moves_nothing_but_what_noise_covers(n
     assert replayed.moved > 0
 
 
-def test_statements_hold_what_is_public_and_one_derived_key(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server may keep the text of statements: no value of a row is in it, nor the secret."""
+@pytest.mark.parametrize("place", ["source", "spark"], indirect=True)
+def test_statements_hold_what_is_public_and_one_derived_key(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server or a cluster may keep the text of statements: no value of a row is in it, nor the secret."""
     sent: list[str] = []
-    statement, table = PostgresDatabase._statement, PostgresDatabase._table
-    monkeypatch.setattr(PostgresDatabase, "_statement", lambda self, text: sent.append(text) or statement(self, text))
-    monkeypatch.setattr(PostgresDatabase, "_table", lambda self, text: sent.append(text) or table(self, text))
+    if isinstance(place, Cluster):
+        from privbench_core.engines.spark import SparkDatabase
+
+        written = SparkDatabase._text
+        monkeypatch.setattr(SparkDatabase, "_text", lambda *query: sent.append(written(*query)) or sent[-1])
+    else:
+        for name in ("_statement", "_table"):
+            asked = getattr(PostgresDatabase, name)
+            monkeypatch.setattr(
+                PostgresDatabase, name, lambda self, text, asked=asked: sent.append(text) or asked(self, text)
+            )
     database = town(0)
     plan = plan_with(database.schema, Budget(100.0, 1e-6), {})
-    with closing(engine_of(database, new_database(postgres, "statements"))) as engine:
+    with closing(engine_of(database, place)) as engine:
         trace = Trace()
         for step in computing_steps(plan):
             run_step(step, database, SeededNoise(7), trace, engine=engine)
@@ -746,6 +767,7 @@ def test_statements_hold_what_is_public_and_one_derived_key(postgres: str, monke
     assert set(names) & set(database.tables["person"].column("job").to_pylist())
     for private in ("never seen", "y" * 20, *(f"'{name}'" for name in names)):
         assert private not in text
+        assert private.strip("'").encode().hex().upper() not in text.upper()
 
 
 def test_tables_with_the_names_that_engines_choose_are_read_and_stay(place: Place) -> None:
@@ -804,9 +826,8 @@ def test_texts_with_the_character_0_are_found_where_a_source_holds_them(
                 build_view(private, view).counts(("v",)), build_view(engine, view).counts(("v",))
             )
             assert engine.texts("row", "v", values) == private.texts("row", "v", values)
-            sums = [build_values(each, "row", "v", values, 1).data.reference_sums() for each in (private, engine)]
-            assert sorted(filter(None, sums[0].totals.tolist())) == sorted(sums[1].totals.tolist())
-            assert sums[0].none == sums[1].none
+            one, other = (weights_of(build_values(each, "row", "v", values, 1)) for each in (private, engine))
+            assert one == other
 
 
 @pytest.mark.parametrize("values", [(0.0, -0.0), (0.0, 1.0)])

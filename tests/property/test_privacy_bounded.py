@@ -13,7 +13,7 @@ from privbench_core.errors import InternalError
 from privbench_core.privacy.admission import admit_view
 from privbench_core.privacy.features import CoMember, MemberPlace, OfParent, Own
 from privbench_core.privacy.queries import Marginal, RankSums
-from privbench_core.privacy.relations import WEIGHT_SCALE, lets_go
+from privbench_core.privacy.relations import WEIGHT_SCALE, is_set_null_across_units
 from privbench_core.privacy.view_building import build_references, build_view
 from privbench_core.privacy.views import BoundedReferences, CodedView, ViewSpec
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
@@ -67,7 +67,7 @@ def crowd(seed: int, *, carried: bool = False, required: bool = False) -> Databa
 
 def keys_of(schema: Schema) -> list[ForeignKey]:
     """The keys along which references can be bounded."""
-    return [k for t in schema.private_tables for k in t.foreign_keys if lets_go(schema, k)]
+    return [k for t in schema.private_tables for k in t.foreign_keys if is_set_null_across_units(schema, k)]
 
 
 def moved(asked: Marginal | RankSums, one: CodedView, other: CodedView) -> tuple[float, float]:

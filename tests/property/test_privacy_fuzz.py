@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privbench_core.privacy.features import CoMember
 from privbench_core.privacy.queries import Marginal, Query, RankSums
-from privbench_core.privacy.relations import lets_go
+from privbench_core.privacy.relations import is_set_null_across_units
 from privbench_core.privacy.view_building import build_references, build_view
 from privbench_core.privacy.views import CodedView
 from privbench_core.spec.rules_of_keys import find_key_problems
@@ -94,7 +94,7 @@ def _compare(number: int, found: Tightness) -> None:
             one, other = build_references(private, key, most), build_references(smaller, key, most)
             ranks = RankSums((1, 2, 3, 5, 100))
             found.note("ranks", _share(ranks, one, other, (number, gone, key, most)))
-            if lets_go(schema, key):
+            if is_set_null_across_units(schema, key):
                 bound = int(rng.integers(1, 4))
                 one, other = (build_references(each, key, most, bound) for each in (private, smaller))
                 found.note("ranks, bounded", _share(ranks, one, other, (number, gone, key, most, bound)))

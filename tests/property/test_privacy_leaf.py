@@ -47,7 +47,7 @@ def released(view: CodedView, one_way: OneWay, price: Price, noise: NoiseSource)
 @pytest.mark.parametrize("price", PRICES, ids=["pure", "zCDP"])
 def test_one_row_moves_nothing_but_what_noise_covers(price: Price) -> None:
     view = rows()
-    one_way = OneWay.alike({name: view.counts((name,)) + 0.5 for name in SIZES}, 5.0)
+    one_way = OneWay.with_sigma({name: view.counts((name,)) + 0.5 for name in SIZES}, 5.0)
     tape = RecordingNoise(SeededNoise(0))
     first = released(view, one_way, price, tape)
     sites = " ".join(call.head[1] for call in tape.tape)

@@ -311,8 +311,8 @@ def test_a_bound_for_whole_units_replaces_the_product() -> None:
     editor = key("post", "editor", "user", 3, removed=CASCADE)
     assert stability(linked(30, editor), "post") == 1 + 2 * 3
     assert stability(linked(30, editor), "link") == 1 + 2 * 3 + 2 * (1 + 3) * 30
-    lets_go = linked(30, replace(editor, on_unit_removed=None))
-    assert stability(lets_go, "link") == 1 + 2 * 30
+    set_null = linked(30, replace(editor, on_unit_removed=None))
+    assert stability(set_null, "link") == 1 + 2 * 30
 
 
 def test_a_reference_inside_of_a_unit_is_lost_with_a_row_that_another_unit_takes_away() -> None:

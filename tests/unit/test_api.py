@@ -15,54 +15,17 @@ from privbench_core.errors import PrivbenchError
 
 FUNCTIONS = ["evaluate", "load_spec", "plan", "publish", "read_bundle", "run"]
 ERRORS = [
-    "BudgetError",
-    "BudgetExhaustedError",
-    "BusyError",
-    "InternalError",
-    "LedgerError",
-    "NoiseOnlyError",
-    "OutOfMemoryError",
-    "PrivbenchError",
-    "PublishError",
-    "ReleaseError",
-    "SourceChangedError",
-    "SourceError",
-    "SpecError",
-    "UnsupportedBudgetError",
-    "ValidationError",
-]
+    "BudgetError", "BudgetExhaustedError", "BusyError", "InternalError", "LedgerError", "NoiseOnlyError",
+    "OutOfMemoryError", "PrivbenchError", "PublishError", "ReleaseError", "SourceChangedError", "SourceError",
+    "SpecError", "UnsupportedBudgetError", "ValidationError",
+]  # fmt: skip
 RESULTS = ["Bundle", "Evaluation", "Loaded", "RunResult", "Spec"]
 SYNTHESIZERS = [
-    "Artifact",
-    "Budget",
-    "CoMember",
-    "Column",
-    "Curator",
-    "Discovered",
-    "Distances",
-    "ForeignKey",
-    "Marginal",
-    "Measure",
-    "Measurement",
-    "OfParent",
-    "Own",
-    "OwnFanout",
-    "OwnDifference",
-    "OwnerDifference",
-    "OwnerFanout",
-    "ParentRow",
-    "Plan",
-    "Price",
-    "PrivateSession",
-    "Schema",
-    "ParentFanout",
-    "Step",
-    "StepContext",
-    "StepKind",
-    "Synthesizer",
-    "Table",
-    "ViewSpec",
-]
+    "Artifact", "Budget", "CoMember", "Column", "Curator", "Discovered", "Distances", "ForeignKey", "Marginal",
+    "Measure", "Measurement", "OfParent", "Own", "OwnFanout", "OwnDifference", "OwnerDifference", "OwnerFanout",
+    "ParentRow", "Plan", "Price", "PrivateSession", "Schema", "ParentFanout", "Step", "StepContext", "StepKind",
+    "Synthesizer", "Table", "ViewSpec",
+]  # fmt: skip
 HEAVY = {"dagster", "duckdb", "great_expectations", "matplotlib", "numpy", "opendp", "pandas", "pyarrow", "sqlalchemy"}
 PACKAGE = Path(privbench_core.__file__).parent
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster.components.testing import create_defs_folder_sandbox
 
+from privbench_assets.automation import longest_pause
 from privbench_assets.build import build_defs
 from privbench_assets.checks import UP_TO_DATE
-from privbench_assets.jobs import longest_pause
+from privbench_assets.component import Benchmark
 from privbench_assets.keys import identifier, op_name, step_key
 from privbench_assets.status import BUDGET
 from privbench_core.errors import InternalError, SpecError
@@ -49,19 +52,24 @@ def test_every_step_is_an_asset_and_only_profiles_depend_on_the_source(town_spec
 
 
 def test_assets_say_what_they_are(town_spec: Path, fake: FakeSynthesizer) -> None:
-    defs = build_defs(town_spec)
+    owners = ["data@example.org", "team:statistics"]
+    defs = build_defs(replace(load_spec(town_spec), owners=tuple(owners)))
     specs = {"/".join(spec.key.path[1:]): spec for spec in defs.resolve_all_asset_specs()}
+    for name, spec in specs.items():
+        assert (list(spec.owners), spec.group_name) == (owners, "town"), name
+        assert spec.kinds, name
+        assert spec.description, name
+        assert {"privbench/stage", "privbench/spends"} <= spec.tags.keys(), name
     model, sample = specs["model/person_model"], specs["sample/person_sample"]
-    assert (model.group_name, model.kinds) == ("town", {"fake", "model"})
-    assert model.tags["privbench/spends"] == "yes"
-    assert sample.tags["privbench/spends"] == "no"
+    assert model.kinds == {"fake", "model"}
+    assert (model.tags["privbench/spends"], sample.tags["privbench/spends"]) == ("yes", "no")
     assert model.partitions_def is not None
     assert model.partitions_def.get_partition_keys() == ["0.8", "3.2"]
     assert specs["benchmark_status"].partitions_def is None
-    assert specs["publish/bundle"].group_name == "town"
     price = fake.plan(load_spec(town_spec).schema, Budget(0.8, 1e-9), {}).step(("model", "person")).price
     assert f"25.0% of a release ({price} at ε=0.8" in (model.description or "")
-    assert "looks at no private row" in (sample.description or "")
+    assert "reads no private row" in (sample.description or "")
+    assert all(defs.resolve_job_def(name).description for name in ("town_refresh", "town_observe"))
 
 
 @pytest.mark.usefixtures("fake")
@@ -86,20 +94,6 @@ def test_integrity_blocks_fidelity_where_the_owner_says_so_and_checks_are_partit
 
 
 @pytest.mark.usefixtures("fake")
-def test_every_asset_has_owners_kinds_tags_and_a_description(town_spec: Path) -> None:
-    owners = ["data@example.org", "team:statistics"]
-    defs = build_defs(replace(load_spec(town_spec), owners=tuple(owners)))
-    for spec in defs.resolve_all_asset_specs():
-        assert list(spec.owners) == owners, spec.key
-        assert spec.kinds, spec.key
-        assert spec.description, spec.key
-        assert {"privbench/stage", "privbench/spends"} <= spec.tags.keys(), spec.key
-        assert spec.group_name == "town", spec.key
-    jobs = [defs.resolve_job_def(name) for name in ("town_refresh", "town_observe")]
-    assert all(job.description for job in jobs)
-
-
-@pytest.mark.usefixtures("fake")
 def test_a_bundle_gets_old_when_its_schedule_is_missed(town_spec: Path) -> None:
     def policies(schedule: str | None) -> dict[str, dg.FreshnessPolicy]:
         specs = build_defs(replace(load_spec(town_spec), schedule=schedule)).resolve_all_asset_specs()
@@ -118,34 +112,21 @@ def test_a_bundle_gets_old_when_its_schedule_is_missed(town_spec: Path) -> None:
 
 @pytest.mark.usefixtures("fake")
 def test_nothing_runs_by_itself_before_somebody_turns_it_on(town_spec: Path) -> None:
-    defs = build_defs(town_spec)
-    schedules = {schedule.name: schedule for schedule in defs.schedules or []}
-    assert {name: schedule.cron_schedule for name, schedule in schedules.items()} == {
-        "town_refresh_schedule": "0 3 * * 1",
-        "town_observe_schedule": "0 * * * *",
-    }
-    assert {schedule.default_status for schedule in schedules.values()} == {dg.DefaultScheduleStatus.STOPPED}
+    spec = load_spec(town_spec)
+    own = dg.ResourceDefinition.hardcoded_resource("mine")
+    defs = build_defs(spec, resource_overrides={"town__session": own})
+    timed = build_defs(replace(spec, schedule="30 4 * * *", observe="*/10 * * * *"))
+    for made, crons in ((defs, ["0 3 * * 1", "0 * * * *"]), (timed, ["30 4 * * *", "*/10 * * * *"])):
+        schedules = [made.resolve_schedule_def(f"town_{name}_schedule") for name in ("refresh", "observe")]
+        assert [schedule.cron_schedule for schedule in schedules] == crons
+        assert {schedule.default_status for schedule in schedules} == {dg.DefaultScheduleStatus.STOPPED}
     (sensor,) = defs.sensors or []
     assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
     assert [job.name for job in sensor.jobs] == ["town_refresh"]
+    assert (defs.resources or {})["town__session"] is own
 
 
-@pytest.mark.usefixtures("fake")
-def test_the_schedules_are_those_of_the_spec(town_spec: Path) -> None:
-    defs = build_defs(replace(load_spec(town_spec), schedule="30 4 * * *", observe="*/10 * * * *"))
-    assert defs.resolve_schedule_def("town_observe_schedule").cron_schedule == "*/10 * * * *"
-    assert defs.resolve_schedule_def("town_refresh_schedule").cron_schedule == "30 4 * * *"
-
-
-@pytest.mark.usefixtures("fake")
-def test_resources_can_be_replaced(town_spec: Path) -> None:
-    own = dg.ResourceDefinition.hardcoded_resource("mine")
-    defs = build_defs(town_spec, resource_overrides={"town__session": own})
-    assert defs.resources is not None
-    assert defs.resources["town__session"] is own
-
-
-def test_a_plan_whose_steps_depend_on_epsilon_is_our_bug(town_spec: Path, fake: FakeSynthesizer) -> None:
+def test_steps_that_depend_on_epsilon_and_a_wrong_spec_are_refused(town_spec: Path, fake: FakeSynthesizer) -> None:
     whole = fake.plan
 
     def plan(schema, budget, options):
@@ -155,9 +136,6 @@ def test_a_plan_whose_steps_depend_on_epsilon_is_our_bug(town_spec: Path, fake: 
     fake.plan = plan
     with pytest.raises(InternalError, match="only their prices may"):
         build_defs(town_spec)
-
-
-def test_a_wrong_spec_says_so_when_it_is_built(town_spec: Path) -> None:
     town_spec.write_text(town_spec.read_text().replace("unit: household", "unit: houshold"))
     with pytest.raises(SpecError, match="houshold"):
         build_defs(town_spec)
@@ -203,3 +181,19 @@ def wide_spec(path: Path, parts: int) -> Path:
         lines += [f"  part_{number}:", key, f"{table}, base_id: integer}}"]
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_component_defines_its_database(town_spec: Path) -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(
+            Benchmark,
+            defs_path="town",
+            defs_yaml_contents={"type": "privbench_assets.component.Benchmark", "attributes": {"spec": "spec.yaml"}},
+        )
+        shutil.copytree(town_spec.parent, path, dirs_exist_ok=True)
+        with sandbox.load_component_and_build_defs(defs_path="town") as (component, defs):
+            assert isinstance(component, Benchmark)
+            both = [{spec.key for spec in each.resolve_all_asset_specs()} for each in (defs, build_defs(town_spec))]
+            assert both[0] == both[1]
+            assert {job.name for job in defs.jobs or []} == {"town_refresh", "town_observe"}

@@ -18,29 +18,30 @@ REPORT = "evaluate/report"
 SECRET = "Smith, 17 Elm Street"
 
 
+def materialize(operated: Orchestrated, epsilon: str, **how: Any) -> dg.ExecuteInProcessResult:
+    job = operated.defs.resolve_implicit_global_asset_job_def()
+    return job.execute_in_process(partition_key=epsilon, instance=operated.instance, raise_on_error=False, **how)
+
+
 def evaluate(operated: Orchestrated, epsilon: str) -> dg.ExecuteInProcessResult:
-    job = operated.defs.resolve_implicit_global_asset_job_def()
-    return job.execute_in_process(
-        partition_key=epsilon,
-        instance=operated.instance,
-        asset_selection=[operated.key(REPORT)],
-        raise_on_error=False,
-    )
-
-
-def everything(operated: Orchestrated, *, asked: bool) -> dg.ExecuteInProcessResult:
-    job = operated.defs.resolve_implicit_global_asset_job_def()
-    config = {"ops": {"town__evaluate__report": {"config": {"write": asked}}}}
-    return job.execute_in_process(partition_key="0.8", instance=operated.instance, run_config=config)
+    return materialize(operated, epsilon, asset_selection=[operated.key(REPORT)])
 
 
 def test_a_report_is_written_for_its_epsilon_and_only_its_place_is_shown(operated: Orchestrated) -> None:
-    assert operated.refresh("0.8").success
-    spent = operated.spent()
-    result = everything(operated, asked=True)
-    assert result.success, errors(result)
     folder = database_folder(operated.spec) / "reports" / "0.8"
-    assert "publish/bundle" in shown(result)
+    config = {asked: {"ops": {"town__evaluate__report": {"config": {"write": asked}}}} for asked in (False, True)}
+    everything = materialize(operated, "0.8", run_config=config[False])
+    assert everything.success
+    assert "publish/bundle" in shown(everything)
+    for unasked in (everything, operated.refresh("0.8")):
+        assert REPORT not in shown(unasked)
+    early = evaluate(operated, "3.2")
+    assert not early.success
+    assert "PublishError: town: no bundle at ε=3.2 yet; materialise publish/bundle first" in errors(early)
+    assert not folder.parent.exists()
+    spent = operated.spent()
+    result = materialize(operated, "0.8", run_config=config[True])
+    assert result.success, errors(result)
     found = shown(result)[REPORT]
     assert set(found) == {"internal report", "seconds", "notice"}
     assert found["internal report"] == str(folder / "report.html")
@@ -54,33 +55,11 @@ def test_a_report_is_written_for_its_epsilon_and_only_its_place_is_shown(operate
     assert operated.spent() == spent
     events = "\n".join(str(event) for event in operated.instance.all_logs(result.run_id))
     assert metrics["verdict"]["summary"] not in events
-
-
-def test_it_is_made_on_request_only(operated: Orchestrated) -> None:
-    assert REPORT not in shown(operated.refresh("0.8"))
-    assert not (database_folder(operated.spec) / "reports").exists()
     node = operated.defs.resolve_asset_graph().get(operated.key(REPORT))
     assert node.automation_condition is None
-    assert node.group_name == "town"
-    assert node.kinds == {"report"}
+    assert (node.group_name, node.kinds) == ("town", {"report"})
     assert node.partitions_def is not None
     assert node.partitions_def.get_partition_keys() == ["0.8", "3.2"]
-
-
-def test_materialising_everything_writes_it_only_if_asked(operated: Orchestrated) -> None:
-    result = everything(operated, asked=False)
-    assert result.success
-    assert REPORT not in shown(result)
-    assert "publish/bundle" in shown(result)
-    assert not (database_folder(operated.spec) / "reports").exists()
-
-
-def test_without_a_bundle_it_says_what_to_do(operated: Orchestrated) -> None:
-    assert operated.refresh("0.8").success
-    result = evaluate(operated, "3.2")
-    assert not result.success
-    assert "PublishError: town: no bundle at ε=3.2 yet; materialise publish/bundle first" in errors(result)
-    assert not (database_folder(operated.spec) / "reports").exists()
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from benchmarks.paired import (
     whole_verdict,
 )
 from privbench_core.errors import PrivbenchError, SourceError
-from privbench_core.evaluation.shuffled import shuffled_reference
+from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.noise import Sensitivity
 from tests.helpers.planted import place_of, planted_pair
@@ -349,7 +349,7 @@ for name in mechanisms.MECHANISMS:
 assert fanout.shrink_haar is denoising.shrink_haar and fanout.shrink_haar(1, 2) == 1
 assert spn.swap_to_fit(1, 2) is None
 assert fanout._fitted_to_rows(1, 2) == {}
-for place in ("marginals.spn.swapped", "units.measure_by_size.RowLooks.never"):
+for place in ("marginals.spn.swapped", "units.measure_by_size.SizeStratifiedMarginals.never"):
     try:
         mechanisms._replace(place, None)
     except PrivbenchError as error:

@@ -7,9 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +20,14 @@ from typer.testing import CliRunner, Result
 
 from privbench_core import __version__
 from privbench_core.cli import app
-from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError, LedgerError, NoiseOnlyError, SourceError
-from privbench_core.pipeline import plans as pipeline_plans
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.privacy.budget import Budget, zero
-from privbench_core.publishing.bundle import write_bundle
-from privbench_core.sampling.keys import surrogate_key
-from privbench_core.schema.tables import Schema, Table
+from privbench_core.privacy.budget import Budget
+from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
-from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind
+from tests.helpers.fake_synthesizer import FakeSynthesizer
 
 SPEC = """\
 database: shop
@@ -55,78 +49,12 @@ tables:
       amount: {type: integer, domain: {min: 0, max: 500}}
 """
 CUSTOMERS, PURCHASES = 60, 120
-
-
-@dataclass(frozen=True)
-class FakeSynthesizer:
-    """Pays a fixed share of the budget per table and samples rows that have nothing to do with the source."""
-
-    name: str = "fake"
-
-    def plan(self, schema: Schema, budget: Budget, options: Mapping[str, Any]) -> Plan:
-        share = 1 / len(schema.tables)
-        steps = []
-        for table in schema.tables:
-            steps += [
-                Step(
-                    ("profile", table.name),
-                    StepKind.PROFILE,
-                    table.name,
-                    (),
-                    (table.name,),
-                    budget.total().share(share),
-                    lambda _: Artifact({"summary": {}}),
-                ),
-                Step(
-                    ("sample", table.name),
-                    StepKind.SAMPLE,
-                    table.name,
-                    (("profile", table.name),),
-                    (),
-                    zero(budget.measure),
-                    _sampler(table),
-                    depends=("seed", "scale"),
-                ),
-            ]
-        samples = tuple(("sample", table.name) for table in schema.tables)
-        publish = Step(
-            ("publish", "bundle"), StepKind.PUBLISH, "", samples, (), zero(budget.measure), _publisher(schema)
-        )
-        return Plan(self.name, budget, (*steps, publish))
-
-
-def _sampler(table: Table) -> Callable[[StepContext], Artifact]:
-    def sample(context: StepContext) -> Artifact:
-        rng = context.rng("sample", table.name)
-        rows = int((PURCHASES if table.foreign_keys else CUSTOMERS) * context.scale)
-        made = {}
-        for column in table.columns:
-            if column.name in table.primary_key:
-                made[column.name] = surrogate_key(column, rows, prefix=table.name)
-            elif column.name in table.key_columns:
-                made[column.name] = pa.array(np.arange(rows) // 2 + 1)
-            else:
-                codec = codec_for(column)
-                made[column.name] = codec.decode(rng.integers(0, codec.size, rows).astype(np.int32), rng)
-        return Artifact({}, pa.table(made))
-
-    return sample
-
-
-def _publisher(schema: Schema) -> Callable[[StepContext], Artifact]:
-    def publish(context: StepContext) -> Artifact:
-        tables = {key[1]: artifact.table for key, artifact in context.inputs.items()}
-        assert context.out is not None
-        write_bundle(context.out, schema, tables, context.receipt)
-        return Artifact({"path": str(context.out)})
-
-    return publish
+pytestmark = pytest.mark.usefixtures("fake")
 
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A spec with its data, and the fake in place of every synthesizer."""
-    monkeypatch.setattr(pipeline_plans, "load_synthesizer", FakeSynthesizer)
+    """A spec with its data."""
     monkeypatch.delenv("PRIVBENCH_DEBUG", raising=False)
     rng = np.random.default_rng(1)
     ids = np.arange(CUSTOMERS) + 1000
@@ -174,31 +102,31 @@ def test_plan_prices_sum_to_the_budget_and_reads_no_row(shop: Path) -> None:
     assert not (shop.parent / ".privbench").exists()
     text = call("plan", shop, "--epsilon", 1).stdout
     assert "customer" in text
-    assert "50%" in text
+    assert "25%" in text
     assert "No row was read" in text
 
 
-def test_plan_names_the_checks_that_sampling_does_not_enforce(shop: Path) -> None:
-    said = "not enforced while sampling"
-    assert data_of("plan", shop)["unenforced_checks"] == []
-    assert said not in call("plan", shop).stdout
-    checks = "checks: [{name: adult, expression: age >= 18}, {name: strange, expression: age IS NOT OF TYPE LIKE plan}]"
-    shop.write_text(SPEC.replace("    primary_key: id\n", f"    primary_key: id\n    {checks}\n", 1), encoding="utf-8")
-    assert data_of("plan", shop)["unenforced_checks"] == ["customer.strange"]
-    (line,) = [line for line in call("plan", shop).stdout.splitlines() if said in line]
-    assert line.endswith(": customer.strange")
+STRANGE = "checks: [{name: adult, expression: age >= 18}, {name: strange, expression: age IS NOT OF TYPE LIKE plan}]"
 
 
-def test_plan_names_the_tables_that_are_drawn_in_one_piece(shop: Path) -> None:
-    said = "Drawn in one piece, even where they have more than"
-    assert data_of("plan", shop)["drawn_in_one_piece"] == []
+@pytest.mark.parametrize(
+    ("key", "said", "declared", "named"),
+    [
+        ("unenforced_checks", "not enforced while sampling", STRANGE, ["customer.strange"]),
+        ("drawn_in_one_piece", "Drawn in one piece, even where they have", "unique: [[age]]", ["customer", "purchase"]),
+    ],
+)
+def test_plan_names_unenforced_checks_and_tables_that_are_drawn_in_one_piece(
+    shop: Path, key: str, said: str, declared: str, named: list[str]
+) -> None:
+    assert data_of("plan", shop)[key] == []
     assert said not in call("plan", shop).stdout
     shop.write_text(
-        SPEC.replace("    primary_key: id\n", "    primary_key: id\n    unique: [[age]]\n", 1), encoding="utf-8"
+        SPEC.replace("    primary_key: id\n", f"    primary_key: id\n    {declared}\n", 1), encoding="utf-8"
     )
-    assert data_of("plan", shop)["drawn_in_one_piece"] == ["customer", "purchase"]
+    assert data_of("plan", shop)[key] == named
     (line,) = [line for line in call("plan", shop).stdout.splitlines() if said in line]
-    assert line.endswith("rows: customer, purchase")
+    assert line.endswith(f": {', '.join(named)}")
 
 
 def test_plan_says_which_keys_stay_inside_of_a_unit_and_what_the_others_cost(shop: Path) -> None:
@@ -241,11 +169,11 @@ def test_plan_says_when_the_lifetime_budget_cannot_pay(shop: Path) -> None:
 def test_run_tells_where_the_bundle_is_and_a_second_run_pays_nothing(shop: Path) -> None:
     out = shop.parent / "bundle"
     first = data_of("run", shop, "--epsilon", 1, "--out", out)
-    assert first["rows"] == {"customer": CUSTOMERS, "purchase": PURCHASES}
+    assert first["rows"].keys() == {"customer", "purchase"}
     assert first["cost"]["paid"] > 0
     assert first["cost"]["reused"] == 0
     second = data_of("run", shop, "--epsilon", 1, "--out", out, "--scale", 2, "--seed", 7)
-    assert second["rows"]["customer"] == 2 * CUSTOMERS
+    assert second["rows"]["customer"] == pytest.approx(2 * first["rows"]["customer"], abs=1)
     assert second["cost"] == {"measure": "zcdp", "paid": 0, "reused": pytest.approx(first["cost"]["paid"])}
     assert second["lifetime"] == first["lifetime"]
     text = call("run", shop, "--epsilon", 1, "--out", out)
@@ -360,7 +288,8 @@ def test_ledger_lists_what_runs_paid(shop: Path) -> None:
     assert not (shop.parent / ".privbench").exists()
     paid = data_of("run", shop, "--epsilon", 0.5, "--out", shop.parent / "bundle")
     found = data_of("ledger", shop)
-    assert [entry["step"] for entry in found["entries"]] == ["profile/customer", "profile/purchase"]
+    steps = [f"{kind}/{table}" for table in ("customer", "purchase") for kind in ("profile", "model")]
+    assert [entry["step"] for entry in found["entries"]] == steps
     assert sum(entry["amount"] for entry in found["entries"]) == pytest.approx(paid["cost"]["paid"])
     assert found["spent"] + found["left"] == pytest.approx(2)
     assert found["reserved"] == {}
@@ -432,24 +361,38 @@ def test_evaluate_writes_an_internal_report_outside_the_bundle(shop: Path) -> No
     assert found["notice"].startswith("Internal")
     assert 0 < found["tables"]["customer"]["tvd"]["2"] <= 1
     assert found["tables"]["customer"]["tvd"]["3"] is None
-    assert found["foreign_keys"]["purchase.customer_id"]["fanout_tvd"] == 0
+    assert 0 < found["foreign_keys"]["purchase.customer_id"]["fanout_tvd"] <= 1
     assert found["workload"]["answered"] == 3
     assert [failure["query"] for failure in found["workload"]["failed"]] == [3, 5, 6]
     assert found["workload"]["queries"][1]["source"] <= PURCHASES
     page = (out / "report.html").read_text(encoding="utf-8")
     assert page.index("Do not publish") < page.index("<h1>") < page.index('class="verdict') < page.index("<svg")
     assert not re.search(r"""(src|href)=["']?https?:""", page)
-    assert found == data_of("evaluate", shop, bundle, "--workload", workload, "--out", out)
+    told = data_of("evaluate", shop, bundle, "--workload", workload, "--out", out)
+    assert told == json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert told["tables"] == found["tables"]
 
 
-@pytest.mark.parametrize("inside", [".", "report", "data/deep/report"])
-def test_evaluate_refuses_to_write_into_a_bundle(shop: Path, inside: str) -> None:
-    bundle = bundle_of(shop)
+def test_evaluate_writes_into_no_bundle_and_reads_neither_one_of_another_spec_nor_what_is_no_workload(
+    shop: Path,
+) -> None:
+    bundle, workload, out = bundle_of(shop), shop.parent / "queries.sql", shop.parent / "report"
     before = sorted(bundle.rglob("*"))
-    result = call("evaluate", shop, bundle, "--out", bundle / inside)
-    assert result.exit_code == 1
-    assert "internal" in result.stderr
+
+    def refused(*arguments: object) -> str:
+        result = call("evaluate", shop, *arguments)
+        assert result.exit_code == 1
+        return result.stderr
+
+    for inside in (".", "report", "data/deep/report"):
+        assert "internal" in refused(bundle, "--out", bundle / inside)
     assert sorted(bundle.rglob("*")) == before
+    assert "cannot be read" in refused(shop.parent, "--workload", workload, "--out", out)
+    for text, expected in (("", "holds no query"), ("select 'open", "not SQL")):
+        workload.write_text(text, encoding="utf-8")
+        assert expected in refused(shop.parent, "--workload", workload, "--out", out)
+    shop.write_text(SPEC.replace("age:", "years:"), encoding="utf-8")
+    assert "customer.years is missing" in refused(bundle, "--out", out)
 
 
 def test_evaluate_divides_counts_by_the_scale(shop: Path) -> None:
@@ -457,37 +400,19 @@ def test_evaluate_divides_counts_by_the_scale(shop: Path) -> None:
     workload = shop.parent / "queries.sql"
     workload.write_text("select count(*) from customer", encoding="utf-8")
     found = data_of("evaluate", shop, bundle, "--workload", workload, "--out", shop.parent / "report")
-    assert found["workload"]["q_error"]["max"] == 1
-    assert found["tables"]["customer"]["rows"] == [CUSTOMERS, 3 * CUSTOMERS]
-
-
-def test_evaluate_refuses_a_bundle_of_another_spec(shop: Path) -> None:
-    bundle = bundle_of(shop)
-    shop.write_text(SPEC.replace("age:", "years:"), encoding="utf-8")
-    result = call("evaluate", shop, bundle, "--out", shop.parent / "report")
-    assert result.exit_code == 1
-    assert "customer.years is missing" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("", "holds no query"), ("select 'open", "not SQL"), (None, "cannot be read")]
-)
-def test_evaluate_refuses_a_file_that_is_no_workload(shop: Path, text: str | None, expected: str) -> None:
-    workload = shop.parent / "queries.sql"
-    if text is not None:
-        workload.write_text(text, encoding="utf-8")
-    result = call("evaluate", shop, shop.parent, "--workload", workload, "--out", shop.parent / "report")
-    assert result.exit_code == 1
-    assert expected in result.stderr
+    source, synthetic = found["tables"]["customer"]["rows"]
+    share = synthetic / (3 * source)
+    assert found["workload"]["q_error"]["max"] == pytest.approx(max(share, 1 / share), rel=0.02)
 
 
 def test_publish_loads_a_bundle_and_replaces_only_if_told(shop: Path) -> None:
     bundle, target = bundle_of(shop), shop.parent / "target.duckdb"
-    assert data_of("publish", bundle, target)["rows"] == {"customer": CUSTOMERS, "purchase": PURCHASES}
+    rows = data_of("publish", bundle, target)["rows"]
+    assert rows == {name: entry["rows"] for name, entry in read_bundle(bundle).manifest["tables"].items()}
     assert call("publish", bundle, target).exit_code == 1
     assert "customer" in call("publish", bundle, target, "--replace").stdout
     with duckdb.connect(str(target)) as connection:
-        assert connection.execute("select count(*) from purchase").fetchall() == [(PURCHASES,)]
+        assert connection.execute("select count(*) from purchase").fetchall() == [(rows["purchase"],)]
 
 
 def test_init_writes_a_spec_and_never_overwrites_one(shop: Path) -> None:
@@ -518,8 +443,8 @@ def test_init_proposes_domains_from_public_examples_only(shop: Path) -> None:
     assert not (shop.parent / "other.yaml").exists()
 
 
-def test_demo_keeps_what_the_user_edited_and_pays_once(shop: Path) -> None:
-    folder = shop.parent / "demo"
+def test_demo_keeps_what_the_user_edited_and_pays_once(shop: Path, fake: FakeSynthesizer) -> None:
+    folder, fake.most = shop.parent / "demo", 100
     first = call("demo", "--dir", folder)
     assert first.exit_code == 0, first.stderr
     assert re.search(r"paid \d\.\d% of the lifetime budget \(ρ=", first.stdout)
@@ -689,12 +614,9 @@ def test_ledger_says_what_a_run_at_work_holds(shop: Path) -> None:
 
 
 def test_another_neighbour_relation_is_refused_before_anything_is_paid(shop: Path) -> None:
-    two = SPEC.replace(
-        "foreign_keys: [{columns: customer_id, references: customer, max_children: 4, owner: true}]",
-        "foreign_keys:\n"
-        "      - {columns: customer_id, references: customer, max_children: 4, owner: true}\n"
-        "      - {columns: amount, references: customer, max_children: 4, optional: true}",
-    ).replace(
+    kept = "{columns: amount, references: customer, max_children: 4, optional: true}"
+    owner = "[{columns: customer_id, references: customer, max_children: 4, owner: true}"
+    two = SPEC.replace(owner, f"{owner}, {kept}").replace(
         "      amount: {type: integer, domain: {min: 0, max: 500}}", "      amount: {type: integer, nullable: true}"
     )
     given = pq.read_table(shop.parent / "purchase.parquet")
@@ -702,17 +624,13 @@ def test_another_neighbour_relation_is_refused_before_anything_is_paid(shop: Pat
     shop.write_text(two, encoding="utf-8")
     out = bundle_of(shop)
     entries = data_of("ledger", shop)["entries"]
-    kept = "{columns: amount, references: customer, max_children: 4, optional: true}"
     cascades = kept.replace("optional: true", "optional: true, on_unit_removed: cascade")
     shop.write_text(two.replace(kept, cascades), encoding="utf-8")
     for command in (["run", shop, "--epsilon", 1, "--out", out], ["ledger", shop], ["plan", shop], ["status", shop]):
         refused = call(*command)
         assert refused.exit_code == 1
         said = " ".join(refused.stderr.split())
-        assert (
-            "purchase.amount (to customer): on_unit_removed: set null (amount) then, on_unit_removed: cascade now"
-            in said
-        )
+        assert "purchase.amount (to customer): on_unit_removed: set null (amount) then, on_unit_removed: cas" in said
         assert "give the spec another database name" in said
     shop.write_text(two.replace("max_children: 4, owner", "max_children: 3, owner"), encoding="utf-8")
     assert data_of("ledger", shop)["entries"] == entries, "bounds are no part of it"
@@ -762,5 +680,5 @@ def test_at_a_terminal_noise_is_bought_after_a_yes(answer: bool, monkeypatch: py
     monkeypatch.setattr(run, "_at_a_terminal", lambda: True)
     monkeypatch.setattr(run.typer, "confirm", lambda *_, **__: answer)
     with pytest.raises(NoiseOnlyError):
-        run.run_and_tell(shop, 0.8, shop.parent / "out", undeclared_epsilon=True)
+        run.run_and_report(shop, 0.8, shop.parent / "out", undeclared_epsilon=True)
     assert asked == ([False, True] if answer else [False])

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
 
 from privbench_core.backends.folder.read import FolderSource
-from privbench_core.cli import app
 from privbench_core.commands import run as command
 from privbench_core.commands import status
 from privbench_core.errors import SourceError
@@ -19,10 +16,7 @@ from privbench_core.pipeline.rehearsal import source_state
 from privbench_core.pipeline.snapshot import Snapshot
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.spec.load import load_spec
-
-
-def call(*arguments: object, answers: str | None = None) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=answers)
+from tests.helpers.drafts import call, csv_folder, duckdb_file
 
 
 def test_plan_speaks_of_rows_and_hides_what_is_free(town_spec: Path) -> None:
@@ -120,15 +114,14 @@ def test_the_interview_asks_at_most_five_questions_and_writes_a_spec_that_loads(
 
 
 def test_the_interview_asks_for_bounds_that_only_the_owner_can_promise_and_offers_to_run(tmp_path: Path) -> None:
-    source, out = tmp_path / "office.duckdb", tmp_path / "spec.yaml"
-    with duckdb.connect(str(source)) as database:
-        database.execute(
-            "create table employee(id integer primary key, boss integer references employee(id), team varchar);"
-            "create table memo(id integer primary key, author integer not null references employee(id),"
-            " reader integer references employee(id));"
-            "create table note(id integer primary key, memo integer not null references memo(id),"
-            " cited integer not null references memo(id))"
-        )
+    sql = """
+create table employee(id integer primary key, boss integer references employee(id), team varchar);
+create table memo(id integer primary key, author integer not null references employee(id),
+    reader integer references employee(id));
+create table note(id integer primary key, memo integer not null references memo(id),
+    cited integer not null references memo(id))
+"""
+    source, out = duckdb_file(tmp_path, sql), tmp_path / "spec.yaml"
     answers = "employee\nmany\n7\n0\n\n9\n0.8\n5\nthere\nn\n"
     result = call("init", source, "--interactive", "-o", out, answers=answers)
     assert result.exit_code == 0, result.output
@@ -147,17 +140,16 @@ def test_the_interview_asks_for_bounds_that_only_the_owner_can_promise_and_offer
 
 def test_the_interview_presets_no_table_as_public_whose_rows_may_be_about_persons(tmp_path: Path) -> None:
     """Nor any other: pressing Enter publishes nothing, and what is named is published alone."""
-    source, out = tmp_path / "bank.duckdb", tmp_path / "spec.yaml"
-    with duckdb.connect(str(source)) as database:
-        database.execute(
-            "create table district(id integer primary key, name varchar);"
-            "create table client(id integer primary key, district integer references district(id));"
-            "create table account(id integer primary key, district integer references district(id));"
-            "create table disposition(id integer primary key, client integer not null references client(id),"
-            " account integer not null references account(id));"
-            "create table loan(id integer primary key, account integer not null references account(id));"
-            "create table reminder(id integer primary key, loan integer not null references loan(id), sent date);"
-        )
+    sql = """
+create table district(id integer primary key, name varchar);
+create table client(id integer primary key, district integer references district(id));
+create table account(id integer primary key, district integer references district(id));
+create table disposition(id integer primary key, client integer not null references client(id),
+    account integer not null references account(id));
+create table loan(id integer primary key, account integer not null references account(id));
+create table reminder(id integer primary key, loan integer not null references loan(id), sent date);
+"""
+    source, out = duckdb_file(tmp_path, sql), tmp_path / "spec.yaml"
     result = call("init", source, "--interactive", "-o", out, answers="\ndistrict\n\n\n\n\n")
     assert "both disposition (client data) and loan (not client data) refer to it" in result.stdout
     written = out.read_text(encoding="utf-8")
@@ -167,8 +159,8 @@ def test_the_interview_presets_no_table_as_public_whose_rows_may_be_about_person
 
 
 def test_a_run_says_of_all_tables_at_once_what_their_source_has_wrong(tmp_path: Path) -> None:
-    (tmp_path / "customers.csv").write_text("id;votes\n1;many\n2;3\n", encoding="utf-8")
-    (tmp_path / "orders.csv").write_text("id;customer_id;price;laps\n1;1;2.5;one\n2;1;free;2\n", encoding="utf-8")
+    orders = "id;customer_id;price;laps\n1;1;2.5;one\n2;1;free;2"
+    csv_folder(tmp_path, {"customers": "id;votes\n1;many\n2;3", "orders": orders})
     spec = tmp_path / "spec.yaml"
     assert call("init", tmp_path, "-o", spec).exit_code == 0
     result = call("run", spec, "--epsilon", "0.8", "--out", tmp_path / "bundle")
@@ -181,10 +173,8 @@ def test_a_run_says_of_all_tables_at_once_what_their_source_has_wrong(tmp_path: 
 def test_what_is_wrong_with_a_public_table_makes_nobody_read_a_private_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "customers.csv").write_text("id,votes\n1,many\n", encoding="utf-8")
-    (tmp_path / "orders.csv").write_text("id,customer_id,shop_id\n1,1,1\n", encoding="utf-8")
-    (tmp_path / "shops.csv").write_text("id,area\n1,large\n", encoding="utf-8")
-    (tmp_path / "towns.csv").write_text("id,population\n1,most\n", encoding="utf-8")
+    files = {"customers": "id,votes\n1,many", "orders": "id,customer_id,shop_id\n1,1,1"}
+    csv_folder(tmp_path, files | {"shops": "id,area\n1,large", "towns": "id,population\n1,most"})
     out = tmp_path / "spec.yaml"
     options = ("--unit", "customers", "--public", "shops,towns")
     assert call("init", tmp_path, "-o", out, *options).exit_code == 0

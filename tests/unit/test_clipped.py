@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privbench_core.privacy.clipping import UnitsOfRows
 from privbench_core.privacy.relations import WEIGHT_SCALE
-from privbench_core.units.measure_by_size import CollisionPosterior, RowLooks, vector_lengths
+from privbench_core.units.measure_by_size import CollisionPosterior, SizeStratifiedMarginals, vector_lengths
 from privbench_core.units.random_walk import Drift
 from privbench_core.units.row_count import RowCount, size_classes
 
@@ -52,11 +52,11 @@ def test_columns_over_all_rows_are_found_however_hard_units_with_rare_codes_are_
     every = np.bincount(codes, minlength=4)
     shapes = np.repeat((every / every.sum())[None], 7, axis=0)
     nothing = Drift.of(size.rows_of[:, None] * shapes, np.full(7, 0.1 * size.rows), size.rows_of)
-    looks = RowLooks(size, {"x": nothing})
-    lengths = looks.lengths("x", MOST)
+    known = SizeStratifiedMarginals(size, {"x": nothing})
+    lengths = known.lengths("x", MOST)
     assert lengths[3] > lengths[0]
     counts = rows.counts(codes, 4, lengths) / WEIGHT_SCALE * MOST * lengths
-    drift = looks.clipped(MOST, {"x": counts}, 1.0).drifts["x"]
+    drift = known.clipped(MOST, {"x": counts}, 1.0).drifts["x"]
     found = drift.average(size.rows_of / size.rows_of.sum())[0]
     biased, exact = counts / lengths / (counts / lengths).sum(), every / every.sum()
     assert biased[3] < 0.9 * exact[3]

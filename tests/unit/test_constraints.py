@@ -22,6 +22,7 @@ from privbench_core.schema.constraints import Check, Dependency, ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.validate.ranges import check_constraints
+from tests.helpers.databases import keyed
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import category, draw_exactly, integer, owner_key, rows_of, texts
 
@@ -198,11 +199,11 @@ def test_unique_values_are_drawn_again_before_rows_are_dropped() -> None:
 
 def test_a_unique_value_per_owner_is_drawn_again_too() -> None:
     unit = Table("unit", (integer("id"),), ("id",))
-    badge = Table(
+    badge = keyed(
         "badge",
-        (integer("id"), integer("unit_id"), category("name", 5)),
-        ("id",),
-        (owner_key("badge", "unit_id", "unit", 4),),
+        integer("unit_id"),
+        category("name", 5),
+        keys=(owner_key("badge", "unit_id", "unit", 4),),
         unique=(("unit_id", "name"),),
     )
     rng = np.random.default_rng(0)
@@ -285,13 +286,7 @@ def test_checks_on_references_are_met_by_drawing_them_again() -> None:
         owner_key("friend", "one", "person", 5),
         ForeignKey("friend", ("other",), "person", ("id",), max_children=5),
     )
-    friend = Table(
-        "friend",
-        (integer("id"), integer("one"), integer("other")),
-        ("id",),
-        keys,
-        checks=(Check("two", "one <> other"),),
-    )
+    friend = keyed("friend", integer("one"), integer("other"), keys=keys, checks=(Check("two", "one <> other"),))
     one = np.repeat(np.arange(8), 4)
     tables = {
         "person": rows_of(person, id=np.arange(8)),
@@ -308,11 +303,11 @@ def test_checks_on_references_are_met_by_drawing_them_again() -> None:
 def test_checks_on_deferred_references_leave_them_empty_where_nothing_else_helps() -> None:
     """Only who is no chief may have a boss."""
     key = ForeignKey("t", ("boss",), "t", ("id",), max_children=50, optional=True)
-    table = Table(
+    table = keyed(
         "t",
-        (integer("id"), integer("boss", nullable=True), category("rank", 2)),
-        ("id",),
-        (key,),
+        integer("boss", nullable=True),
+        category("rank", 2),
+        keys=(key,),
         checks=(Check("chief", "rank <> 'v1' OR boss IS NULL"),),
     )
     rng = np.random.default_rng(0)

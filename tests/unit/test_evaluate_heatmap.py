@@ -1,4 +1,4 @@
-"""CodeQuery heat maps: selectivities that are known in advance, and trees that two tables share."""
+"""Query heat maps: selectivities that are known in advance, and trees that two tables share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import pytest
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.heatmap import (
     Heat,
-    grow_spn,
+    Network,
+    grow_network,
     heat,
     random_queries,
-    refit_spn,
-    selectivities,
+    selectivity,
     worst_and_typical,
 )
-from privbench_core.marginals.spn import Leaf, Product, Sum
 from privbench_core.privacy.split_rules import ByValue
 from privbench_core.report import plots
 
@@ -31,39 +30,41 @@ def table(rows: int, seed: int, *, linked: bool = True) -> EncodedTable:
 
 
 def test_the_network_splits_what_depends_and_separates_what_does_not() -> None:
-    node = grow_spn(table(4000, 0))
-    assert isinstance(node, Product)
-    kinds = {part.columns: type(part) for part in node.parts}
-    assert kinds[("c",)] is Leaf
-    assert kinds[("a", "b")] is Sum
+    node = grow_network(table(4000, 0))
+    assert node.rule is None
+    parts = {part.columns: part for part in node.parts}
+    assert not parts["c",].parts
+    assert parts["a", "b"].rule is not None
 
 
 def test_selectivities_multiply_across_products_and_average_over_parts() -> None:
-    inside = [
-        Product((Leaf(n, {"a": np.array(p)}), Leaf(n, {"b": np.array([0.5, 0.5])})))
-        for n, p in ((30, [1, 0]), (10, [0.2, 0.8]))
-    ]
-    found = heat(Sum(ByValue("a", (0, 1)), tuple(inside)), {"a": np.array([False, True]), "b": np.array([True, False])})
+    """Three quarters of the rows have a = 0; b is 1 for half of these, and for a fifth of the others."""
+    inside = Network(("a", "b"), (Network(("a",)), Network(("b",))))
+    network = Network(("a", "b"), (inside, inside), ByValue("a", (0, 1)))
+    b = [0, 1] * 15 + [0] * 8 + [1] * 2
+    rows = EncodedTable(("a", "b"), np.array([[0] * 30 + [1] * 10, b]).T, (2, 2), (True, True))
+    found = heat(network, rows, {"a": np.array([False, True]), "b": np.array([False, True])})
     assert [part.share for part in found.parts] == [0.75, 0.25]
-    assert [part.selectivity for part in found.parts] == pytest.approx([0, 0.4])
-    assert found.selectivity == pytest.approx(0.1)
+    assert [part.selectivity for part in found.parts] == pytest.approx([0, 0.2])
+    assert found.selectivity == pytest.approx(0.05)
     assert (found.leaves, found.depth) == (4, 3)
 
 
 def test_columns_without_a_condition_are_not_drawn() -> None:
-    found = heat(grow_spn(table(4000, 0)), {"c": np.array([True, True, True, False, False, False])})
+    true = table(4000, 0)
+    found = heat(grow_network(true), true, {"c": np.array([True, True, True, False, False, False])})
     assert (found.kind, found.label, found.parts) == ("leaf", "c", ())
     assert found.selectivity == pytest.approx(0.5, abs=0.05)
 
 
 def test_both_trees_have_the_same_nodes_and_the_estimate_is_near_the_truth() -> None:
     true, other = table(4000, 0), table(3000, 1)
-    node = grow_spn(true)
+    node = grow_network(true)
     for query in random_queries(true, 20, np.random.default_rng(0)):
-        left, right = heat(node, query), heat(refit_spn(node, other), query)
+        left, right = (heat(node, rows, query) for rows in (true, other))
         assert shape(left) == shape(right)
-        assert left.selectivity == pytest.approx(selectivities(true, [query])[0], abs=0.06)
-        assert right.selectivity == pytest.approx(selectivities(other, [query])[0], abs=0.06)
+        assert left.selectivity == pytest.approx(selectivity(true, query), abs=0.06)
+        assert right.selectivity == pytest.approx(selectivity(other, query), abs=0.06)
 
 
 def shape(node: Heat) -> object:

@@ -1,4 +1,4 @@
-"""Links, joint marginals, fanout and counting queries against brute force on small databases."""
+"""Links, fanouts, correlations and counting queries against brute force on small databases."""
 
 from __future__ import annotations
 
@@ -19,20 +19,24 @@ from privbench_core.evaluation.counting import (
 )
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.joins import (
+    JoinValues,
     LinkedTables,
     chains,
-    cross_distances,
+    correlations,
     fanout_wasserstein,
     junctions,
     link_junction,
     link_tables,
+    ordered_values,
+    pearson,
+    sibling_agreement,
+    sibling_pearson,
 )
-from privbench_core.evaluation.marginals import codes_tvd, crossing_subsets
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.evaluation.marginals import codes_tvd, crossing_subsets, mean_distances
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows
-from tests.helpers.marginals import marginal_distances
 from tests.helpers.row_figures import joint_tvd
 
 KEY = ForeignKey("person", ("household_id",), "household", ("id",), max_children=9, owner=True)
@@ -50,16 +54,18 @@ def test_parent_rows_of_simple_keys() -> None:
     parent = pa.table({"id": [7, 3, 5]})
     child = pa.table({"household_id": pa.array([5, 7, None, 9, 7], pa.int32())})
     assert parent_rows(parent, child, KEY).tolist() == [2, 0, NO_PARENT, NO_PARENT, 0]
+    assert parent_rows(parent.slice(0, 0), child, KEY).tolist() == [NO_PARENT] * 5
+    assert parent_rows(parent, child.slice(0, 0), KEY).tolist() == []
 
 
 @pytest.mark.parametrize("first", [0, 5, 2**63 - 7])
-def test_parents_numbered_without_a_gap_are_found_as_others_are(first: int):
+def test_parents_numbered_without_a_gap_are_found_as_others_are(first: int) -> None:
     least, other = -(2**63), 2**62
     known = pa.table({"id": pa.array(range(first, first + 7), pa.int64())})
     wanted = pa.table({"household_id": pa.array([first, first + 6, least, other, first + 3, first - 1], pa.int64())})
     shuffled = known.take(pa.array([3, 1, 0, 2, 4, 5, 6]))
-    places = parent_rows(shuffled, wanted, KEY)
-    expected = [int(shuffled["id"][place].as_py()) - first if place >= 0 else NO_PARENT for place in places.tolist()]
+    rows = parent_rows(shuffled, wanted, KEY)
+    expected = [int(shuffled["id"][row].as_py()) - first if row >= 0 else NO_PARENT for row in rows.tolist()]
     assert parent_rows(known, wanted, KEY).tolist() == expected == [0, 6, -1, -1, 3, -1]
 
 
@@ -70,114 +76,27 @@ def test_parent_rows_of_compound_keys() -> None:
     assert parent_rows(parent, child, key).tolist() == [2, 1, NO_PARENT, NO_PARENT, NO_PARENT]
 
 
-def test_parent_rows_of_empty_tables() -> None:
-    parent, child = pa.table({"id": pa.array([], pa.int64())}), pa.table({"household_id": pa.array([1], pa.int64())})
-    assert parent_rows(parent, child, KEY).tolist() == [NO_PARENT]
-    assert parent_rows(parent, child.slice(0, 0), KEY).tolist() == []
+def _coded(tables: dict[str, pa.Table]) -> dict[str, EncodedTable]:
+    """The column x of each table as it is."""
+    return {n: EncodedTable(("x",), t["x"].to_numpy()[:, None], (4,), (True,)) for n, t in tables.items()}
 
 
-def test_link_tables_puts_codes_and_links_together() -> None:
-    tables = {"household": pa.table({"id": [1, 2]}), "person": pa.table({"household_id": [2, 2, 1]})}
-    coded = {
-        "household": EncodedTable(("h",), np.array([[0], [1]]), (2,), (True,)),
-        "person": EncodedTable(("p",), np.array([[0], [1], [2]]), (3,), (False,)),
+def test_joins_link_codes_along_keys_chains_and_junctions() -> None:
+    tables = {
+        "user": pa.table({"id": [7, 8], "x": [0, 1]}),
+        "order": pa.table({"id": [1, 2, 3], "user": [8, 7, None], "x": [0, 0, 0]}),
+        "item": pa.table({"id": [1, 2, 3, 4], "order": [2, 1, 3, None], "x": [0, 1, 2, 3]}),
     }
-    linked = link_tables((KEY,), tables, coded)
-    assert linked.links.tolist() == [1, 1, 0]
-    assert linked.fanout.tolist() == [1, 2]
-    assert linked.child_sizes == (3,)
-
-
-def test_random_linking_keeps_fanouts_and_breaks_the_joint_marginal() -> None:
-    rng = np.random.default_rng(3)
-    true = _database(rng)
-    shuffled = true.with_shuffled_links(rng)
-    assert (shuffled.fanout == true.fanout).all()
-    assert (joint_tvd(true, true) == 0).all()
-    distances = joint_tvd(true, shuffled)
-    assert distances.shape == (2, 2)
-    assert distances[0, 0] > 0.5  # the copied attribute
-    assert distances[1, 1] < 0.2  # attributes that were independent anyway
-    assert sorted(shuffled.links) == sorted(true.links)
-
-
-def test_joint_tvd_leaves_out_children_without_a_parent() -> None:
-    true = LinkedTables(np.array([[0], [1]]), (2,), np.array([[0], [1], [1]]), (2,), np.array([0, 1, NO_PARENT]))
-    kept = LinkedTables(true.parent, (2,), true.child[:2], (2,), true.links[:2])
-    assert joint_tvd(true, kept).tolist() == [[0.0]]
-
-
-def test_fanout_distance_in_children() -> None:
-    assert fanout_wasserstein(np.array([0, 2, 2, 4]), np.array([1, 3])) == pytest.approx(1.0)
-    assert fanout_wasserstein(np.array([1, 1]), np.array([3])) == pytest.approx(2.0)
-    assert fanout_wasserstein(np.array([0, 2]), np.array([2, 0, 0, 2])) == 0
-    assert codes_tvd(np.array([0, 2]), np.array([2, 0, 0, 2])) == 0
-    assert codes_tvd(np.array([0, 1]), np.array([1, 1])) == pytest.approx(0.5)
-
-
-def _holds(codes: np.ndarray, predicate: Predicate) -> bool:
-    return all(admitted[codes[column]] for column, admitted in predicate)
-
-
-def _brute_force(linked: LinkedTables, query: CountingQuery) -> int:
-    """Try every ordered choice of distinct children."""
-    count = 0
-    for number, parent in enumerate(linked.parent):
-        children = linked.child[linked.links == number]
-        found = any(
-            all(_holds(child, p) for child, p in zip(chosen, query.children, strict=True))
-            for chosen in permutations(children, len(query.children))
-        )
-        count += len(children) == query.fanout and found and _holds(parent, query.parent)
-    return count
-
-
-@pytest.mark.parametrize("children", [1, 2])
-@pytest.mark.parametrize("max_fanout", [1, 3])
-def test_counting_queries_agree_with_brute_force(children: int, max_fanout: int) -> None:
-    rng = np.random.default_rng(children)
-    linked = _database(rng, parents=60)
-    shape = CountingShape(children=children, attributes=2, selectivity=0.6, max_fanout=max_fanout)
-    queries = counting_queries(linked, ((False, True), (False, True)), shape, 15, rng)
-    answers = answer_counting(linked, queries)
-    assert answers.tolist() == [_brute_force(linked, query) for query in queries]
-    assert answers.sum() > 0 or (children, max_fanout) == (2, 1)
-
-
-def test_one_child_cannot_stand_for_two() -> None:
-    both = ((0, np.array([True, False])),)
-    linked = LinkedTables(np.zeros((2, 1), int), (1,), np.array([[0], [0], [0], [1]]), (2,), np.array([0, 0, 1, 1]))
-    assert answer_counting(linked, [CountingQuery(2, (), (both, both))]).tolist() == [1]
-
-
-def test_predicates_admit_equal_shares_of_the_domain() -> None:
-    linked = LinkedTables(np.zeros((0, 1), int), (100,), np.zeros((0, 1), int), (100,), np.zeros(0, np.int64))
-    shape = CountingShape(selectivity=0.25)
-    queries = counting_queries(linked, ((True,), (False,)), shape, 20, np.random.default_rng(0))
-    for query in queries:
-        (_, run), (_, scattered) = query.parent[0], query.children[0][0]
-        assert run.sum() == scattered.sum() == 50
-        assert np.diff(np.flatnonzero(run)).max() == 1
-    assert any(np.diff(np.flatnonzero(query.children[0][0][1])).max() > 1 for query in queries)
-
-
-def test_counting_errors_scale_to_the_size_of_the_source() -> None:
-    rng = np.random.default_rng(4)
-    true = _database(rng)
-    parents = len(true.parent)
-    twice = LinkedTables(
-        np.vstack([true.parent] * 2),
-        (3, 4),
-        np.vstack([true.child] * 2),
-        (3, 5),
-        np.r_[true.links, true.links + parents],
-    )
-    queries = counting_queries(true, ((False, False), (False, False)), CountingShape(max_fanout=4), 30, rng)
-    assert counting_errors(true, twice, queries).max() == pytest.approx(0)
-    assert counting_errors(true, true.with_shuffled_links(rng), queries).mean() > 0.05
-    empty = LinkedTables(true.parent[:0], (3, 4), true.child[:0], (3, 5), true.links[:0])
-    with pytest.raises(InternalError, match="at least one parent"):
-        counting_errors(true, empty, queries)
+    upper, lower = ForeignKey("order", ("user",), "user", ("id",)), ForeignKey("item", ("order",), "order", ("id",))
+    linked = link_tables((upper,), tables, _coded(tables))
+    assert (linked.links.tolist(), linked.fanout.tolist(), linked.child_sizes) == ([1, 0, NO_PARENT], [1, 1], (4,))
+    linked = link_tables((lower, upper), tables, _coded(tables))
+    assert linked.links.tolist() == [0, 1, NO_PARENT, NO_PARENT]
+    assert linked.joined.tolist() == [[0, 0], [1, 1]]
+    parents = {"a": pa.table({"id": [1, 2], "x": [0, 1]}), "b": pa.table({"id": [5, 6], "x": [2, 3]})}
+    met = {**parents, "ab": pa.table({"a": [1, 2, 2, None], "b": [6, 5, None, 5]})}
+    keys = ForeignKey("ab", ("a",), "a", ("id",)), ForeignKey("ab", ("b",), "b", ("id",))
+    assert link_junction(*keys, met, _coded(parents)).joined.tolist() == [[0, 3], [1, 2]]
 
 
 def _table(name: str, *keys: str, optional: bool = False) -> Table:
@@ -197,42 +116,33 @@ def test_chains_go_up_from_every_table_and_pass_none_twice() -> None:
     assert chains(circle) == ()
 
 
-def test_a_chain_links_grandchildren_to_grandparents() -> None:
-    tables = {
-        "user": pa.table({"id": [7, 8], "x": [0, 1]}),
-        "order": pa.table({"id": [1, 2, 3], "user": [8, 7, None], "x": [0, 0, 0]}),
-        "item": pa.table({"id": [1, 2, 3, 4], "order": [2, 1, 3, None], "x": [0, 1, 2, 3]}),
-    }
-    coded = {name: EncodedTable(("x",), rows["x"].to_numpy()[:, None], (4,), (True,)) for name, rows in tables.items()}
-    chain = (ForeignKey("item", ("order",), "order", ("id",)), ForeignKey("order", ("user",), "user", ("id",)))
-    linked = link_tables(chain, tables, coded)
-    assert linked.links.tolist() == [0, 1, NO_PARENT, NO_PARENT]
-    assert linked.joined.tolist() == [[0, 0], [1, 1]]
-
-
-def test_parents_meet_in_the_rows_that_have_both() -> None:
-    tables = {
-        "a": pa.table({"id": [1, 2], "x": [0, 1]}),
-        "b": pa.table({"id": [5, 6], "x": [2, 3]}),
-        "ab": pa.table({"a": [1, 2, 2, None], "b": [6, 5, None, 5]}),
-    }
-    coded = {name: EncodedTable(("x",), tables[name]["x"].to_numpy()[:, None], (4,), (True,)) for name in "ab"}
-    keys = ForeignKey("ab", ("a",), "a", ("id",)), ForeignKey("ab", ("b",), "b", ("id",))
-    assert link_junction(*keys, tables, coded).joined.tolist() == [[0, 3], [1, 2]]
-
-
-def test_cross_marginals_take_columns_of_both_tables() -> None:
-    rng = np.random.default_rng(5)
+def test_random_linking_keeps_fanouts_and_breaks_the_joint_marginal() -> None:
+    rng = np.random.default_rng(3)
     true = _database(rng)
-    for order in (2, 3):
-        subsets = crossing_subsets(2, 2, order)
-        sizes = true.parent_sizes + true.child_sizes
-        shuffled = true.with_shuffled_links(rng)
-        each = [marginal_distances(true.joined, shuffled.joined, s, sizes).tvd for s in subsets.subsets]
-        assert cross_distances(true, shuffled, subsets).tvd == pytest.approx(np.mean(each))
-    assert cross_distances(true, shuffled, crossing_subsets(2, 2, 2)).tvd == pytest.approx(
-        joint_tvd(true, shuffled).mean()
-    )
+    shuffled = true.with_shuffled_links(rng)
+    assert (shuffled.fanout == true.fanout).all()
+    assert sorted(shuffled.links) == sorted(true.links)
+    assert (joint_tvd(true, true) == 0).all()
+    distances = joint_tvd(true, shuffled)
+    assert distances.shape == (2, 2)
+    assert distances[0, 0] > 0.5  # the copied attribute
+    assert distances[1, 1] < 0.2  # attributes that were independent anyway
+    crossing = mean_distances(true.joined, shuffled.joined, true.sizes, crossing_subsets(2, 2, 2))
+    assert crossing.tvd == pytest.approx(distances.mean())
+
+
+def test_children_without_a_parent_are_not_joined() -> None:
+    true = LinkedTables(np.array([[0], [1]]), (2,), np.array([[0], [1], [1]]), (2,), np.array([0, 1, NO_PARENT]))
+    kept = LinkedTables(true.parent, (2,), true.child[:2], (2,), true.links[:2])
+    assert joint_tvd(true, kept).tolist() == [[0.0]]
+
+
+def test_distances_of_fanouts() -> None:
+    assert fanout_wasserstein(np.array([0, 2, 2, 4]), np.array([1, 3])) == pytest.approx(1.0)
+    assert fanout_wasserstein(np.array([1, 1]), np.array([3])) == pytest.approx(2.0)
+    assert fanout_wasserstein(np.array([0, 2]), np.array([2, 0, 0, 2])) == 0
+    assert codes_tvd(np.array([0, 2]), np.array([2, 0, 0, 2])) == 0
+    assert codes_tvd(np.array([0, 1]), np.array([1, 1])) == pytest.approx(0.5)
 
 
 def test_crossing_subsets_are_all_or_a_seeded_sample_of_those_with_both_sides() -> None:
@@ -246,16 +156,134 @@ def test_crossing_subsets_are_all_or_a_seeded_sample_of_those_with_both_sides() 
     assert crossing_subsets(0, 4, 2).subsets == ()
 
 
-def test_a_batch_of_queries_of_many_kinds_is_answered_as_one_by_one() -> None:
-    rng = np.random.default_rng(8)
-    linked = _database(rng, parents=200)
+def _holds(codes: np.ndarray, predicate: Predicate) -> bool:
+    return all(admitted[codes[column]] for column, admitted in predicate)
+
+
+def _brute_force(linked: LinkedTables, query: CountingQuery) -> int:
+    """Try every ordered choice of distinct children."""
+    count = 0
+    for number, parent in enumerate(linked.parent):
+        children = linked.child[linked.links == number]
+        found = any(
+            all(_holds(child, p) for child, p in zip(chosen, query.children, strict=True))
+            for chosen in permutations(children, len(query.children))
+        )
+        count += len(children) == query.fanout and found and _holds(parent, query.parent)
+    return count
+
+
+def test_counting_queries_agree_with_brute_force() -> None:
+    rng = np.random.default_rng(1)
+    linked = _database(rng, parents=60)
     queries = [
         query
         for children in (1, 2)
-        for most in (2, 4)
+        for most in (1, 3)
         for query in counting_queries(
-            linked, ((False, True), (False, True)), CountingShape(children, 2, 0.5, most), 40, rng
+            linked, ((False, True), (False, True)), CountingShape(children, 2, 0.6, most), 15, rng
         )
     ]
     mixed = [queries[i] for i in rng.permutation(len(queries))]
-    assert answer_counting(linked, mixed).tolist() == [int(answer_counting(linked, [q])[0]) for q in mixed]
+    answers = answer_counting(linked, mixed)
+    assert answers.tolist() == [_brute_force(linked, query) for query in mixed]
+    assert (answers > 0).sum() > 10
+    both = ((0, np.array([True, False])),)  # one child cannot stand for two
+    linked = LinkedTables(np.zeros((2, 1), int), (1,), np.array([[0], [0], [0], [1]]), (2,), np.array([0, 0, 1, 1]))
+    assert answer_counting(linked, [CountingQuery(2, (), (both, both))]).tolist() == [1]
+
+
+def test_predicates_admit_equal_shares_of_the_domain() -> None:
+    linked = LinkedTables(np.zeros((0, 1), int), (100,), np.zeros((0, 1), int), (100,), np.zeros(0, np.int64))
+    shape = CountingShape(selectivity=0.25)
+    queries = counting_queries(linked, ((True,), (False,)), shape, 20, np.random.default_rng(0))
+    for query in queries:
+        (_, run), (_, scattered) = query.parent[0], query.children[0][0]
+        assert run.sum() == scattered.sum() == 50
+        assert np.diff(np.flatnonzero(run)).max() == 1
+    assert any(np.diff(np.flatnonzero(query.children[0][0][1])).max() > 1 for query in queries)
+
+
+def test_counting_errors_scale_to_the_size_of_the_source() -> None:
+    rng = np.random.default_rng(4)
+    true = _database(rng)
+    rows = np.vstack([true.parent] * 2), (3, 4), np.vstack([true.child] * 2), (3, 5)
+    twice = LinkedTables(*rows, np.r_[true.links, true.links + len(true.parent)])
+    queries = counting_queries(true, ((False, False), (False, False)), CountingShape(max_fanout=4), 30, rng)
+    assert counting_errors(true, twice, queries).max() == pytest.approx(0)
+    assert counting_errors(true, true.with_shuffled_links(rng), queries).mean() > 0.05
+    empty = LinkedTables(true.parent[:0], (3, 4), true.child[:0], (3, 5), true.links[:0])
+    with pytest.raises(InternalError, match="at least one parent"):
+        counting_errors(true, empty, queries)
+
+
+def _values(seed: int, likeness: float) -> JoinValues:
+    """Siblings and their parents share a part of their values; some values are NULL, some children have no parent."""
+    rng = np.random.default_rng(seed)
+    base = rng.normal(size=300)
+    links = np.repeat(np.arange(300), rng.integers(0, 5, 300))
+    child = 1000 + likeness * base[links] + (1 - likeness) * rng.normal(size=len(links))
+    child[::17] = np.nan
+    links[::23] = NO_PARENT
+    return {"p": base}, {"c": child}, links
+
+
+@pytest.mark.parametrize("likeness", [0.0, 0.7])
+def test_siblings_agree_with_the_self_join(likeness: float) -> None:
+    _, children, links = _values(1, likeness)
+    child = children["c"]
+    pairs = [
+        (child[i], child[j])
+        for parent in range(300)
+        for i, j in permutations(np.flatnonzero((links == parent) & ~np.isnan(child)), 2)
+    ]
+    found = sibling_pearson(links, child)
+    assert found == pytest.approx(np.corrcoef(np.array(pairs).T)[0, 1], abs=1e-9)
+    assert (found or 0) > 0.5 * likeness
+
+
+def test_parents_and_children_agree_with_the_join() -> None:
+    true, lost = _values(1, 0.7), _values(2, 0.0)
+    (between,), (among,) = correlations(true, lost)
+    parents, children, links = true
+    kept = (links != NO_PARENT) & ~np.isnan(children["c"])
+    expected = np.corrcoef(parents["p"][links[kept]], children["c"][kept])[0, 1]
+    assert (between["columns"], among["columns"]) == (("p", "c"), ("c", "c"))
+    assert between["source"] == pytest.approx(expected)
+    assert abs(between["synthetic"]) < 0.15
+    assert between["source"] > 0.5
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0, 2.0], [np.nan, 1.0]])
+def test_a_coefficient_that_is_not_defined_is_none(values: list[float]) -> None:
+    x = np.array(values)
+    assert pearson(x, x) is None
+    assert sibling_pearson(np.zeros(len(x), np.int64), x) is None
+
+
+def test_infinite_values_are_left_out_and_equal_siblings_fully_correlated() -> None:
+    x, y = np.array([1.0, np.inf, 2.0, 4.0]), np.array([2.0, 1.0, 4.0, 8.0])
+    assert pearson(x, y) == pytest.approx(1)
+    assert sibling_pearson(np.array([0, 0, 0, 1, 1]), np.array([5.0, np.inf, 5.0, 9.0, 9.0])) == pytest.approx(1)
+
+
+def test_only_what_has_distances_is_correlated() -> None:
+    integer = ColumnType.INTEGER
+    age, kind = Column("age", integer, Range(0, 9), nullable=True), Column("kind", integer, Values((1, 2)))
+    table = Table("t", (Column("id", integer), age, kind, Column("name", ColumnType.TEXT)), ("id",))
+    found = ordered_values(table, pa.table({"id": [1, 2], "age": [3, None], "kind": [1, 2], "name": ["a", "b"]}))
+    assert list(found) == ["age"]
+    assert np.array_equal(found["age"], [3.0, np.nan], equal_nan=True)
+
+
+def test_agreement_of_siblings_is_that_of_all_pairs_of_a_parent() -> None:
+    rng = np.random.default_rng(0)
+    links, codes = rng.integers(-1, 20, 200), rng.integers(0, 3, 200)
+    shares = []
+    for row in np.flatnonzero(links != NO_PARENT):
+        others = np.flatnonzero((links == links[row]) & (np.arange(200) != row))
+        if len(others):
+            shares.append((codes[others] == codes[row]).mean())
+    assert sibling_agreement(links, codes) == pytest.approx(np.mean(shares))
+    assert sibling_agreement(np.arange(5), np.zeros(5, dtype=np.int64)) is None
+    assert sibling_agreement(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)) is None

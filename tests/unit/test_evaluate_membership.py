@@ -9,49 +9,35 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.evaluation.attacks import (
-    Attack,
     Rehearsal,
-    Risk,
     RunOnRows,
     attribute_risks,
     epsilon_bound,
+    nearest_distances,
+    nearest_records,
     rehearse_half,
     restrict_to_units,
+    risk_of,
     run_attacks,
     score_attack,
 )
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.inputs import DatabasePair
-from privbench_core.evaluation.nearest import nearest_distances, nearest_records
+from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.privacy_figures import find_traces
-from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import forum, shop
+from tests.helpers.planted import integer, owner_key
 
+CODE, OF_PERSON = Column("code", ColumnType.CATEGORY), Column("person", ColumnType.CATEGORY)
+PERSON_KEY = ForeignKey("entry", ("person",), "person", ("code",), max_children=3, owner=True)
 NOTES = Schema(
     "notes",
     (
-        Table(
-            "person",
-            (
-                Column("code", ColumnType.CATEGORY),
-                Column("x", ColumnType.INTEGER, Range(0, 199)),
-                Column("y", ColumnType.INTEGER, Range(0, 199)),
-                Column("note", ColumnType.TEXT),
-            ),
-            ("code",),
-        ),
-        Table(
-            "entry",
-            (
-                Column("id", ColumnType.INTEGER),
-                Column("person", ColumnType.CATEGORY),
-                Column("z", ColumnType.INTEGER, Range(0, 9)),
-            ),
-            ("id",),
-            (ForeignKey("entry", ("person",), "person", ("code",), max_children=3, owner=True),),
-        ),
+        Table("person", (CODE, integer("x", 0, 199), integer("y", 0, 199), Column("note", ColumnType.TEXT)), ("code",)),
+        Table("entry", (integer("id"), OF_PERSON, integer("z", 0, 9)), ("id",), (PERSON_KEY,)),
     ),
     "person",
 )
@@ -76,7 +62,7 @@ def copying(tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
     return tables
 
 
-def attacked(source: Mapping[str, pa.Table], rehearse: RunOnRows, schema: Schema = NOTES) -> tuple[Attack, ...]:
+def attacked(source: Mapping[str, pa.Table], rehearse: RunOnRows, schema: Schema = NOTES) -> list[Figures]:
     rng = np.random.default_rng(0)
     return run_attacks(rehearsed(source, rehearse, schema), rng)
 
@@ -89,37 +75,28 @@ def rehearsed(source: Mapping[str, pa.Table], rehearse: RunOnRows, schema: Schem
 
 def test_a_synthesizer_that_copies_is_caught_by_those_who_know_units() -> None:
     found = attacked(rows(0), copying)
-    assert [attack.name for attack in found] == [
+    assert [attack["name"] for attack in found] == [
         "marginals, all rows of a unit", "nearest synthetic record", "marginals, one row of entry",
     ]  # fmt: skip
     for attack in found[:2]:
-        assert attack.auc > 0.9, attack.name
-        assert attack.right > 0.9 * attack.guesses, attack.name
-        assert attack.epsilon > 2, attack.name
+        assert attack["auc"] > 0.9, attack["name"]
+        assert attack["right"] > 0.9 * attack["guesses"], attack["name"]
+        assert attack["epsilon"] > 2, attack["name"]
 
 
 def test_a_synthesizer_that_looks_at_nothing_gives_nothing_away() -> None:
     for found in attacked(rows(0), lambda _: rows(99)):
-        assert abs(found.auc - 0.5) < 0.06, found.name
-        assert found.epsilon < 0.3, found.name
+        assert abs(found["auc"] - 0.5) < 0.06, found["name"]
+        assert found["epsilon"] < 0.3, found["name"]
 
 
+TOPIC = Column("topic", ColumnType.CATEGORY, Values(tuple("abcdefghijklmnopqrst")))
+LETTER = (integer("id"), integer("person"), integer("x", 0, 99), integer("y", 0, 99), TOPIC)
 LETTERS = Schema(
     "letters",
     (
-        Table("person", (Column("id", ColumnType.INTEGER), Column("sex", ColumnType.INTEGER, Range(0, 1))), ("id",)),
-        Table(
-            "letter",
-            (
-                Column("id", ColumnType.INTEGER),
-                Column("person", ColumnType.INTEGER),
-                Column("x", ColumnType.INTEGER, Range(0, 99)),
-                Column("y", ColumnType.INTEGER, Range(0, 99)),
-                Column("topic", ColumnType.CATEGORY, Values(tuple("abcdefghijklmnopqrst"))),
-            ),
-            ("id",),
-            (ForeignKey("letter", ("person",), "person", ("id",), max_children=12, owner=True),),
-        ),
+        Table("person", (integer("id"), integer("sex", 0, 1)), ("id",)),
+        Table("letter", LETTER, ("id",), (owner_key("letter", "person", "person", 12),)),
     ),
     "person",
 )
@@ -143,33 +120,33 @@ def test_attacks_on_single_rows_understate_what_is_said_about_units() -> None:
         mixed = {n: np.where(kept, letter[n].to_numpy(), others[n].to_numpy()) for n in letter.column_names}
         return {"person": letters(9)["person"], "letter": pa.table(mixed)}
 
-    by_name = {attack.name: attack for attack in attacked(letters(0), keep_some, LETTERS)}
+    by_name = {attack["name"]: attack for attack in attacked(letters(0), keep_some, LETTERS)}
     unit, item = by_name["marginals, all rows of a unit"], by_name["marginals, one row of letter"]
-    assert unit.units == item.units == 600
-    assert item.auc < 0.7
-    assert unit.auc > 0.8
-    assert unit.epsilon > item.epsilon + 0.5
+    assert unit["units"] == item["units"] == 600
+    assert item["auc"] < 0.7
+    assert unit["auc"] > 0.8
+    assert unit["epsilon"] > item["epsilon"] + 0.5
 
 
 def test_units_without_a_row_of_a_table_are_not_attacked_by_one() -> None:
     source = letters(0)
     source["letter"] = source["letter"].slice(0, 60)
-    assert attacked(source, copying, LETTERS)[2].units == 5
+    assert attacked(source, copying, LETTERS)[2]["units"] == 5
 
 
-def risks(source: Mapping[str, pa.Table], rehearse: RunOnRows) -> dict[tuple[str, str], Risk]:
+def risks(source: Mapping[str, pa.Table], rehearse: RunOnRows) -> dict[tuple[str, str], Figures]:
     rng = np.random.default_rng(1)
-    return {(r.table, r.name): r for r in attribute_risks(rehearsed(source, rehearse, LETTERS), rng)}
+    return {(r["table"], r["name"]): r for r in attribute_risks(rehearsed(source, rehearse, LETTERS), rng)}
 
 
 def test_a_synthesizer_that_copies_lets_rows_be_singled_out_linked_and_inferred() -> None:
     found = risks(letters(0), copying)
     assert set(found) == {("letter", "singling out"), ("letter", "linkability"), ("letter", "inference")}
     for risk in found.values():
-        assert risk.members - risk.others > risk.error, risk
-    assert found["letter", "inference"].members > 0.5
-    assert found["letter", "singling out"].members == 1
-    assert found["letter", "singling out"].risk == 1
+        assert risk["members"] - risk["others"] > risk["error"], risk
+    assert found["letter", "inference"]["members"] > 0.5
+    assert found["letter", "singling out"]["members"] == 1
+    assert found["letter", "singling out"]["risk"] == 1
 
 
 def test_what_follows_from_the_population_is_no_risk() -> None:
@@ -178,11 +155,11 @@ def test_what_follows_from_the_population_is_no_risk() -> None:
     other = letters(9)["letter"]
     made = {"person": source["person"], "letter": other.set_column(3, "y", other["x"])}
     found = risks({**source, "letter": tied}, lambda _: made)
-    assert found["letter", "inference"].others > 0.6  # x and y, not the topic
+    assert found["letter", "inference"]["others"] > 0.6  # x and y, not the topic
     for risk in found.values():
-        assert risk.members - risk.others <= 2 * risk.error, risk
-        assert risk.risk <= 1
-    assert Risk("inference", "t", 10, 1.0, 1.0).risk == 0
+        assert risk["members"] - risk["others"] <= 2 * risk["error"], risk
+        assert risk["risk"] <= 1
+    assert risk_of("inference", "t", np.ones(10, bool), np.ones(10, bool))["risk"] == 0
 
 
 def test_the_rehearsal_is_given_half_of_the_units_with_all_that_depends_on_them() -> None:
@@ -218,19 +195,19 @@ def test_the_bound_on_epsilon_holds_for_randomised_response(epsilon: float) -> N
     too_high = 0
     for _ in range(200):
         member = rng.random(1000) < 0.5
-        told = np.where(rng.random(1000) < np.exp(epsilon) / (1 + np.exp(epsilon)), member, ~member)
-        too_high += score_attack("r", told + 0.0, member, 0.05, rng).epsilon > epsilon
+        guessed = np.where(rng.random(1000) < np.exp(epsilon) / (1 + np.exp(epsilon)), member, ~member)
+        too_high += score_attack("r", guessed + 0.0, member, 0.05, rng)["epsilon"] > epsilon
     assert too_high <= 20  # 10 are expected at most
-    assert score_attack("r", told + 0.0, member, 0.05, rng).epsilon > 0.5 * epsilon
+    assert score_attack("r", guessed + 0.0, member, 0.05, rng)["epsilon"] > 0.5 * epsilon
 
 
 def test_the_area_under_the_curve_and_the_catch() -> None:
     member = np.repeat([True, False], 500)
     rng = np.random.default_rng(0)
     perfect = score_attack("p", member + 0.0, member, 0.05, rng)
-    assert (perfect.auc, perfect.caught, perfect.right) == (1, 1, 500)
+    assert (perfect["auc"], perfect["caught"], perfect["right"]) == (1, 1, 500)
     reversed_ = score_attack("r", -member.astype(float), member, 0.05, rng)
-    assert (reversed_.auc, reversed_.caught, reversed_.epsilon) == (0, 0, 0)
+    assert (reversed_["auc"], reversed_["caught"], reversed_["epsilon"]) == (0, 0, 0)
     assert epsilon_bound(0, 0, 0.05) == 0
 
 
@@ -250,10 +227,10 @@ def test_copies_are_nearer_to_the_source_than_it_is_to_itself() -> None:
     fresh = nearest_records(true, encode_tables(NOTES, other, source)["person"], np.random.default_rng(0))
     assert copied is not None
     assert fresh is not None
-    assert copied.suspicious
-    assert copied.synthetic_same > 0.4  # the half that they are looked up in
-    assert not fresh.suspicious
-    assert fresh.synthetic[1] == pytest.approx(fresh.source[1], rel=0.3)
+    assert copied["suspicious"]
+    assert copied["synthetic_same"] > 0.4  # the half that they are looked up in
+    assert not fresh["suspicious"]
+    assert fresh["synthetic"][1] == pytest.approx(fresh["source"][1], rel=0.3)
     assert (
         nearest_records(
             true, EncodedTable(true.names, true.codes[:0], true.sizes, true.ordered), np.random.default_rng(0)
@@ -264,7 +241,7 @@ def test_copies_are_nearer_to_the_source_than_it_is_to_itself() -> None:
 
 def found_traces(source: dict[str, pa.Table], bundle: dict[str, pa.Table], papers: str = "") -> dict[str, bool]:
     pair, rng = DatabasePair(NOTES, source, bundle), np.random.default_rng(0)
-    return {t.where: t.suspicious for t in find_traces(pair, {"README.md": papers}, rng)}
+    return {t["where"]: t["suspicious"] for t in find_traces(pair, {"README.md": papers}, rng)}
 
 
 def test_nothing_is_found_in_an_honest_bundle() -> None:

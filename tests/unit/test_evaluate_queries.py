@@ -1,4 +1,4 @@
-"""Workload cardinalities against SQL's meaning, and Q-errors."""
+"""Cardinalities of SAM workloads against SQL's meaning."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ import pytest
 
 from benchmarks.sam import cardinalities
 from privbench_core.errors import SourceError
-from privbench_core.evaluation.q_error import q_errors
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.workload.statements import Condition, load_sam_workload, read_sam_workload
 
-TABLE = pa.table(
+PEOPLE = pa.table(
     {
         "age": pa.array([20, 30, None, 40], pa.int64()),
         "job": pa.array(["Ärztin", "clerk", "Clerk", None], pa.large_string()),
@@ -49,7 +48,7 @@ def _write(path: Path, content: Any) -> Path:
     ],
 )
 def test_cardinalities(conditions: tuple[tuple[str, str, str], ...], expected: int) -> None:
-    assert cardinalities(TABLE, [tuple(Condition(*c) for c in conditions)]).tolist() == [expected]
+    assert cardinalities(PEOPLE, [tuple(Condition(*c) for c in conditions)]).tolist() == [expected]
 
 
 def test_cardinalities_agree_with_a_database() -> None:
@@ -64,24 +63,21 @@ def test_cardinalities_agree_with_a_database() -> None:
         database.register("t", table)
         expected = [database.execute(s).fetchone()[0] for s in sql]
     assert cardinalities(table, queries).tolist() == expected
-
-
-def test_a_table_without_rows_answers_zero() -> None:
-    assert cardinalities(TABLE.slice(0, 0), [(Condition("job", "=", "clerk"),)]).tolist() == [0]
+    assert cardinalities(table.slice(0, 0), queries).tolist() == [0] * 50
 
 
 def test_unknown_columns_and_values_of_the_wrong_type_are_named() -> None:
     with pytest.raises(SourceError, match="wage: "):
-        cardinalities(TABLE, [(Condition("wage", "=", "1"),)])
+        cardinalities(PEOPLE, [(Condition("wage", "=", "1"),)])
     with pytest.raises(SourceError, match=r"age: .*'old'.*int64"):
-        cardinalities(TABLE, [(Condition("age", "=", "old"),)])
+        cardinalities(PEOPLE, [(Condition("age", "=", "old"),)])
 
 
 def test_a_workload_file_reads_back_and_reproduces_its_cardinalities(tmp_path: Path) -> None:
     content = {"query_list": [[[0, 1], [">=", "="], ["20", "clerk"]], [[0], ["<="], ["20"]]], "card_list": ["1", "1"]}
-    queries, expected = load_sam_workload(_write(tmp_path / "w.json", content), TABLE.column_names)
+    queries, expected = load_sam_workload(_write(tmp_path / "w.json", content), PEOPLE.column_names)
     assert queries[0] == (Condition("age", ">=", "20"), Condition("job", "=", "clerk"))
-    assert (cardinalities(TABLE, queries) == expected).all()
+    assert (cardinalities(PEOPLE, queries) == expected).all()
 
 
 @pytest.mark.parametrize(
@@ -97,16 +93,10 @@ def test_a_workload_file_reads_back_and_reproduces_its_cardinalities(tmp_path: P
 )
 def test_files_that_are_no_workload_are_refused(tmp_path: Path, content: Any) -> None:
     with pytest.raises(SourceError, match=r"w\.json: "):
-        load_sam_workload(_write(tmp_path / "w.json", content), TABLE.column_names)
+        load_sam_workload(_write(tmp_path / "w.json", content), PEOPLE.column_names)
 
 
-def test_q_errors_are_symmetric_and_at_least_one() -> None:
-    errors = q_errors(np.array([100, 10, 0, 5]), np.array([10, 100, 0, 0]))
-    assert errors.errors.tolist() == [10, 10, 1, 5]
-    assert errors.summary() == pytest.approx({"mean": 6.5, "median": 7.5, "75th": 10, "95th": 10, "max": 10})
-
-
-SCHEMA = Table(
+PERSON = Table(
     "odd name",
     (Column("age", ColumnType.INTEGER), Column("job", ColumnType.CATEGORY), Column("born", ColumnType.DATE)),
     ("age",),
@@ -116,13 +106,13 @@ SCHEMA = Table(
 def test_a_sam_workload_is_the_same_in_sql(tmp_path: Path) -> None:
     conditions = [[[0, 1], [">=", "!="], ["20", "Clerk's"]], [[2], ["<"], ["1990-05-05"]], [[], [], []]]
     file = _write(tmp_path / "w.json", {"query_list": conditions, "card_list": ["2", "1", "4"]})
-    workload = read_sam_workload(file, SCHEMA)
+    workload = read_sam_workload(file, PERSON)
     with duckdb.connect() as database:
-        database.register("odd name", TABLE)
+        database.register("odd name", PEOPLE)
         found = [database.execute(statement.sql).fetchone()[0] for statement in workload.statements]
     queries, _ = load_sam_workload(file, ["age", "job", "born"])
-    assert found == cardinalities(TABLE, queries).tolist() == [2, 1, 4]
+    assert found == cardinalities(PEOPLE, queries).tolist() == [2, 1, 4]
     assert [statement.stated for statement in workload.statements] == [2, 1, 4]
     wrong = _write(tmp_path / "x.json", {"query_list": [[[0], ["="], ["1 OR 1=1"]]], "card_list": ["1"]})
     with pytest.raises(SourceError, match=r"odd name\.age"):
-        read_sam_workload(wrong, SCHEMA)
+        read_sam_workload(wrong, PERSON)

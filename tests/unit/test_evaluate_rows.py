@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.joins import LinkedTables
-from privbench_core.evaluation.shuffled import shuffled_reference
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from multiprocessing.pool import ThreadPool
@@ -24,14 +24,9 @@ import pytest
 from privbench_core.schema.columns import Column, ColumnType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.validate import expectations
-from privbench_core.validate.derived import integrity_frame, rows_alike
-from privbench_core.validate.expectations import (
-    ExpectationResult,
-    check_table,
-    integrity_suite,
-    run_suite,
-)
+from privbench_core.validate.derived import integrity_frame, repeated_rows
+from privbench_core.validate.expectations import UNIQUE, Expectation, integrity_suite, run_suite
+from privbench_core.validate.ranges import check_whole
 from tests.helpers.integrity import check_integrity, failures
 
 _HOME = Table(
@@ -146,24 +141,9 @@ def test_a_sound_database_passes_every_expectation(
         ("home", "kind", ["flat", "castle", "hut"], ("column_values_to_be_in_set", "kind", 2)),
         ("person", "sex", [1, 3, 1], ("column_values_to_be_in_set", "sex", 1)),
         ("person", "age", [-1, None, 111], ("column_values_to_be_between", "age", 2)),
-        (
-            "home",
-            "built",
-            [dt.date(1899, 12, 31), None, None],
-            ("column_values_to_be_between", "built", 1),
-        ),
-        (
-            "home",
-            "sold",
-            [dt.datetime(2020, 1, 1, 0, 0, 0, 1), None, None],
-            ("column_values_to_be_between", "sold", 1),
-        ),
-        (
-            "home",
-            "price",
-            [Decimal("99.91"), None, Decimal("0.09")],
-            ("column_values_to_be_between", "price", 2),
-        ),
+        ("home", "built", [dt.date(1899, 12, 31), None, None], ("column_values_to_be_between", "built", 1)),
+        ("home", "sold", [dt.datetime(2020, 1, 1, 0, 0, 0, 1), None, None], ("column_values_to_be_between", "sold", 1)),
+        ("home", "price", [Decimal("99.91"), None, Decimal("0.09")], ("column_values_to_be_between", "price", 2)),
         ("home", "area", [0.5, float("inf"), 2.0], ("column_values_to_be_between", "area", 2)),
         ("home", "area", [float("nan"), 1.0, 2.0], ("column_values_to_not_be_null", "area", 1)),
         ("home", "note", ["abcdef", None, ""], ("column_value_lengths_to_be_between", "note", 1)),
@@ -291,32 +271,15 @@ def test_public_rows_are_published_as_they_are_whatever_their_domain() -> None:
     assert failures(check_integrity(public, wrong)) == []
 
 
-def test_an_empty_suite_has_no_results() -> None:
-    assert run_suite("nothing", pd.DataFrame({"a": [1]}), []) == []
-
-
-def test_threads_get_the_results_of_their_own_rows() -> None:
-    suite = [e for e in integrity_suite(_NIGHT) if e.configuration.kwargs.get("column") == "id"][:1]
-    wanted = [{"id": [1, 2]}, {"id": [1, 1]}] * 8
+def test_threads_get_the_results_of_their_own_rows_which_are_not_kept() -> None:
+    suite = [Expectation(UNIQUE, ("id",))]
+    frames = [pd.DataFrame({"id": ids}) for ids in [[1, 2], [1, 1]] * 8]
     with ThreadPool(4) as pool:
-        found = pool.map(lambda rows: run_suite("one", pd.DataFrame(rows), suite)[0].success, wanted)
-    assert found == [True, False] * 8
-
-
-def test_rows_are_not_kept_once_they_are_checked() -> None:
-    nights = _nights()["night"].to_pandas()
-    frame = nights[["id"]].copy()
-    suite = [e for e in integrity_suite(_NIGHT) if e.configuration.kwargs.get("column") == "id"][:1]
-    assert [result.success for result in run_suite("one", frame, suite)] == [True]
-    there = weakref.ref(frame)
-    del frame
+        assert pool.map(lambda frame: run_suite(frame, suite)[0].success, frames) == [True, False] * 8
+    kept = [weakref.ref(frame) for frame in frames]
+    del frames
     gc.collect()
-    assert there() is None
-
-
-def test_failures_name_table_and_column() -> None:
-    results = {"t": [ExpectationResult("expect_x", "c", False, 1200), ExpectationResult("expect_y", None, True, 0)]}
-    assert failures(results) == ["t.c: expect_x fails for 1,200 rows"]
+    assert not any(there() is not None for there in kept)
 
 
 def _faults(rng: np.random.Generator) -> dict[str, pa.Table]:
@@ -342,30 +305,16 @@ def test_a_few_witnesses_say_what_all_rows_say(seed: int) -> None:
     tables = _faults(np.random.default_rng(seed))
     for table in SCHEMA.tables:
         frame, suite = integrity_frame(SCHEMA, table, tables), integrity_suite(table)
-        whole = run_suite(table.name, frame, suite)
+        whole = run_suite(frame, suite)
         assert any(result.name.endswith("unique") and not result.success for result in whole)
-        assert check_table(SCHEMA, table, tables) == whole
-
-
-def test_all_that_holds_is_seen_from_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    framed: list[Sequence[str]] = []
-
-    def recorded(schema: Schema, table: Table, tables: Any, wanted: Sequence[str]) -> pd.DataFrame:
-        framed.append(wanted)
-        return integrity_frame(schema, table, tables, wanted)
-
-    monkeypatch.setattr(expectations, "integrity_frame", recorded)
-    assert failures(check_integrity(SCHEMA, _tables())) == []
-    assert framed == []
-    assert len(failures(check_integrity(SCHEMA, _with("person", "age", [-1, None, 5])))) == 1
-    assert framed == [["age"]]
+        assert check_whole(SCHEMA, table, tables) == whole
 
 
 def test_texts_must_fit_the_sql_type_that_duckdb_does_not_enforce() -> None:
     code = Column("code", ColumnType.CATEGORY, Learn(), sql_type="character varying(15)")
     table = Table("t", (Column("id", ColumnType.INTEGER), code), ("id",))
     rows = pa.table({"id": [1, 2], "code": ["short", "(none common enough to name)"]})
-    results = check_table(Schema("s", (table,), "t"), table, {"t": rows})
+    results = check_whole(Schema("s", (table,), "t"), table, {"t": rows})
     assert [(r.column, r.unexpected_count) for r in results if not r.success] == [("code", 1)]
 
 
@@ -386,18 +335,6 @@ def test_suites_are_built_while_what_they_need_is_prepared_without_a_pyspark_tha
     assert not done.stderr
 
 
-def test_two_threads_that_need_frames_make_one_context() -> None:
-    code = (
-        "import time; from privbench_core.validate import expectations as e; gx = e._great_expectations();"
-        "make, made = gx.get_context, [];"
-        "gx.get_context = lambda **how: (made.append(how), time.sleep(1), make(**how))[2];"
-        "e.prepare_ahead(); time.sleep(0.3); e._frames(); print(len(made))"
-    )
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["1"]
-
-
 @pytest.mark.parametrize("broken", [False, True], ids=["process ends", "import fails"])
 def test_what_goes_wrong_ahead_is_not_said_by_a_thread(broken: bool, tmp_path: Path) -> None:
     """A run that ends before validation has its own error, or none."""
@@ -415,7 +352,7 @@ def test_what_goes_wrong_ahead_is_not_said_by_a_thread(broken: bool, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("values", "alike"),
+    ("values", "repeats"),
     [
         ([3, 1, 2], 0),
         ([3, 1, None, None], 0),
@@ -426,7 +363,7 @@ def test_what_goes_wrong_ahead_is_not_said_by_a_thread(broken: bool, tmp_path: P
         ([], 0),
     ],
 )
-def test_two_rows_that_are_alike_stand_for_all(values: list[Any], alike: int) -> None:
-    found = rows_alike(pa.table({"k": values, "other": [1] * len(values)}), ["k"])
-    assert len(found) == (alike or min(1, len(values)))
-    assert found["k"].duplicated().any() == bool(alike)
+def test_two_rows_with_equal_keys_stand_for_all(values: list[Any], repeats: int) -> None:
+    found = repeated_rows(pa.table({"k": values, "other": [1] * len(values)}), ["k"])
+    assert len(found) == (repeats or min(1, len(values)))
+    assert found["k"].duplicated().any() == bool(repeats)

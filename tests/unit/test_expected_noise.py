@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.commands.plan import tell_noise
+from privbench_core.commands.plan import report_noise
 from privbench_core.pipeline.plans import only_noise
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import Sensitivity, noise_std
@@ -62,7 +62,7 @@ def test_a_cell_has_the_noise_of_the_rows_that_count(capsys: pytest.CaptureFixtu
     noise = expected_noise(schema, "t", plan.step(("profile", "t")).price)
     for counted in (1, 4):
         size = replace(RowCount(1e6, 1.0), rows_per_unit=counted)
-        tell_noise(cast(Spec, SimpleNamespace(schema=schema)), [plan], {"t": size})
+        report_noise(cast(Spec, SimpleNamespace(schema=schema)), [plan], {"t": size})
         assert f"{noise.cell * counted:,.0f}" in capsys.readouterr().out
 
 
@@ -73,8 +73,9 @@ def test_a_key_that_noise_hides_is_said_to_be_all_noise_before_and_after(
     schema, tables = optional_keys(users=400)
     place = place_of(tmp_path / "place", schema, tables, delta=1e-9)
     hidden = "links of vote to user by voter_id: all noise at this ε (about "
+    results = {}
     for epsilon in (1.0, 1e6):
-        result = place.run_with(SeededNoise(0), epsilon)
+        results[epsilon] = result = place.run_with(SeededNoise(0), epsilon)
         told = [hidden in text for text in ("\n".join(result.warnings), (place.out / "README.md").read_text("utf-8"))]
         assert told == [epsilon == 1.0] * 2
         sizes = {
@@ -82,11 +83,11 @@ def test_a_key_that_noise_hides_is_said_to_be_all_noise_before_and_after(
             for table in schema.tables
         }
         capsys.readouterr()
-        tell_noise(place.spec, [result.plan], sizes)
+        report_noise(place.spec, [result.plan], sizes)
         said = capsys.readouterr().out
         assert "Along other keys" in said
         assert (hidden in said) == (epsilon == 1.0)
-    small = place.run_with(SeededNoise(0), 1.0)
+    small = results[1.0]
     profiles = {"vote": Profile.from_dict(small.releases["profile", "vote"].artifact.data["profile"])}
     step = small.plan.step(("fanout", "vote.voter_id"))
     assert hidden in (only_noise(schema, step, profiles) or "")

@@ -24,10 +24,7 @@ from privbench_core.schema.columns import Column, ColumnType
         (ColumnType.CATEGORY, ["t-000001", "t-000002"]),
         (ColumnType.DATE, [date(2000, 1, 1), date(2000, 1, 2)]),
         (ColumnType.TIMESTAMP, [datetime(2000, 1, 1), datetime(2000, 1, 1, 0, 0, 1)]),
-        (
-            ColumnType.TIMESTAMPTZ,
-            [datetime(2000, 1, 1, tzinfo=UTC), datetime(2000, 1, 1, 0, 0, 1, tzinfo=UTC)],
-        ),
+        (ColumnType.TIMESTAMPTZ, [datetime(2000, 1, 1, tzinfo=UTC), datetime(2000, 1, 1, 0, 0, 1, tzinfo=UTC)]),
     ],
 )
 def test_keys_have_the_type_of_their_column(kind, expected):

@@ -10,6 +10,7 @@ import pytest
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec, equal_width_codec
 from privbench_core.columns.lags import Intervals, lag_classes
 from privbench_core.profiles.lags import Lag, Lags, expected_lags, joint_with_lags, lag_chances, shares_of_cells
@@ -36,6 +37,11 @@ def classes_of(base: Discretizer, own: Discretizer) -> tuple[Discretizer, Ordere
     assert classes is not None
     assert isinstance(classes.codec, OrderedCodec)
     return classes, classes.codec
+
+
+def grid_of(coder: Discretizer) -> Grid:
+    assert isinstance(coder.codec, OrderedCodec)
+    return coder.codec.grid
 
 
 def shares_of(lags: np.ndarray, codec: OrderedCodec) -> np.ndarray:
@@ -107,7 +113,7 @@ def test_a_joint_follows_from_lags_without_being_measured() -> None:
     np.add.at(true, (a, b), 1)
     chances = lag_chances(base, own, classes, (12, 9))
     margins = true.sum(axis=1), true.sum(axis=0)
-    joint = joint_with_lags(*margins, chances, shares_of(v - x, codec) * len(x))
+    joint = joint_with_lags(*margins, chances, shares_of(v - x, codec))
     independent = np.outer(*margins) / len(x)
     assert low < 0
     assert np.abs(independent - true).sum() / 2 > 0.6 * len(x)
@@ -122,18 +128,16 @@ def drawn(
     """Days that are drawn given the codes of ``v`` and owners' days ``x``: before lags are heeded, and after that."""
     classes, codec = classes_of(base, own)
     rng = np.random.default_rng(1)
-    codes = own.encode(pa.chunked_array([own.codec.grid.array(v)]))  # type: ignore[attr-defined]
+    codes = own.encode(pa.chunked_array([grid_of(own).array(v)]))
     before = own.decode(codes, rng)
-    owners = pa.table({"since": base.codec.grid.array(x)})  # type: ignore[attr-defined]
-    step = own.codec.grid.step  # type: ignore[attr-defined]
-    origin = own.codec.grid.origin  # type: ignore[attr-defined]
-    lag = Lag("since", "day", classes, shares_of(v * step + origin - x, codec), base)
+    owners = pa.table({"since": grid_of(base).array(x)})
+    lag = Lag("since", "day", classes, shares_of(v * grid_of(own).step + grid_of(own).origin - x, codec))
     rows = dated_columns(Lags([lag]), {"day": own}, (owners, np.arange(len(x))))["day"]
     moved, after = rows.drawn(codes, before, np.arange(len(x)), {}, rng)
     assert (own.encode(pa.chunked_array([after])) == moved).all(), "each day has its code"
     assert (np.abs(moved.astype(int) - codes) <= 1).all()
     assert np.mean(moved != codes) < most_moved
-    found = [own.codec.grid.numbers(pa.chunked_array([each]))[0] for each in (before, after)]  # type: ignore[attr-defined]
+    found = [grid_of(own).numbers(pa.chunked_array([each]))[0] for each in (before, after)]
     return found[0], found[1], rows
 
 
@@ -160,7 +164,7 @@ def test_days_come_as_long_after_their_owners_as_was_measured() -> None:
 def test_days_of_weeks_come_after_moments() -> None:
     rng = np.random.default_rng(3)
     base, own = dates(MOMENT, 24), dates(MOMENT, 5, step="P7D")
-    grid = own.codec.grid  # type: ignore[attr-defined]
+    grid = grid_of(own)
     last = int(Intervals.of(own).last[-1])
     x = rng.integers(Intervals.of(base).first[0], last * grid.step + grid.origin - 3 * grid.step, 5_000)
     v = np.minimum(-((grid.origin - x) // grid.step) + rng.integers(0, 2, len(x)), last)  # this week's end, or the next
@@ -176,16 +180,10 @@ def test_rows_whose_owner_has_no_day_stay_as_they_were_drawn() -> None:
     classes, codec = classes_of(base, own)
     x = rng.integers(Intervals.of(own).first[0], Intervals.of(own).last[-1], 2_000)
     none = rng.random(len(x)) < 0.3
-    owners = pa.table(
-        {
-            "since": pa.array(
-                [None if n else dt.date(1970, 1, 1) + dt.timedelta(int(d)) for n, d in zip(none, x, strict=True)]
-            )
-        }
-    )
+    owners = pa.table({"since": pa.array(x.astype(np.int32), mask=none).view(pa.date32())})
     codes = own.encode(pa.chunked_array([pa.array(x.astype(np.int32)).view(pa.date32())]))
     before = own.decode(codes, rng)
-    lag = Lag("since", "day", classes, np.arange(codec.size) == codec.starts.tolist().index(1), base)
+    lag = Lag("since", "day", classes, np.arange(codec.size) == codec.starts.tolist().index(1))
     rows = dated_columns(Lags([lag]), {"day": own}, (owners, np.arange(len(x))))["day"]
     _, after = rows.drawn(codes, before, np.arange(len(x)), {}, rng)
     unlike = np.array(before.to_pylist()) != np.array(after.to_pylist())
@@ -199,16 +197,16 @@ def test_days_come_after_others_of_their_row_and_may_move_to_the_code_beside() -
     x, v = days_after(own, 20_000)
     classes, codec = classes_of(own, own)
     rng = np.random.default_rng(6)
-    codes = own.encode(pa.chunked_array([own.codec.grid.array(v)]))  # type: ignore[attr-defined]
+    codes = own.encode(pa.chunked_array([grid_of(own).array(v)]))
     early = rng.random(len(x)) < 0.1  # as joints of codes have it
-    codes = np.where(early, np.maximum(own.encode(pa.chunked_array([own.codec.grid.array(x)])) - 1, 0), codes)  # type: ignore[attr-defined]
+    codes = np.where(early, np.maximum(own.encode(pa.chunked_array([grid_of(own).array(x)])) - 1, 0), codes)
     codes = codes.astype(np.int32)
-    lag = Lag("begun", "day", classes, shares_of(v - x, codec), own)
+    lag = Lag("begun", "day", classes, shares_of(v - x, codec))
     rows = dated_columns(Lags(within=[lag]), {"begun": own, "day": own}, None)
     assert list(rows) == ["day"]
-    others = {"begun": own.codec.grid.array(x)}  # type: ignore[attr-defined]
+    others = {"begun": grid_of(own).array(x)}
     moved, after = rows["day"].drawn(codes, own.decode(codes, rng), np.arange(len(x)), others, rng)
-    found = own.codec.grid.numbers(pa.chunked_array([after]))[0] - x  # type: ignore[attr-defined]
+    found = grid_of(own).numbers(pa.chunked_array([after]))[0] - x
     assert np.mean(found < 0) < 0.01
     assert np.abs(shares_of(found, codec) - shares_of(v - x, codec)).sum() / 2 < 0.05
     assert 0.04 < np.mean(moved != codes) < 0.16
@@ -222,10 +220,8 @@ def test_days_of_an_assumed_range_may_be_where_those_of_their_owners_are(assumed
     classes, codec = classes_of(base, own)
     rng = np.random.default_rng(7)
     x, v = days_after(base, 5_000)
-    owners = pa.table({"since": base.codec.grid.array(x)})  # type: ignore[attr-defined]
-    lags = Lags(
-        [Lag("since", "day", classes, shares_of(v - x, codec), base)], (), frozenset({"day"} if assumed else ())
-    )
+    owners = pa.table({"since": grid_of(base).array(x)})
+    lags = Lags([Lag("since", "day", classes, shares_of(v - x, codec))], (), frozenset({"day"} if assumed else ()))
     rows = dated_columns(lags, {"day": own}, (owners, np.arange(len(x))))["day"]
     codes = np.zeros(len(x), dtype=np.int32)
     _, after = rows.drawn(codes, own.decode(codes, rng), np.arange(len(x)), {}, rng)
@@ -251,9 +247,9 @@ def test_what_is_drawn_again_has_the_same_odds() -> None:
 def test_lags_are_stored() -> None:
     base, own = dates(DAY, 4), dates(NULLABLE, 3)
     classes, codec = classes_of(base, own)
-    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size), base)
+    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size))
     again = Lag.from_dict(lag.to_dict())
-    assert (again.base, again.column, again.classes, again.above) == ("since", "day", classes, base)
+    assert (again.base, again.column, again.classes) == ("since", "day", classes)
     np.testing.assert_array_equal(again.shares, lag.shares)
 
 
@@ -266,7 +262,7 @@ def test_where_no_row_is_dated_nothing_is_drawn(case: str) -> None:
     places = np.full(n, -1 if case == "no owner" else 1)
     codes = np.full(n, 3 if case == "no code of a day" else 1, dtype=np.int32)
     before = own.decode(codes, np.random.default_rng(0))
-    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size), base)
+    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size))
     rows = dated_columns(Lags([lag]), {"day": own}, (owners, places))["day"]
     moved, after = rows.drawn(codes, before, np.arange(n), {}, np.random.default_rng(1))
     assert after.equals(before)
@@ -280,7 +276,7 @@ def test_lags_of_ten_thousand_years_are_whole_numbers() -> None:
     x = np.array([codec.starts[0], codec.last, codec.starts[32]])
     values = pa.table({"since": codec.grid.array(x)})
     shares = np.where(np.arange(lags.size) < lags.ordered, 1 / lags.ordered, 0.0)
-    lags = Lags([Lag("since", "day", classes, shares, coder)])
+    lags = Lags([Lag("since", "day", classes, shares)])
     rows = dated_columns(lags, {"day": coder}, (values, np.array([0, 1, 2, 0])))
     codes = np.array([63, 0, 5, 0], dtype=np.int32)
     before = coder.decode(codes, np.random.default_rng(0))

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
-from privbench_core.estimators.fitting import combine, fit_margins, mutual_information
+from privbench_core.estimators.fitting import combine, fit_margins, mutual_information, row_shares, with_row_shares
 from privbench_core.marginals.sampler import draw_grouped
 
 
@@ -108,13 +108,10 @@ def test_every_row_has_the_distribution_of_its_group():
         np.testing.assert_allclose(found, conditionals[group], atol=4 * 0.5 / math.sqrt(len(draws)))
 
 
-def test_what_has_no_weight_is_never_drawn():
+def test_what_has_no_weight_is_never_drawn_unless_nothing_has_any():
     conditionals = np.array([[0.0, 1.0, 0.0, 2.0, 0.0]] * 300)
     drawn = draw_grouped(conditionals, np.arange(30_000) % 300, np.random.default_rng(0))
     assert set(np.unique(drawn)) == {1, 3}
-
-
-def test_a_group_without_weight_is_drawn_uniformly():
     drawn = draw_grouped(np.zeros((1, 4)), np.zeros(400, dtype=np.int64), np.random.default_rng(0))
     assert np.bincount(drawn, minlength=4).tolist() == [100] * 4
 
@@ -139,3 +136,22 @@ def test_counts_are_shrunk_to_a_guess_as_far_as_noise_explains_the_difference():
     apart = guess + np.where(np.arange(50) < 25, 90.0, -90.0)
     kept = shrink_haar(apart + rng.normal(0, 3, 50), 3.0, guess)
     assert np.abs(kept - apart).mean() < 5
+
+
+SIZES = np.array([0.0, 1.0, 4.0, 30.0])
+NUMBERS = np.array([0.5, 0.3, 0.15, 0.05])
+PARENTS = np.array([0.6, 0.3, 0.1])
+
+
+@pytest.mark.parametrize("shares", [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.9, 0.05, 0.05]])
+def test_only_the_shares_of_the_children_change(shares: list[float]) -> None:
+    found = with_row_shares(np.outer(PARENTS, NUMBERS), SIZES, np.array(shares))
+    np.testing.assert_allclose(row_shares(found, SIZES), shares, atol=0.01)
+    np.testing.assert_allclose(found.sum(axis=0), NUMBERS)
+    np.testing.assert_allclose(found.sum(axis=1), PARENTS, atol=0.005)
+    assert (found >= 0).all()
+
+
+def test_parents_without_children_take_no_share() -> None:
+    joint = np.outer(PARENTS, [1.0, 0.0, 0.0, 0.0])
+    np.testing.assert_array_equal(with_row_shares(joint, SIZES, np.array([0.1, 0.1, 0.8])), joint)

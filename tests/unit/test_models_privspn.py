@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privbench_core.marginals.measure_one_way import Marginals
-from privbench_core.marginals.measure_spn import HistogramSPN, PairwiseSPN, measure_one_way
+from privbench_core.marginals.measure_spn import HistogramSPN, PairwiseSPN
 from privbench_core.marginals.measured import MeasuredParts
 from privbench_core.marginals.sampler import Rows
 from privbench_core.marginals.spn import Leaf, Node, Product, Sum, count_nodes
@@ -41,6 +41,14 @@ def branches(node: Node) -> list[tuple[str, ...]]:
     return ways
 
 
+def papers_network(codes, price: Price = PLENTY, seed: int = 1, **options) -> tuple[Node, Price]:
+    """The fitted network of histograms over these columns, and what it cost."""
+    sizes = {name: SIZES[name] for name in codes}
+    curator, account = curator_of(codes, sizes, price)
+    spn = HistogramSPN(frozenset(ORDERED), rng=np.random.default_rng(seed), **options)
+    return spn.build(curator, one_way_of(codes, sizes), price).fit(), account.spent
+
+
 def drawn(node: Node, n: int = 4000) -> Rows:
     rows = Rows(n)
     node.draw(rows, np.random.default_rng(0))
@@ -50,55 +58,28 @@ def drawn(node: Node, n: int = 4000) -> Rows:
 @pytest.mark.parametrize(("beta", "alpha"), [(100, 0.05), (400, 0.1), (100, 0.9), (1, 0.2)])
 @pytest.mark.parametrize("measure", list(Measure))
 def test_every_branch_of_the_papers_network_models_every_column_once(beta, alpha, measure):
-    codes = planted(1500)
     price = Price(measure, 1e6)
-    curator, account = curator_of(codes, SIZES, price)
-    spn = HistogramSPN(frozenset(ORDERED), alpha=alpha, beta=beta, rng=np.random.default_rng(1))
-    node = spn.build(curator, one_way_of(codes, SIZES), price).fit()
+    node, spent = papers_network(planted(1500), price, alpha=alpha, beta=beta)
     assert {tuple(sorted(columns)) for columns in branches(node)} == {tuple(sorted(SIZES))}
-    assert account.spent.fits(price)
+    assert spent.fits(price)
 
 
 def test_dependent_columns_split_rows_and_independent_ones_split_columns():
-    codes = planted()
-    curator, _ = curator_of(codes, SIZES)
-    node = (
-        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200, rng=np.random.default_rng(1))
-        .build(curator, one_way_of(codes, SIZES), PLENTY)
-        .fit()
-    )
+    node, _ = papers_network(planted(), alpha=0.05, beta=200)
     assert count_nodes(node)["sum"] >= 1
     rng = np.random.default_rng(2)
     loose = {name: rng.integers(0, SIZES[name], 4000).astype(np.int32) for name in SIZES}
-    curator, _ = curator_of(loose, SIZES)
-    node = (
-        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200, rng=np.random.default_rng(1))
-        .build(curator, one_way_of(loose, SIZES), PLENTY)
-        .fit()
-    )
+    node, _ = papers_network(loose, alpha=0.05, beta=200)
     assert count_nodes(node) == {"sum": 0, "product": 4, "leaf": 5, "pairs": 0}
 
 
 def test_few_rows_are_never_split():
-    codes = planted(300)
-    curator, _ = curator_of(codes, SIZES)
-    node = (
-        HistogramSPN(frozenset(ORDERED), alpha=0.0, beta=10_000, rng=np.random.default_rng(1))
-        .build(curator, one_way_of(codes, SIZES), PLENTY)
-        .fit()
-    )
-    assert count_nodes(node)["sum"] == 0
+    assert count_nodes(papers_network(planted(300), alpha=0.0, beta=10_000)[0])["sum"] == 0
 
 
 def test_the_papers_network_reproduces_marginals_and_much_of_the_dependence():
     codes = planted()
-    curator, _ = curator_of(codes, SIZES)
-    node = (
-        HistogramSPN(frozenset(ORDERED), alpha=0.05, beta=200, rng=np.random.default_rng(1))
-        .build(curator, one_way_of(codes, SIZES), PLENTY)
-        .fit()
-    )
-    rows = drawn(node)
+    rows = drawn(papers_network(codes, alpha=0.05, beta=200)[0])
     for name in SIZES:
         assert tvd(joint_of(rows.codes, SIZES, name), joint_of(codes, SIZES, name)) < 0.01
     exact = joint_of(codes, SIZES, "a", "x")
@@ -109,13 +90,8 @@ def test_the_papers_network_reproduces_marginals_and_much_of_the_dependence():
 def test_a_single_column_is_a_leaf():
     codes = {"a": planted()["a"]}
     curator, _ = curator_of(codes, {"a": 3})
-    one_way = one_way_of(codes, {"a": 3})
-    for node in (
-        HistogramSPN(frozenset(ORDERED), beta=1, rng=np.random.default_rng(0))
-        .build(curator, one_way, PLENTY.share(0.5))
-        .fit(),
-        PairwiseSPN(ORDERED, beta=1).build(curator, one_way, PLENTY.share(0.5)).fit(),
-    ):
+    pairwise = PairwiseSPN(ORDERED, beta=1).build(curator, one_way_of(codes, {"a": 3}), PLENTY.share(0.5)).fit()
+    for node in (papers_network(codes, beta=1)[0], pairwise):
         assert isinstance(node, Leaf)
         assert tvd(node.marginals["a"], joint_of(codes, {"a": 3}, "a")) < 1e-6
 
@@ -166,24 +142,11 @@ def test_the_budgets_of_a_product_follow_the_scales_of_its_parts():
 
 
 def test_identical_rows_do_not_split_for_ever():
-    codes = {name: np.zeros(3000, dtype=np.int32) for name in SIZES}
     price = Price(Measure.ZCDP, 1.0)
-    curator, account = curator_of(codes, SIZES, price)
-    node = (
-        HistogramSPN(frozenset(ORDERED), alpha=0.1, beta=10, rng=np.random.default_rng(0))
-        .build(curator, one_way_of(codes, SIZES), price)
-        .fit()
-    )
+    codes = {name: np.zeros(3000, dtype=np.int32) for name in SIZES}
+    node, spent = papers_network(codes, price, seed=0, alpha=0.1, beta=10)
     assert isinstance(node, Product)
-    assert account.spent.fits(price)
-
-
-def test_one_way_counts_come_by_name():
-    codes = planted(100)
-    curator, _ = curator_of(codes, SIZES)
-    found = measure_one_way(curator, ["x", "a"], PLENTY)
-    assert list(found.counts) == ["x", "a"]
-    assert found.counts["a"].tolist() == np.bincount(codes["a"], minlength=3).tolist()
+    assert spent.fits(price)
 
 
 def test_rows_are_not_split_where_no_columns_depend_on_each_other():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import Rows
 from privbench_core.marginals.spn import swap_to_fit
 from tests.helpers.planted import joint_of, tvd
@@ -34,7 +35,7 @@ def test_rows_come_closer_to_all_tables_and_keep_their_marginals():
     rows, tables = drawn(20_000), dependent()
     before = gap(rows, tables)
     counts = {name: np.bincount(codes) for name, codes in rows.codes.items()}
-    swap_to_fit(rows, ["a", "b", "c"], tables, np.random.default_rng(0))
+    swap_to_fit(rows, ["a", "b", "c"], tables.items(), np.random.default_rng(0))
     assert gap(rows, tables) < 0.6 * before
     for name, codes in rows.codes.items():
         np.testing.assert_array_equal(np.bincount(codes), counts[name])
@@ -44,7 +45,7 @@ def test_context_stays_as_it_is():
     rows, tables = drawn(5_000), dependent()
     context = rows.codes["a"].copy()
     before = tvd(joint_of(rows.codes, SIZES, "a", "b"), tables["a", "b"])
-    swap_to_fit(rows, ["b"], {("a", "b"): tables["a", "b"]}, np.random.default_rng(0))
+    swap_to_fit(rows, ["b"], [(("a", "b"), tables["a", "b"])], np.random.default_rng(0))
     np.testing.assert_array_equal(rows.codes["a"], context)
     assert tvd(joint_of(rows.codes, SIZES, "a", "b"), tables["a", "b"]) < 0.6 * before
 
@@ -59,7 +60,7 @@ def test_rows_that_weigh_differently_are_compared_by_weight():
         return tvd(found, tables["a", "b"])
 
     before = weighted()
-    swap_to_fit(rows, ["a", "b"], {("a", "b"): tables["a", "b"]}, np.random.default_rng(0))
+    swap_to_fit(rows, ["a", "b"], [(("a", "b"), tables["a", "b"])], np.random.default_rng(0))
     assert weighted() < 0.6 * before
 
 
@@ -67,7 +68,7 @@ def test_rows_that_weigh_differently_are_compared_by_weight():
 def test_few_rows_are_left_alone(n):
     rows = drawn(n)
     before = {name: codes.copy() for name, codes in rows.codes.items()}
-    swap_to_fit(rows, ["a", "b", "c"], dependent(), np.random.default_rng(0))
+    swap_to_fit(rows, ["a", "b", "c"], dependent().items(), np.random.default_rng(0))
     assert all((rows.codes[name] == codes).all() for name, codes in before.items())
 
 
@@ -75,7 +76,65 @@ def test_the_seed_decides_everything():
     results = []
     for seed in (3, 3, 4):
         rows = drawn(2_000)
-        swap_to_fit(rows, ["a", "b", "c"], dependent(), np.random.default_rng(seed))
+        swap_to_fit(rows, ["a", "b", "c"], dependent().items(), np.random.default_rng(seed))
         results.append(np.stack(list(rows.codes.values())))
     assert (results[0] == results[1]).all()
     assert (results[0] != results[2]).any()
+
+
+N = 4_000
+
+
+def distance(first, second, counts) -> float:
+    found = np.bincount(first.astype(int) * counts.shape[1] + second, minlength=counts.size)
+    return float(np.abs(found - counts.ravel()).sum() / 2)
+
+
+def two_columns(seed: int = 0):
+    rng = np.random.default_rng(seed)
+    return {name: rng.integers(0, size, N).astype(np.uint8) for name, size in (("a", 6), ("b", 5))}
+
+
+def margins_of(codes) -> tuple[list[int], list[int]]:
+    return np.bincount(codes["a"]).tolist(), np.bincount(codes["b"]).tolist()
+
+
+def test_chance_is_taken_out_of_a_table():
+    codes = two_columns()
+    first, second = (np.bincount(codes[name]) for name in "ab")
+    wanted = np.outer(first, second) / N
+    before, margins = distance(codes["a"], codes["b"], wanted), margins_of(codes)
+    swap(codes, [TargetTable(("a", "b"), wanted)], ["a", "b"], np.random.default_rng(1), sweeps=3)
+    assert distance(codes["a"], codes["b"], wanted) < 0.3 * before
+    assert margins_of(codes) == margins
+
+
+def test_many_exchanges_for_one_small_gap_do_not_overshoot():
+    rng = np.random.default_rng(2)
+    codes = {"a": rng.integers(0, 8, 20_000).astype(np.uint8)}
+    codes["b"] = codes["a"].copy()
+    wanted = np.diag(np.bincount(codes["a"]) - 8 * 5.0) + 5
+    before = distance(codes["a"], codes["b"], wanted)
+    swap(codes, [TargetTable(("a", "b"), wanted)], ["a"], rng, sweeps=1)
+    assert distance(codes["a"], codes["b"], wanted) < 0.8 * before
+    found = np.bincount(codes["a"].astype(int) * 8 + codes["b"], minlength=64).reshape(8, 8)
+    assert found[~np.eye(8, dtype=bool)].max() <= 15
+
+
+def test_only_rows_that_are_alike_exchange():
+    codes = two_columns()
+    within = {"a": np.random.default_rng(3).integers(0, 7, N).astype(np.uint8)}
+    before = np.bincount(within["a"].astype(int) * 6 + codes["a"], minlength=42)
+    wanted = np.outer(np.bincount(codes["a"]), np.bincount(codes["b"])) / N
+    off = distance(codes["a"], codes["b"], wanted)
+    swap(codes, [TargetTable(("a", "b"), wanted)], ["a"], np.random.default_rng(4), sweeps=1, within=within)
+    np.testing.assert_array_equal(np.bincount(within["a"].astype(int) * 6 + codes["a"], minlength=42), before)
+    assert distance(codes["a"], codes["b"], wanted) < 0.8 * off
+
+
+def test_columns_that_may_not_change_do_not():
+    codes = two_columns()
+    context = codes["b"].copy()
+    wanted = np.outer(np.bincount(codes["a"]), np.bincount(codes["b"])) / N
+    swap(codes, [TargetTable(("a", "b"), wanted)], ["a"], np.random.default_rng(5), sweeps=1)
+    np.testing.assert_array_equal(codes["b"], context)

@@ -64,34 +64,17 @@ def test_lloyd_handles_no_rows_and_columns_of_one_code():
     assert rule.assign(codes).shape == (0,)
 
 
-def test_the_attribute_with_the_strongest_ties_is_cut_at_its_median():
-    clean = {"a": np.array([10.0, 20.0, 30.0, 40.0]), "b": np.array([50.0, 50.0]), "c": np.array([99.0, 1.0])}
-    scores = {("a", "b"): 30.0, ("a", "c"): 25.0, ("b", "c"): 5.0}
-    rule = split_by_attribute({"a"}, scores, clean)
-    assert rule == ByValue("a", (0, 0, 0, 1))
+HALF = np.array([50.0, 50.0])
 
 
-def test_a_list_of_values_is_halved_by_count():
-    clean = {"k": np.array([40.0, 30.0, 20.0, 10.0]), "l": np.array([100.0])}
-    rule = split_by_attribute(set(), {("k", "l"): 1.0}, clean)
-    assert rule is not None
-    halves = np.bincount(rule.part_of, weights=clean["k"])
-    assert halves.tolist() == [50.0, 50.0]
-
-
-def test_a_column_whose_mass_is_at_its_end_is_still_cut_in_two():
-    rule = split_by_attribute({"a"}, {("a", "b"): 1.0}, {"a": np.array([1.0, 1.0, 98.0]), "b": np.array([1.0])})
-    assert rule == ByValue("a", (0, 0, 1))
-
-
-def test_columns_of_one_code_cannot_be_cut():
-    one = np.array([100.0])
-    assert split_by_attribute({"a"}, {("a", "b"): 1.0}, {"a": one, "b": one}) is None
-
-
-def test_negative_scores_do_not_count():
-    clean = {"a": np.array([50.0, 50.0]), "b": np.array([50.0, 50.0]), "c": np.array([50.0, 50.0])}
-    scores = {("a", "b"): 1.0, ("a", "c"): -100.0, ("b", "c"): -100.0}
-    rule = split_by_attribute(set(), scores, clean)
-    assert rule is not None
-    assert rule.column == "a"
+@pytest.mark.parametrize(("ordered", "scores", "clean", "rule"), [
+    ({"a"}, {"ab": 30, "ac": 25, "bc": 5},
+     {"a": np.array([10.0, 20.0, 30.0, 40.0]), "b": HALF, "c": np.array([99.0, 1.0])}, ByValue("a", (0, 0, 0, 1))),
+    (set(), {"kl": 1}, {"k": np.array([40.0, 30.0, 20.0, 10.0]), "l": np.ones(1)}, ByValue("k", (0, 1, 1, 0))),
+    ({"a"}, {"ab": 1}, {"a": np.array([1.0, 1.0, 98.0]), "b": np.ones(1)}, ByValue("a", (0, 0, 1))),
+    ({"a"}, {"ab": 1}, {"a": np.ones(1), "b": np.ones(1)}, None),
+    (set(), {"ab": 1, "ac": -100, "bc": -100}, dict.fromkeys("abc", HALF), ByValue("a", (0, 1))),
+], ids=["median of the strongest", "list by count", "mass at the end", "one code", "negative scores"])  # fmt: skip
+def test_the_attribute_with_the_strongest_dependence_is_halved(ordered, scores, clean, rule):
+    by_pair = {(pair[0], pair[1]): float(score) for pair, score in scores.items()}
+    assert split_by_attribute(ordered, by_pair, clean) == rule

@@ -36,7 +36,9 @@ def test_the_model_has_the_pairs_of_the_tree():
     b = (a + (rng.random(5000) < 0.3)) % CODES
     c = (b + (rng.random(5000) < 0.3)) % CODES
     columns = {"a": a, "b": b, "c": c}
-    one_way = OneWay.alike({name: counts(codes) + rng.normal(0, 10, CODES) for name, codes in columns.items()}, 10.0)
+    one_way = OneWay.with_sigma(
+        {name: counts(codes) + rng.normal(0, 10, CODES) for name, codes in columns.items()}, 10.0
+    )
     pairs = {("a", "b"): counts(a, b) + rng.normal(0, 20, (5, 5)), ("b", "c"): counts(b, c) + rng.normal(0, 20, (5, 5))}
     leaf = mst._estimated(one_way, pairs, 20.0)
     assert np.abs(leaf.pairs["a", "b"] - counts(a, b) / 5000).sum() / 2 < 0.03

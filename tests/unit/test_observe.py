@@ -229,25 +229,23 @@ def test_a_run_asks_for_the_version_before_it_reads_the_rows(database: Spec, mon
     workspace.close()
 
 
-CHANGES = """\
-  person:
-    change: {change}
-    primary_key: id
-"""
+def declared(path: Path, written: str) -> Path:
+    """The spec with a ``change`` of person."""
+    text, key = path.read_text(), "  person:\n    primary_key: id\n"
+    path.write_text(text.replace(key, f"  person:\n    change: {written}\n    primary_key: id\n"))
+    return path
 
 
 @pytest.mark.parametrize(
-    ("written", "change"),
+    ("written", "changes"),
     [
-        ("content", None),
-        ("{watermark: updated_at}", Watermark("updated_at")),
-        ('{sql: "SELECT 1"}', VersionQuery("SELECT 1")),
+        ("content", {}),
+        ("{watermark: updated_at}", {"person": Watermark("updated_at")}),
+        ('{sql: "SELECT 1"}', {"person": VersionQuery("SELECT 1")}),
     ],
 )
-def test_a_spec_says_how_changes_are_noticed(town_spec: Path, written: str, change: Change | None) -> None:
-    text = town_spec.read_text().replace("  person:\n    primary_key: id\n", CHANGES.format(change=written))
-    town_spec.write_text(text)
-    assert load_spec(town_spec).changes == ({} if change is None else {"person": change})
+def test_a_spec_says_how_changes_are_noticed(town_spec: Path, written: str, changes: dict[str, Change]) -> None:
+    assert load_spec(declared(town_spec, written)).changes == changes
 
 
 @pytest.mark.parametrize(
@@ -263,8 +261,6 @@ def test_a_spec_says_how_changes_are_noticed(town_spec: Path, written: str, chan
     ],
 )
 def test_mistakes_in_it_are_named(town_spec: Path, written: str, said: str) -> None:
-    text = town_spec.read_text().replace("  person:\n    primary_key: id\n", CHANGES.format(change=written))
-    town_spec.write_text(text)
     with pytest.raises(SpecError) as error:
-        load_spec(town_spec)
+        load_spec(declared(town_spec, written))
     assert any(line.startswith(said) for line in str(error.value).splitlines()), str(error.value)

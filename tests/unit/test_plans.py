@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from privbench_core.evaluation.runtime import QueryPlan, QueryTime, RunTimeResult, RunTimeSettings, edit_distance
+from privbench_core.evaluation.runtime import (
+    QueryPlan,
+    RunTimeSettings,
+    edit_distance,
+    percent,
+    query_time,
+    run_time_figures,
+    run_time_remarks,
+)
 
 A, B, C = (QueryPlan(f"Seq Scan on {name}") for name in "abc")
 
@@ -57,28 +65,29 @@ def test_the_example_of_zhang_and_shasha():
     assert edit_distance(f, g) == 2
 
 
-def measured(number, source, synthetic, again, distance=0, buffers=(10, 10)):
-    return QueryTime(number, "select 1", (source, synthetic), again, distance, (4, 6), buffers)
+def measured(number, source, synthetic, again, buffers=(10, 10), plans=(A, A)):
+    return query_time(number, "select 1", [[source, 99, source - 1], [synthetic], [again]], plans, buffers)
 
 
 def test_figures_of_run_times():
-    times = (measured(1, 10, 15, 11), measured(2, 20, 10, 20, distance=5), measured(3, 8, 8, 6, buffers=(10, 25)))
-    found = RunTimeResult(times, ((4, "too slow"),), 4, RunTimeSettings(), "16.2")
-    assert found.discrepancy == pytest.approx({"mean": 100 / 3, "median": 50, "75th": 50, "max": 50})
-    assert found.noise["median"] == pytest.approx(10)
-    assert found.buffers["max"] == pytest.approx(150)
-    assert found.same_plan == pytest.approx(2 / 3)
-    assert found.plan_similarity == pytest.approx((1 + 0.5 + 1) / 3)
-    assert not found.sampled
-    told = found.to_dict()
-    assert told["measured"] == 3
-    assert told["times"][0]["discrepancy_percent"] == pytest.approx(50)
-    assert told["failed"] == [{"query": 4, "reason": "too slow"}]
+    times = [
+        measured(1, 10, 15, 11),
+        measured(2, 20, 10, 20, plans=(A, join(A, B))),
+        measured(3, 8, 8, 6, buffers=(10, 25)),
+    ]
+    found = run_time_figures(times, [{"query": 4, "reason": "too slow"}], 4, RunTimeSettings(), "16.2")
+    assert found["discrepancy_percent"] == pytest.approx({"mean": 100 / 3, "median": 50, "75th": 50, "max": 50})
+    assert found["noise_percent"]["median"] == pytest.approx(10)
+    assert found["buffers_discrepancy_percent"]["max"] == pytest.approx(150)
+    assert found["same_plan"] == pytest.approx(2 / 3)
+    assert found["plan_similarity"] == pytest.approx((1 + 0.4 + 1) / 3)
+    assert (found["measured"], found["times"][0]["discrepancy_percent"]) == (3, pytest.approx(50))
+    (remark,) = run_time_remarks(found)
+    assert str(remark).startswith("Run time: differs by 50.0% in the median; the source differs from itself by 10.0%.")
 
 
 def test_nothing_measured_is_no_figure():
-    found = RunTimeResult((), ((1, "failed"),), 500, RunTimeSettings(limit=1), "16.2")
-    assert (found.discrepancy, found.same_plan, found.plan_similarity) == (None, None, None)
-    assert found.sampled
-    assert measured(1, 0, 0, 0).discrepancy == 0
-    assert measured(1, 0, 1, 0).discrepancy == 100
+    found = run_time_figures([], [{"query": 1, "reason": "failed"}], 500, RunTimeSettings(limit=1), "16.2")
+    assert {found[name] for name in ("discrepancy_percent", "same_plan", "plan_similarity")} == {None}
+    assert list(run_time_remarks(found)) == []
+    assert (percent(0, 0), percent(0, 1), percent(4, 3)) == (0, 100, 25)

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.budget import Budget
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.options import GroupOptions, Prices
+from privbench_core.synthesizers.options import GroupOptions, Prices, group_prices
 from tests.helpers.planted import category, integer, owner_key
 
-WHOLE = Price(Measure.ZCDP, 1.0)
+BUDGET = Budget(1.0, 1e-9)
+WHOLE = BUDGET.total().amount * (1 - GroupOptions().validation)
 
 
 def prices(*, learned: bool) -> tuple[Prices, Table]:
@@ -21,27 +22,27 @@ def prices(*, learned: bool) -> tuple[Prices, Table]:
     user = Table("user", (integer("id"), integer("level", 0, 6)), ("id",))
     columns = (integer("id"), integer("user_id"), integer("day", 0, 99), name)
     badge = Table("badge", columns, ("id",), (owner_key("badge", "user_id", "user", 9),))
-    return Prices(
-        Schema("site", (user, badge), "user"), WHOLE, GroupOptions(members=1.5, links=0.5, profile=0.1)
-    ), badge
+    options = GroupOptions(members=1.5, links=0.5, profile=0.1)
+    return group_prices("privpetal", Schema("site", (user, badge), "user"), BUDGET, options), badge
 
 
 def test_a_list_to_learn_counts_as_an_attribute_for_the_profile() -> None:
     (declared, table), (learned, listed) = prices(learned=False), prices(learned=True)
     # Attributes and rows: 2 for users, 3 x 1.5 for badges, 2 x 0.5 for the link.
-    assert declared.table(table).amount == pytest.approx(4.5 / 7.5)
-    assert declared.profile(table).amount == pytest.approx(4.5 / 7.5 * 1.2 / 3)
-    assert learned.table(listed).amount == pytest.approx(6.0 / 9.0)
-    assert learned.profile(listed).amount == pytest.approx(6.0 / 9.0 * 2.2 / 4)
+    assert declared.tables["badge"].amount / WHOLE == pytest.approx(4.5 / 7.5)
+    assert declared.profile(table).amount / WHOLE == pytest.approx(4.5 / 7.5 * 1.2 / 3)
+    assert learned.tables["badge"].amount / WHOLE == pytest.approx(6.0 / 9.0)
+    assert learned.profile(listed).amount / WHOLE == pytest.approx(6.0 / 9.0 * 2.2 / 4)
     # All else keeps its proportions.
     assert learned.groups(listed).amount == pytest.approx(declared.groups(table).amount * 7.5 / 9.0)
     key = table.foreign_keys[0]
-    assert learned.link(key).amount == pytest.approx(declared.link(key).amount * 7.5 / 9.0)
+    assert learned.links[key].amount == pytest.approx(declared.links[key].amount * 7.5 / 9.0)
+    assert learned.profile(listed).delta == BUDGET.threshold_delta
 
 
 @pytest.mark.parametrize("learned", [False, True])
 def test_all_shares_add_up(learned: bool) -> None:
     shared, badge = prices(learned=learned)
-    user = shared.schema.table("user")
-    tables = [shared.profile(table).amount + shared.groups(table).amount for table in (user, badge)]
-    assert sum(tables) + shared.link(badge.foreign_keys[0]).amount == pytest.approx(1.0)
+    tables = sum(price.amount for price in shared.tables.values())
+    assert tables + sum(price.amount for price in shared.links.values()) == pytest.approx(WHOLE)
+    assert (shared.profile(badge) + shared.groups(badge)).amount == pytest.approx(shared.tables["badge"].amount)

@@ -75,14 +75,14 @@ class CheapDistances(Distances):
     """A subclass that gets the raw view."""
 
     def evaluate(self, view: CodedView) -> Counts:
-        return np.array([view.rows] * len(self.groups), dtype=np.int64)
+        return np.array([view.data.held().rows] * len(self.groups), dtype=np.int64)
 
 
 class CheapMarginal(Marginal):
     """A subclass that claims to move less."""
 
     def moves(self, view: CodedView) -> tuple[float, float]:
-        return float(view.rows), 0.0
+        return float(view.data.held().rows), 0.0
 
 
 class Twice(tuple[Any, ...]):

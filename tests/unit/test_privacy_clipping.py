@@ -225,11 +225,11 @@ def test_a_lost_reference_may_change_what_all_rows_of_its_unit_weigh() -> None:
     unit, file = Table("unit", (integer("id"),), ("id",)), integer("y", 0, 1)
     owned = owner_key("file", "unit_id", "unit", 1)
     files = Table("file", (integer("id"), integer("unit_id"), file), ("id",), (owned,))
-    lets_go = ForeignKey(
+    set_null = ForeignKey(
         "item", ("file_id",), "file", ("id",), max_children=1, optional=True, on_unit_removed=OnUnitRemoved.SET_NULL
     )
     columns = integer("id"), integer("unit_id"), integer("file_id", nullable=True)
-    item = Table("item", columns, ("id",), (owner_key("item", "unit_id", "unit", 9), lets_go))
+    item = Table("item", columns, ("id",), (owner_key("item", "unit_id", "unit", 9), set_null))
     rows: dict[str, list[Row]] = {
         "unit": [(number,) for number in range(8)],
         "file": [(number, number, 0) for number in range(8)],
@@ -238,7 +238,7 @@ def test_a_lost_reference_may_change_what_all_rows_of_its_unit_weigh() -> None:
         + [(20 + number, 1, None) for number in range(4)],
     }
     database = database_from(Schema("files", (unit, files, item), "unit"), rows)
-    spec = ViewSpec("item", {"y": (OfParent(lets_go, "y"), Discretizer(codec_for(file)))}, (5,))
+    spec = ViewSpec("item", {"y": (OfParent(set_null, "y"), Discretizer(codec_for(file)))}, (5,))
     one, other = (build_view(each.private(), spec) for each in (database, database.without(0)))
     moved, claimed = _moves_as_claimed(Marginal(("y",), clipped=True), one, other)
     if_rows_kept_their_weights = np.hypot(1 + 1 / 5, 1 / 5)

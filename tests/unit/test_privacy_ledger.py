@@ -18,8 +18,8 @@ from sqlalchemy import make_url
 from privbench_core.errors import BudgetError, BudgetExhaustedError, LedgerError, ReleaseError
 from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
 from privbench_core.privacy.ledger import postgres as ledger_postgres
+from privbench_core.privacy.ledger.balance import AccountSpend
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.ledger.refresh_limits import AccountSpend
 from privbench_core.privacy.ledger.store import LAYOUT
 from tests.helpers.ledgers import DatabaseError, Place, new_place, raw
 from tests.helpers.processes import PROCESSES

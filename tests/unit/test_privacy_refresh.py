@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from privbench_core.errors import BudgetExhaustedError
 from privbench_core.privacy.budget import Budget, Measure, Price, rho_for
+from privbench_core.privacy.ledger.balance import AccountSpend, RefreshLimits
 from privbench_core.privacy.ledger.ledger import Entry, Ledger
-from privbench_core.privacy.ledger.refresh_limits import AccountSpend, RefreshLimits
 from privbench_core.spec.model import DecayingRefreshes, EqualRefreshes, RefreshPolicy
 
 PURE, ZCDP = Budget(2.0), Budget(20.0, 1e-8)

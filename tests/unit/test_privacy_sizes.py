@@ -26,9 +26,9 @@ def weighty(rows: int, unit: int, seed: int = 0) -> CodedView:
 
 def test_cluster_sums_are_exact_beyond_what_a_float_holds() -> None:
     view = weighty(1000, 1 << 36)
-    assert view.rows * view.weight_scale * CentreSums.GRID > 1 << 53
-    assert view.weights is not None
-    rows = list(zip(view.codes["a"].tolist(), view.weights.tolist(), strict=True))
+    assert view.data.held().rows * view.weight_scale * CentreSums.GRID > 1 << 53
+    assert view.data.held().weights is not None
+    rows = list(zip(view.codes["a"].tolist(), view.data.held().weights.tolist(), strict=True))
     expected = [256 * sum(weight for _, weight in rows), sum(128 * (code - 1) * weight for code, weight in rows)]
     expected += [256 * sum(weight for code, weight in rows if code == wanted) for wanted in range(3)]
     assert CentreSums(CENTRES).evaluate(view).tolist() == [expected]
@@ -70,7 +70,7 @@ def test_sums_of_signs_do_not_wrap_around() -> None:
 @pytest.mark.parametrize("reference", [2.0**26, 2.0**27, -(2.0**27), 1e9, -1e12, 1e300, np.inf])
 def test_distances_to_large_references_do_not_wrap_around(reference: float) -> None:
     view = replace(weighty(6, PERMUTATION_SCALE), stability=PERMUTATION_SCALE)
-    assert view.weights is not None
+    assert view.data.held().weights is not None
     smaller = view.take(np.arange(6) > 0)
     for groups in ((((("a",), np.full(3, reference)),),), (((("a",), np.array([reference, 0.0, 1.0])),) * 4,)):
         query = Distances(groups)

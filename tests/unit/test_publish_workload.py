@@ -12,6 +12,7 @@ import pytest
 from privbench_assets.resources import Session
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.plans import plan_for
+from privbench_core.pipeline.run import RunResult
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.publishing.bundle import read_bundle
@@ -19,6 +20,7 @@ from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import StepContext
 from privbench_core.workload.statements import Workload, read_workload
+from tests.helpers.noise import seed_noise
 from tests.helpers.planted import Place, place_of, planted_pair
 
 QUERIES = """-- the queries of our dashboard
@@ -77,9 +79,17 @@ def test_each_mistake_is_one_problem(tmp_path: Path, part: str, expected: str):
     assert problem.startswith(expected)
 
 
-def test_the_bundle_has_queries_that_its_manifest_accounts_for(tmp_path: Path):
-    place = place_with(tmp_path)
-    result = place.run(EPSILON)
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, RunResult]:
+    """A run whose spec has a workload."""
+    with pytest.MonkeyPatch.context() as patch:
+        seed_noise(patch)
+        place = place_with(tmp_path_factory.mktemp("published"))
+        return place, place.run(EPSILON)
+
+
+def test_the_bundle_has_queries_that_its_manifest_accounts_for(published: tuple[Place, RunResult]):
+    place, result = published
     bundle = read_bundle(place.out)
     noted = bundle.manifest["privacy"]["workload"]["queries"]
     assert (noted["queries"], noted["left_out"][0]["query"], noted["left_out"][1]["query"]) == (2, 3, 4)
@@ -92,9 +102,9 @@ def test_the_bundle_has_queries_that_its_manifest_accounts_for(tmp_path: Path):
     text = bundle.workload["queries"]
     assert "123456789" not in text
     assert "dashboard" not in text
-    published = read_workload(place.out / "workload" / "queries.sql")
-    assert len(published.statements) == 2
-    literal = int(published.statements[0].sql.rpartition("< ")[2])
+    statements = read_workload(place.out / "workload" / "queries.sql").statements
+    assert len(statements) == 2
+    literal = int(statements[0].sql.rpartition("< ")[2])
     small = sum(x < literal for x in bundle.table("child")["x"].to_pylist())
     assert text.startswith(f"-- query 1: cardinality {small:,}\n")
     assert "`queries.sql`" in (place.out / "README.md").read_text(encoding="utf-8")
@@ -104,12 +114,15 @@ def test_the_bundle_has_queries_that_its_manifest_accounts_for(tmp_path: Path):
     first = files(place.out)
     assert place.run(EPSILON).paid == 0
     assert files(place.out) == first
+    session = Session(place.spec, {"3.2": plan_for(place.spec, 3.2)})  # as Dagster's runs do
+    workload = read_workload(place.spec.path.parent / "queries.sql")
+    assert session.executor("3.2", ()).runner.run.workload == {"queries": workload}
+    session.close()
 
 
-def test_literals_follow_the_released_marginal_and_not_the_rows(tmp_path: Path):
+def test_literals_follow_the_released_marginal_and_not_the_rows(published: tuple[Place, RunResult], tmp_path: Path):
     """The same synthetic rows with another released marginal publish another literal."""
-    place = place_with(tmp_path)
-    result = place.run(EPSILON)
+    _, result = published
     step = result.plan.step(("publish", "bundle"))
     artifacts = {key: result.releases[key].artifact for key in step.inputs}
     released = deepcopy(artifacts["profile", "child"].data)
@@ -159,22 +172,13 @@ def test_without_a_workload_the_bundle_says_nothing_of_one(tmp_path: Path):
     assert bundle.workload == {}
 
 
-def test_dagster_runs_publish_it_too(tmp_path: Path):
-    place = place_with(tmp_path)
-    plan = plan_for(place.spec, 3.2)
-    session = Session(place.spec, {"3.2": plan})
-    assert session.executor("3.2", ()).runner.run.workload == {"queries": read_workload(tmp_path / "queries.sql")}
-    session.close()
-
-
-def test_queries_are_part_of_the_identity_of_a_bundle_and_of_nothing_else(tmp_path: Path):
-    place = place_with(tmp_path)
-    result = place.run(EPSILON)
+def test_queries_are_part_of_the_identity_of_a_bundle_and_of_nothing_else(published: tuple[Place, RunResult]):
+    place, result = published
     workspace = Workspace(place.spec)
     runs = [Run("r"), *(Run("r", workload={"w": Workload.of([f"select {n}"])}) for n in (1, 2))]
+    digests = {key: release.digest for key, release in result.releases.items()}
     keys = [
-        [Runner(workspace, result.plan, run).release_key(step, result.releases) for step in result.plan.steps]
-        for run in runs
+        [Runner(workspace, result.plan, run).release_key(step, digests) for step in result.plan.steps] for run in runs
     ]
     workspace.close()
     *before, publish = zip(*keys, strict=True)

@@ -80,7 +80,7 @@ def test_a_look_at_all_rows_tells_of_all_classes() -> None:
     np.testing.assert_allclose(better, 0.5, atol=2e-3)
     assert (less < deviation / 10).all()
     assert (less <= exact).all()
-    assert drift.doubt(weights, weights, exact) < deviation.sum() / 10
+    assert drift.error(weights, weights, exact) < deviation.sum() / 10
     assert np.abs(updated.shapes - shapes).sum() <= np.abs(drift.shapes - shapes).sum() + 0.02
     assert np.isfinite(mean).all()
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import sqlalchemy as sa
 import yaml
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable
@@ -19,8 +18,9 @@ from privbench_core.draft.units import guess_unit
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.schema.columns import ColumnType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Index
-from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
+from tests.helpers.drafts import csv_folder, duckdb_file, sqlite_file
+from tests.helpers.specs import changed, load, problems
 
 SHOP = """
 CREATE TABLE customer (id BIGINT PRIMARY KEY, name VARCHAR NOT NULL, born DATE, seen TIMESTAMP NOT NULL, vip BOOLEAN);
@@ -35,40 +35,21 @@ CREATE TABLE note (
 """
 
 
-def decide(path: Path, draft: str, decisions: dict[str, str]) -> Spec:
-    for old, new in decisions.items():
-        assert old in draft, old
-        draft = draft.replace(old, new)
-    path.write_text(draft, encoding="utf-8")
-    return load_spec(path)
+def decide(folder: Path, draft: str, decisions: dict[str, str] | None = None) -> Spec:
+    for old, new in (decisions or {}).items():
+        draft = changed(draft, old, new)
+    return load(folder, draft)
 
 
-def problems(path: Path, draft: str) -> list[str]:
-    path.write_text(draft, encoding="utf-8")
-    with pytest.raises(SpecError) as caught:
-        load_spec(path)
-    return list(caught.value.problems)
-
-
-@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
-def test_a_database_is_drafted_with_its_keys(tmp_path: Path, kind: str) -> None:
-    file = tmp_path / f"shop.{kind}"
-    source = str(file) if kind == "duckdb" else f"sqlite:///{file}"
-    if kind == "duckdb":
-        with duckdb.connect(source) as connection:
-            connection.execute(SHOP)
-    else:
-        engine = sa.create_engine(source)
-        with engine.begin() as connection:
-            for statement in filter(str.strip, SHOP.split(";")):
-                connection.execute(sa.text(statement))
-        engine.dispose()
+@pytest.mark.parametrize("make", [duckdb_file, sqlite_file])
+def test_a_database_is_drafted_with_its_keys(tmp_path: Path, make: Callable[[Path, str], str]) -> None:
+    source = make(tmp_path, SHOP)
     draft = reflect(source)
     assert "unit: customer # one row of it, with all rows that depend on it, is protected (guessed" in draft
     assert "# Nothing is left to fill in." in draft
-    spec = decide(tmp_path / "spec.yaml", draft, {})
+    spec = decide(tmp_path, draft)
     assert (spec.epsilons, spec.lifetime_epsilon, spec.lifetime_delta) == ((0.8, 3.2), 20, 1e-7)
-    assert (spec.schema.name, spec.source) == ("shop", source)
+    assert (spec.schema.name, spec.source) == ("site", source)
     customer, purchase = spec.schema.table("customer"), spec.schema.table("purchase")
     assert [(c.name, c.type, c.domain, c.nullable) for c in customer.columns] == [
         ("id", ColumnType.INTEGER, None, False),
@@ -87,9 +68,7 @@ def test_a_database_is_drafted_with_its_keys(tmp_path: Path, kind: str) -> None:
 
 def draft_of(tmp_path: Path, sql: str, **decisions: object) -> str:
     """Draft from an empty DuckDB file of these tables."""
-    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
-        connection.execute(sql)
-    return reflect(str(tmp_path / "shop.duckdb"), decisions=Decisions(**decisions))  # type: ignore[arg-type]
+    return reflect(duckdb_file(tmp_path, sql), decisions=Decisions(**decisions))  # type: ignore[arg-type]
 
 
 def line_of(draft: str, table: str) -> str:
@@ -103,29 +82,23 @@ def test_a_key_to_the_row_that_the_owner_belongs_to_stays_inside_of_the_unit(tmp
 CREATE TABLE refund (id BIGINT PRIMARY KEY, customer BIGINT NOT NULL REFERENCES customer (id), line INTEGER NOT NULL,
     FOREIGN KEY (customer, line) REFERENCES purchase (customer, line));
 """
-    spec = decide(tmp_path / "spec.yaml", draft_of(tmp_path, SHOP + more), {})
+    spec = decide(tmp_path, draft_of(tmp_path, SHOP + more))
     keys = {key.columns: key for key in spec.schema.table("refund").foreign_keys}
     assert (keys["customer", "line"].owner, keys["customer", "line"].max_children) == (True, 1000)
     assert keys[("customer",)].same_unit
 
 
 def test_times_in_a_key_of_several_columns_are_modelled_not_numbered(tmp_path: Path) -> None:
-    with duckdb.connect(str(tmp_path / "pay.duckdb")) as connection:
-        connection.execute("""
-            CREATE TABLE employee (id BIGINT PRIMARY KEY);
-            CREATE TABLE salary (
-                employee BIGINT REFERENCES employee (id), from_date DATE, line INTEGER, amount INTEGER,
-                PRIMARY KEY (employee, from_date, line)
-            );
-            CREATE TABLE visit (id BIGINT, seen TIMESTAMP PRIMARY KEY, employee BIGINT REFERENCES employee (id));
-            CREATE TABLE term (employee BIGINT REFERENCES employee (id), starts DATE, PRIMARY KEY (employee, starts));
-            CREATE TABLE grade (
-                id BIGINT PRIMARY KEY, employee BIGINT, starts DATE,
-                FOREIGN KEY (employee, starts) REFERENCES term (employee, starts)
-            )""")
-    draft = reflect(str(tmp_path / "pay.duckdb"), decisions=Decisions(unit="employee", public=()))
-    (tmp_path / "spec.yaml").write_text(draft, encoding="utf-8")
-    schema = load_spec(tmp_path / "spec.yaml").schema
+    sql = """
+CREATE TABLE employee (id BIGINT PRIMARY KEY);
+CREATE TABLE salary (employee BIGINT REFERENCES employee (id), from_date DATE, line INTEGER, amount INTEGER,
+    PRIMARY KEY (employee, from_date, line));
+CREATE TABLE visit (id BIGINT, seen TIMESTAMP PRIMARY KEY, employee BIGINT REFERENCES employee (id));
+CREATE TABLE term (employee BIGINT REFERENCES employee (id), starts DATE, PRIMARY KEY (employee, starts));
+CREATE TABLE grade (id BIGINT PRIMARY KEY, employee BIGINT, starts DATE,
+    FOREIGN KEY (employee, starts) REFERENCES term (employee, starts));
+"""
+    schema = decide(tmp_path, draft_of(tmp_path, sql, unit="employee")).schema
     assert [c.name for c in schema.table("salary").attributes] == ["from_date", "amount"]
     assert [c.name for c in schema.table("visit").attributes] == ["id"]
     assert schema.table("term").attributes == ()  # grades refer to it
@@ -139,10 +112,10 @@ CREATE TABLE message (id BIGINT PRIMARY KEY, sender BIGINT NOT NULL REFERENCES m
 """
     draft = draft_of(tmp_path, friends)
     undecided = "is not decided yet; declare the most rows one parent row may have, 1 or more"
-    assert problems(tmp_path / "spec.yaml", draft) == [
+    assert problems(tmp_path, draft) == (
         f"member.invited_by: max_children {undecided}",
         f"message.recipient: max_children {undecided}",
-    ]
+    )
     lines = draft.splitlines()
     listed = [line for line in lines if line.startswith("#   line ")]
     assert [line.partition(": ")[2] for line in listed] == [
@@ -154,18 +127,18 @@ CREATE TABLE message (id BIGINT PRIMARY KEY, sender BIGINT NOT NULL REFERENCES m
 
 
 def test_a_folder_of_csv_files_gets_keys_and_types_from_names(tmp_path: Path) -> None:
-    folder = tmp_path / "survey"
-    folder.mkdir()
-    (folder / "hhpub.csv").write_text("HOUSEID,HHSIZE\n30000007,3\n", encoding="utf-8")
-    (folder / "perpub.csv").write_text("HOUSEID,PERSONID,R_AGE\n30000007,01,67\n", encoding="utf-8")
-    (folder / "vehpub.csv").write_text("HOUSEID,VEHID,make\n30000007,01,35\n", encoding="utf-8")
-    trips = "HOUSEID,PERSONID,VEHID,trip_date,distance\n30000007,01,01,2017-06-01,5.2\n"
-    (folder / "trippub.csv").write_text(trips, encoding="utf-8")
-    draft = reflect(str(folder), "survey 2017")
+    files = {
+        "hhpub": "HOUSEID,HHSIZE\n30000007,3",
+        "perpub": "HOUSEID,PERSONID,R_AGE\n30000007,01,67",
+        "vehpub": "HOUSEID,VEHID,make\n30000007,01,35",
+        "trippub": "HOUSEID,PERSONID,VEHID,trip_date,distance\n30000007,01,01,2017-06-01,5.2",
+    }
+    folder = csv_folder(tmp_path / "survey", files)
+    draft = reflect(folder, "survey 2017")
     assert "30000007" not in draft
-    spec = decide(tmp_path / "spec.yaml", draft, {})
+    spec = decide(tmp_path, draft)
     schema = spec.schema
-    assert (schema.name, schema.unit, spec.source) == ("survey 2017", "hhpub", str(folder))
+    assert (schema.name, schema.unit, spec.source) == ("survey 2017", "hhpub", folder)
     assert schema.table("hhpub").primary_key == ("HOUSEID",)
     assert schema.table("perpub").primary_key == ("HOUSEID", "PERSONID")
     trip = schema.table("trippub")
@@ -180,51 +153,46 @@ def test_a_folder_of_csv_files_gets_keys_and_types_from_names(tmp_path: Path) ->
 
 
 def test_a_number_is_a_key_that_is_called_after_the_beginning_of_its_table(tmp_path: Path) -> None:
-    (tmp_path / "drivers.csv").write_text("driverId;name\n1;a\n", encoding="utf-8")
-    (tmp_path / "qualifying.csv").write_text("qualifyId;driverId;position\n1;1;2\n", encoding="utf-8")
-    (tmp_path / "standings.csv").write_text("raceId;driverId;points\n1;1;2\n", encoding="utf-8")
-    spec = decide(tmp_path / "spec.yaml", reflect(str(tmp_path), decisions=Decisions("drivers")), {})
+    files = {
+        "drivers": "driverId;name",
+        "qualifying": "qualifyId;driverId;position",
+        "standings": "raceId;driverId;points",
+    }
+    spec = decide(tmp_path, reflect(csv_folder(tmp_path, files), decisions=Decisions("drivers")))
     assert spec.schema.table("qualifying").primary_key == ("qualifyId",)
     assert spec.schema.table("standings").row_id == "row_id"
 
 
 def test_files_say_nothing_of_null_so_an_owner_is_required_and_other_references_are_not(tmp_path: Path) -> None:
-    (tmp_path / "arenas.csv").write_text("arenaId;city\n1;a\n", encoding="utf-8")
-    (tmp_path / "drivers.csv").write_text("driverId;name\n1;a\n", encoding="utf-8")
-    (tmp_path / "teams.csv").write_text("teamId;name\n1;a\n", encoding="utf-8")
-    (tmp_path / "results.csv").write_text("resultId;arenaId;driverId;teamId\n1;1;1;1\n", encoding="utf-8")
-    spec = decide(
-        tmp_path / "spec.yaml", reflect(str(tmp_path), decisions=Decisions("drivers", ("arenas", "teams"))), {}
-    )
+    files = {"arenas": "arenaId;city", "drivers": "driverId;name", "teams": "teamId;name"}
+    folder = csv_folder(tmp_path, files | {"results": "resultId;arenaId;driverId;teamId"})
+    spec = decide(tmp_path, reflect(folder, decisions=Decisions("drivers", ("arenas", "teams"))))
     optional = {key.parent: key.optional for key in spec.schema.table("results").foreign_keys}
     assert (optional["drivers"], optional["teams"]) == (False, True)
 
 
 def test_a_number_called_after_another_table_is_no_key(tmp_path: Path) -> None:
-    (tmp_path / "orders.csv").write_text("id,customer_name\n1,a\n", encoding="utf-8")
-    (tmp_path / "orderlines.csv").write_text("orderId,quantity\n1,2\n1,3\n", encoding="utf-8")
-    spec = decide(tmp_path / "spec.yaml", reflect(str(tmp_path), decisions=Decisions("orders")), {})
+    folder = csv_folder(tmp_path, {"orders": "id,customer_name", "orderlines": "orderId,quantity"})
+    spec = decide(tmp_path, reflect(folder, decisions=Decisions("orders")))
     lines = spec.schema.table("orderlines")
     assert lines.row_id == "row_id"
     assert [key.parent for key in lines.foreign_keys] == ["orders"]
 
 
 def test_a_folder_without_common_names_leaves_the_unit_to_the_owner(tmp_path: Path) -> None:
-    folder = tmp_path / "town"
-    folder.mkdir()
+    folder = csv_folder(tmp_path / "town", {"visit": "number,when it was\n1,noon"})
     rows = pa.table({"Home_ID": [1], "kind": pa.array(["a"]).dictionary_encode(), "raw": [b"x"], "on": [1.5]})
-    pq.write_table(rows, folder / "home.parquet")
-    (folder / "visit.csv").write_text("number,when it was\n1,noon\n", encoding="utf-8")
-    draft = reflect(str(folder), "my town")
+    pq.write_table(rows, Path(folder) / "home.parquet")
+    draft = reflect(folder, "my town")
     assert "noon" not in draft
     assert "primary_key: Home_ID" in draft
     assert "raw: {type: bytes, nullable: true} # max_length: the most that is kept (without it 64)" in draft
-    assert any(line.startswith("privacy: unit is not decided yet") for line in problems(tmp_path / "spec.yaml", draft))
-    spec = decide(tmp_path / "spec.yaml", reflect(str(folder), decisions=Decisions("home", ("visit",))), {})
+    assert any(line.startswith("privacy: unit is not decided yet") for line in problems(tmp_path, draft))
+    spec = decide(tmp_path, reflect(folder, decisions=Decisions("home", ("visit",))))
     assert spec.schema.table("visit").public
     assert spec.schema.table("home").column("on").type is ColumnType.FLOAT
     with pytest.raises(SpecError, match="hom: the source has no such table; did you mean 'home'"):
-        reflect(str(folder), decisions=Decisions("hom"))
+        reflect(folder, decisions=Decisions("hom"))
 
 
 @pytest.mark.parametrize(
@@ -269,11 +237,11 @@ CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES cli
     doubt = "In doubt: its name suggests rows of persons; it has identifying columns (email)."
     assert doubt in line_of(draft, "staff")
     assert "area: {type: float, nullable: true}" in draft
-    (found,) = problems(tmp_path / "spec.yaml", draft)
+    (found,) = problems(tmp_path, draft)
     assert found.startswith("privacy: public is not decided yet; list a table if anyone may see its rows, like public:")
-    spec = decide(tmp_path / "spec.yaml", draft, {"public:\n    - CHOOSE": "public: [country, staff]"})
+    spec = decide(tmp_path, draft, {"public:\n    - CHOOSE": "public: [country, staff]"})
     assert [table.name for table in spec.schema.tables if table.public] == ["country", "staff"]
-    mistaken = problems(tmp_path / "spec.yaml", draft.replace("public:\n    - CHOOSE", "public: [contry]"))
+    mistaken = problems(tmp_path, draft.replace("public:\n    - CHOOSE", "public: [contry]"))
     assert "privacy: public lists 'contry', which is no table; did you mean 'country'?" in mistaken
 
 
@@ -335,7 +303,7 @@ def test_money_in_floats_is_noticed(tmp_path: Path) -> None:
         declared = f"type: decimal, precision: 12, scale: 2, sql_type: {stored}"
         assert f"{name}: {line} # money? {declared} has cents" in draft
         decided[f"{name}: {line}"] = f"{name}: {{{declared}, domain: learn}}"
-    table = decide(tmp_path / "spec.yaml", draft, decided).schema.table("client")
+    table = decide(tmp_path, draft, decided).schema.table("client")
     assert [str(table.column(name).logical) for name in ("payments", "fee")] == ["decimal(12, 2)"] * 2
     assert "weight: {type: float, domain: learn, nullable: true}\n" in draft
 
@@ -351,7 +319,7 @@ CREATE TABLE client (id BIGINT PRIMARY KEY, reasoncode BIGINT, zip INTEGER NOT N
     assert "errorCode: {type: integer, domain: {values: learn}, sql_type: smallint}\n" in draft
     assert "decoded: {type: integer, domain: learn, sql_type: integer}\n" in draft
     assert "code: {type: integer, domain: learn, nullable: true, sql_type: integer}\n" in draft, "no two rows share one"
-    learned = [column.name for column in decide(tmp_path / "spec.yaml", draft, {}).schema.table("client").modelled]
+    learned = [column.name for column in decide(tmp_path, draft).schema.table("client").modelled]
     assert learned == ["reasoncode", "zip", "errorCode", "decoded", "code"]
 
 
@@ -365,7 +333,7 @@ CREATE TABLE player (id BIGINT PRIMARY KEY, "finalGame" DATE, debut DATE, birth_
     assert "{name: birth_year_before_death_year, expression: birth_year <= death_year}" in draft
     assert "# dependencies: [{determinant: city, dependent: state}]" in draft
     kept = draft.replace("    # checks:", "    checks:").replace("    # dependencies:", "    dependencies:")
-    assert len(decide(tmp_path / "spec.yaml", kept, {}).schema.table("player").checks) == 2
+    assert len(decide(tmp_path, kept).schema.table("player").checks) == 2
 
 
 def test_what_belongs_together_keeps_its_distance(tmp_path: Path) -> None:
@@ -388,7 +356,7 @@ CREATE TABLE sale (id BIGINT PRIMARY KEY, person BIGINT NOT NULL REFERENCES pers
     assert f"hired_to: {{type: date, domain: learn, nullable: true}} {lost} is" in draft
     assert "# or relative_to: min_pay, domain: learn: keeps its distance from min_pay" in draft
     assert "end_time: {type: timestamp, domain: learn}" in draft, "it is never NULL, and start_time may be"
-    spec = decide(tmp_path / "spec.yaml", draft, {})
+    spec = decide(tmp_path, draft)
     assert {c.name: b.name for c, b in spec.schema.table("sale").relatives} == {
         "shipped_at": "ordered_at", "delivered_at": "ordered_at", "required_date": "order_date",
     }  # fmt: skip
@@ -430,7 +398,7 @@ CREATE TABLE clicks (id BIGINT PRIMARY KEY, visit_id BIGINT NOT NULL REFERENCES 
     plain = f"cast_at: {{type: timestamp, domain: learn, nullable: true}} {remark.format('posts')}"
     assert plain in draft
     kept = plain.replace("domain: learn,", "relative_to: posts.CreationDate, domain: learn,").split(" #")[0]
-    votes = decide(tmp_path / "spec.yaml", draft, {plain: kept}).schema.table("votes")
+    votes = decide(tmp_path, draft, {plain: kept}).schema.table("votes")
     assert votes.owner_bases == {"posts.CreationDate": "CreationDate"}
 
 
@@ -498,10 +466,8 @@ COMMENT ON COLUMN "Person".stars IS 'how good: 1 to 5';
 
 
 def test_all_that_duckdb_knows_is_in_the_draft(tmp_path: Path) -> None:
-    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
-        connection.execute(EVERYTHING)
-        connection.execute("""INSERT INTO "Person" (kind, mail) VALUES ('a', 'somebody@somewhere')""")
-    draft = reflect(str(tmp_path / "d.duckdb"))
+    row = """INSERT INTO "Person" (kind, mail) VALUES ('a', 'somebody@somewhere')"""
+    draft = draft_of(tmp_path, EVERYTHING + row)
     assert "somebody" not in draft
     assert "# left out: the index lowered, which is on an expression" in draft
     assert "# left out: tags (VARCHAR[]) holds several values in one; make it a table of its own" in draft
@@ -510,7 +476,7 @@ def test_all_that_duckdb_knows_is_in_the_draft(tmp_path: Path) -> None:
     assert "# Person_price_check: at least 0" in draft
     assert "# looks like e-mail addresses: new ones are generated" in draft
     assert "tag: {type: text, nullable: true} # its values are unique: random text" in draft
-    spec = decide(tmp_path / "spec.yaml", draft, {})
+    spec = decide(tmp_path, draft)
     (person,) = spec.schema.tables
     assert (person.comment, person.column("stars").comment) == ("first\nsecond # line", "how good: 1 to 5")
     assert person.indexes == (Index("by mood", ("mood", "stars")),)
@@ -531,14 +497,10 @@ def test_all_that_duckdb_knows_is_in_the_draft(tmp_path: Path) -> None:
 
 
 def test_public_example_data_proposes_domains(tmp_path: Path) -> None:
-    source, examples = tmp_path / "source", tmp_path / "examples"
-    for folder in (source, examples):
-        folder.mkdir()
-    (source / "person.csv").write_text("id,age,kind,mail,born,note\n", encoding="utf-8")
-    (examples / "person.csv").write_text(
-        "id,age,kind,mail,born,note\n1,30,b,x@y,2000-01-01,\n2,40,a,z@y,2010-01-01,\n", encoding="utf-8"
-    )
-    draft = reflect(str(source), sample_dir=examples)
+    header, examples = "id,age,kind,mail,born,note", tmp_path / "examples"
+    source = csv_folder(tmp_path / "source", {"person": header})
+    csv_folder(examples, {"person": header + "\n1,30,b,x@y,2000-01-01,\n2,40,a,z@y,2010-01-01,"})
+    draft = reflect(source, sample_dir=examples)
     assert draft.startswith(
         "# Drafted from the catalogue of the source; no row was read but those of the public example"
     )
@@ -549,12 +511,12 @@ def test_public_example_data_proposes_domains(tmp_path: Path) -> None:
     assert "mail: {type: text, domain: {faker: email}, nullable: true}" in draft  # never those of the examples
     assert "x@y" not in draft
     with pytest.raises(SourceError, match=r"samples: .* holds no \.parquet or \.csv file"):
-        reflect(str(source), sample_dir=tmp_path)
+        reflect(source, sample_dir=tmp_path)
     with pytest.raises(SourceError, match=r"samples: .*none cannot be read \(No such file"):
-        reflect(str(source), sample_dir=tmp_path / "none")
+        reflect(source, sample_dir=tmp_path / "none")
     (examples / "bad.parquet").write_bytes(b"PAR1")
     with pytest.raises(SourceError, match=r"samples: bad\.parquet is not readable"):
-        reflect(str(source), sample_dir=examples)
+        reflect(source, sample_dir=examples)
 
 
 def test_example_data_may_be_in_parts_as_the_source_may(tmp_path: Path) -> None:
@@ -594,93 +556,64 @@ def test_names_that_tell_who_somebody_is() -> None:
 
 
 def test_catalogue_names_cannot_end_a_remark(tmp_path: Path) -> None:
-    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
-        connection.execute("""CREATE TABLE "t\nevil: 1" (id BIGINT PRIMARY KEY, "a\n# b: 1" INTEGER[])""")
-        connection.execute("""CREATE INDEX "i\nunit: x" ON "t\nevil: 1" (abs(id))""")
-    draft = reflect(str(tmp_path / "d.duckdb"))
+    sql = """CREATE TABLE "t\nevil: 1" (id BIGINT PRIMARY KEY, "a\n# b: 1" INTEGER[]);"""
+    draft = draft_of(tmp_path, sql + """CREATE INDEX "i\nunit: x" ON "t\nevil: 1" (abs(id))""")
     assert not any(line.startswith(("evil", "unit: x", "# b")) for line in draft.splitlines())
     assert '"t\\nevil: 1":' in draft
 
 
-def folder_of(tmp_path: Path, headers: dict[str, str]) -> Path:
-    """A folder of CSV files with a header and no row."""
-    folder = tmp_path / "source"
-    folder.mkdir()
-    for name, header in headers.items():
-        (folder / f"{name}.csv").write_text(header + "\n", encoding="utf-8")
-    return folder
-
-
-def keys_of(folder: Path) -> dict[str, list[tuple[str, str, bool]]]:
+def keys_of(folder: str) -> dict[str, list[tuple[str, str, bool]]]:
     """Columns, parent and whether they may be NULL, of the proposed single keys of each table."""
-    tables = survey(str(folder)).catalogue.tables
     return {
         table.name: [(key.columns[0], key.parent, table.column(key.columns[0]).nullable) for key in table.foreign_keys]
-        for table in tables
+        for table in survey(folder).catalogue.tables
     }
 
 
 def test_columns_that_many_tables_share_make_no_key_of_a_table_that_none_is_called_after(tmp_path: Path) -> None:
-    folder = folder_of(
-        tmp_path,
-        {
-            "People": "playerID,birthYear",
-            "HallOfFame": "playerID,yearID,votes",
-            "AwardsPlayers": "playerID,awardID,yearID,lgID",
-            "Batting": "playerID,yearID,stint,teamID,lgID,G",
-        },
-    )
-    found = {table.name: table.primary_key for table in survey(str(folder)).catalogue.tables}
+    files = {
+        "People": "playerID,birthYear",
+        "HallOfFame": "playerID,yearID,votes",
+        "AwardsPlayers": "playerID,awardID,yearID,lgID",
+        "Batting": "playerID,yearID,stint,teamID,lgID,G",
+    }
+    folder = csv_folder(tmp_path, files)
+    found = {table.name: table.primary_key for table in survey(folder).catalogue.tables}
     assert found == {"People": ("playerID",), "HallOfFame": (), "AwardsPlayers": (), "Batting": ()}
     to_people = [("playerID", "People", False)]
     assert keys_of(folder) == {"People": [], "HallOfFame": to_people, "AwardsPlayers": to_people, "Batting": to_people}
 
 
-def test_a_column_called_after_a_table_refers_to_it_in_a_role(tmp_path: Path) -> None:
-    folder = folder_of(
-        tmp_path,
-        {
-            "users": "Id,Reputation",
-            "posts": "Id,OwnerUserId,LastEditorUserId,PostTypeId,Score",
-            "votes": "Id,PostId,UserId,VoteTypeId",
-            "household": "HHID,income",
-            "person": "PERID,household_id,age",
-        },
-    )
-    assert keys_of(folder) == {
-        "users": [],
-        "posts": [("OwnerUserId", "users", True), ("LastEditorUserId", "users", True)],
-        "votes": [("PostId", "posts", False), ("UserId", "users", True)],
-        "household": [],
-        "person": [("household_id", "household", False)],
-    }
-
-
-def test_a_column_called_like_a_table_refers_to_its_id(tmp_path: Path) -> None:
-    """Without the key, visits and drugs of patients would be proposed as public."""
-    folder = folder_of(
-        tmp_path,
-        {
-            "patients": "ID,BIRTHDATE",
-            "visits": "ID,PATIENT,CODE",
-            "drugs": "VISIT,PATIENT,CODE",
-            # A table with a key of its own name is referred to by that: this column may hold its name.
-            "wards": "ward_id,floor",
-            "beds": "bed_id,ward_id,ward",
-        },
-    )
-    assert keys_of(folder) == {
-        "patients": [],
-        "visits": [("PATIENT", "patients", False)],
-        "drugs": [("PATIENT", "patients", False), ("VISIT", "visits", True)],
-        "wards": [],
-        "beds": [("ward_id", "wards", False)],
-    }
+@pytest.mark.parametrize(
+    ("files", "keys"),
+    [
+        (  # in a role
+            {"users": "Id,Reputation", "posts": "Id,OwnerUserId,LastEditorUserId,PostTypeId,Score",
+             "votes": "Id,PostId,UserId,VoteTypeId", "household": "HHID,income",
+             "person": "PERID,household_id,age"},
+            {"users": [], "posts": [("OwnerUserId", "users", True), ("LastEditorUserId", "users", True)],
+             "votes": [("PostId", "posts", False), ("UserId", "users", True)], "household": [],
+             "person": [("household_id", "household", False)]},
+        ),
+        (  # like a table, which means its `id`; one with a key of its own name is referred to by that
+            {"patients": "ID,BIRTHDATE", "visits": "ID,PATIENT,CODE", "drugs": "VISIT,PATIENT,CODE",
+             "wards": "ward_id,floor", "beds": "bed_id,ward_id,ward"},
+            {"patients": [], "visits": [("PATIENT", "patients", False)],
+             "drugs": [("PATIENT", "patients", False), ("VISIT", "visits", True)], "wards": [],
+             "beds": [("ward_id", "wards", False)]},
+        ),
+    ],
+)  # fmt: skip
+def test_a_column_called_after_a_table_refers_to_it(
+    tmp_path: Path, files: dict[str, str], keys: dict[str, list[tuple[str, str, bool]]]
+) -> None:
+    """Without the keys, visits and drugs of patients would be proposed as public."""
+    assert keys_of(csv_folder(tmp_path, files)) == keys
 
 
 def test_a_table_called_after_persons_is_not_proposed_as_public_without_a_word(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, {"household": "HHID,income", "person": "number,age"})
-    draft = reflect(str(folder), decisions=Decisions(unit="household"))
+    folder = csv_folder(tmp_path, {"household": "HHID,income", "person": "number,age"})
+    draft = reflect(folder, decisions=Decisions(unit="household"))
     assert "public:\n    - CHOOSE # decide" in draft
     assert "In doubt: its name suggests rows of persons" in line_of(draft, "person")
 
@@ -694,9 +627,7 @@ def test_tables_called_alike_are_told_apart_and_rows_are_numbered_within_their_p
         "shop_order_payments_data": "order_id,payment_sequential,payment_value",
         "shop_products_data": "product_id,weight_g",
     }
-    for name, header in files.items():
-        (tmp_path / f"{name}.csv").write_text(header + "\n", encoding="utf-8")
-    draft = reflect(str(tmp_path))
+    draft = reflect(csv_folder(tmp_path, files))
     spec = yaml.safe_load(draft)
     tables = spec["tables"]
     assert spec["privacy"]["unit"] == "shop_customers_data"
@@ -716,9 +647,10 @@ def test_tables_called_alike_are_told_apart_and_rows_are_numbered_within_their_p
 
 
 def test_a_table_that_is_neither_public_nor_connected_is_left_to_decide(tmp_path: Path) -> None:
-    (tmp_path / "player.csv").write_text("player_id,hand\n", encoding="utf-8")
-    (tmp_path / "match.csv").write_text("winner,loser,score\n", encoding="utf-8")
-    draft = reflect(str(tmp_path), decisions=Decisions("player", ()))
+    draft = reflect(
+        csv_folder(tmp_path, {"player": "player_id,hand", "match": "winner,loser,score"}),
+        decisions=Decisions("player", ()),
+    )
     assert "public:\n    - CHOOSE # decide" in draft
     assert line_of(draft, "match").startswith(
         "    # - match # No table refers to it, and no foreign key leads from it to player"

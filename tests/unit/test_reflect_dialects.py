@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, with_exact_names
@@ -16,6 +14,7 @@ from privbench_core.draft.draft import Decisions, Survey, reflect, survey
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import Check
+from tests.helpers.drafts import duckdb_file, sqlite_file
 
 ANY_CASE = """
 CREATE TABLE Users (UserId INTEGER PRIMARY KEY, Age INTEGER CHECK (age BETWEEN 0 AND 120), Active BOOLEAN NOT NULL);
@@ -23,21 +22,6 @@ CREATE TABLE Posts (id INTEGER PRIMARY KEY, userid INTEGER NOT NULL REFERENCES u
     CHECK (SCORE > -5 AND "Score" < 100));
 CREATE TABLE Votes (post INTEGER NOT NULL REFERENCES POSTS, id INTEGER PRIMARY KEY);
 """
-
-
-def sqlite_file(folder: Path, sql: str) -> str:
-    """Make a SQLite file of these tables; its URL."""
-    with sqlite3.connect(folder / "forum.db") as connection:
-        connection.executescript(sql)
-    connection.close()
-    return f"sqlite:///{folder / 'forum.db'}"
-
-
-def duckdb_file(folder: Path, sql: str) -> str:
-    """Make a DuckDB file of these tables; its path."""
-    with duckdb.connect(str(folder / "forum.duckdb")) as connection:
-        connection.execute(sql)
-    return str(folder / "forum.duckdb")
 
 
 @pytest.mark.parametrize("make", [sqlite_file, duckdb_file])
@@ -90,8 +74,8 @@ def test_checks_are_said_in_words_of_postgresql(dialect: str, condition: str, ex
 )
 def test_checks_without_words_in_postgresql_are_left_out_and_named(condition: str) -> None:
     """A table with one of them could not be made."""
-    assert checks_in_postgres([("c", condition)], "sqlite", COLUMNS)[0] == ()
-    assert "the check c, which has no words" in checks_in_postgres([("c", condition)], "sqlite", COLUMNS)[1][0]
+    kept, (note,) = checks_in_postgres([("c", condition)], "sqlite", COLUMNS)
+    assert (kept, note) == ((), "the check c, which has no words in PostgreSQL")
 
 
 def test_unique_columns_of_sqlite_are_found_whatever_their_type(tmp_path: Path) -> None:
@@ -108,12 +92,12 @@ CREATE TABLE person (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, login varcha
 def test_a_sqlite_file_is_found_or_missed_where_it_should_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sqlite_file(tmp_path, "CREATE TABLE person (id INTEGER PRIMARY KEY);")
     monkeypatch.chdir(tmp_path)
-    assert f"source: 'sqlite:///{tmp_path / 'forum.db'}'" in reflect("sqlite:///forum.db")
-    with pytest.raises(SourceError, match=r"there is no file forun\.db"):
-        read_catalogue("sqlite:///forun.db")
-    assert not (tmp_path / "forun.db").exists()
-    with pytest.raises(SourceError, match=r"forum\.db is a SQLite file, not a DuckDB one; write sqlite:////"):
-        read_catalogue("forum.db")
+    assert f"source: 'sqlite:///{tmp_path / 'site.db'}'" in reflect("sqlite:///site.db")
+    with pytest.raises(SourceError, match=r"there is no file sites\.db"):
+        read_catalogue("sqlite:///sites.db")
+    assert not (tmp_path / "sites.db").exists()
+    with pytest.raises(SourceError, match=r"site\.db is a SQLite file, not a DuckDB one; write sqlite:////"):
+        read_catalogue("site.db")
 
 
 ID = FoundColumn("id", ColumnType.INTEGER, "", nullable=False)

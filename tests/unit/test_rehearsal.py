@@ -40,15 +40,13 @@ def test_the_plan_of_a_bundle_is_found_in_its_manifest(town: Town, town_spec: Pa
     assert run(town.tables)["household"].num_rows > 0
 
 
-@pytest.mark.parametrize("receipt", [{}, PROMISE | {"software": {}}, PROMISE | {"software": {"synthesizer": "gone"}}])
-def test_a_bundle_whose_plan_is_not_known_has_no_rehearsal(
-    town: Town, town_spec: Path, tmp_path: Path, receipt: dict[str, object]
-) -> None:
+def test_a_bundle_whose_plan_is_not_known_has_no_rehearsal(town: Town, town_spec: Path, tmp_path: Path) -> None:
     spec = load_spec(town_spec)
-    bundle = write_bundle(tmp_path / "a", spec.schema, town.tables, receipt)
-    assert json.loads((bundle / MANIFEST).read_text(encoding="utf-8"))["privacy"] == receipt
-    assert rehearsal_of(spec, bundle) is None
     assert rehearsal_of(spec, tmp_path) is None
+    for receipt in ({}, PROMISE | {"software": {}}, PROMISE | {"software": {"synthesizer": "gone"}}):
+        bundle = write_bundle(tmp_path / "a", spec.schema, town.tables, receipt)
+        assert json.loads((bundle / MANIFEST).read_text(encoding="utf-8"))["privacy"] == receipt
+        assert rehearsal_of(spec, bundle) is None
 
 
 def test_a_plan_that_samples_nothing_is_a_bug(town: Town, town_spec: Path) -> None:

@@ -16,18 +16,16 @@ from privbench_core.columns.differences import encoded, modelled_values, with_fo
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.errors import InternalError
-from privbench_core.evaluation.encode import encode_tables
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import Check
 from privbench_core.schema.identity import column_identity
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.synthesizers.steps.assemble import impossible_checks
 from tests.helpers import specs
 from tests.helpers.databases import ward
-from tests.helpers.planted import broken_expectations, door_of, draw_exactly, place_of, samples_of, tvd
+from tests.helpers.planted import door_of, draw_exactly, place_of, tvd
 from tests.helpers.relatives import PAIRS, distances, hospital
 
 DATE, INTEGER = ColumnType.DATE, ColumnType.INTEGER
@@ -57,17 +55,12 @@ def rows_of(table: Table, base: list[Any], later: list[Any]) -> pa.Table:
     return pa.table({field.name: pa.array(columns[field.name], field.type) for field in types})
 
 
+EAST = dt.datetime(2020, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5)))
 CASES = [
     (DATE, {}, dt.date(2020, 2, 28), dt.date(2020, 3, 1), 2),
     (DATE, {}, dt.date(9999, 12, 31), dt.date(1, 1, 1), -3652058),
     (ColumnType.TIMESTAMP, {}, dt.datetime(2020, 1, 1, 23), dt.datetime(2020, 1, 2, 1), dt.timedelta(hours=2)),
-    (
-        ColumnType.TIMESTAMPTZ,
-        {},
-        dt.datetime(2020, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5))),
-        dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
-        dt.timedelta(hours=5),
-    ),
+    (ColumnType.TIMESTAMPTZ, {}, EAST, dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.timedelta(hours=5)),
     (ColumnType.INTERVAL, {}, dt.timedelta(days=2), dt.timedelta(hours=1), -dt.timedelta(hours=47)),
     (INTEGER, {}, 1000, 1234, 234),
     (ColumnType.DECIMAL, {"precision": 8, "scale": 2}, Decimal("10.50"), Decimal("12.49"), Decimal("1.99")),
@@ -107,10 +100,7 @@ def test_a_sum_that_does_not_fit_becomes_the_nearest_value_that_does(
 ) -> None:
     table = pair(kind, **more)
     later = table.column("later")
-    drawn = {
-        "base": pa.array([base], later.arrow_type),
-        "later": pa.array([difference], later.modelled.arrow_type),
-    }
+    drawn = {"base": pa.array([base], later.arrow_type), "later": pa.array([difference], later.modelled.arrow_type)}
     assert written_values(table, drawn)["later"].to_pylist() == [end]
 
 
@@ -156,54 +146,36 @@ def test_a_difference_outside_of_its_domain_is_counted_beside_it() -> None:
     assert encoded(table, rows, codecs)["delivered"].tolist() == [0, *codec.outside]
 
 
+def column(name: str, content: str) -> str:
+    return f"      {name}: {{{content}}}\n"
+
+
+DAYS = ADMITTED + "      out: {type: %s, relative_to: %s, domain: %s}\n"
+
+
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (
-            ADMITTED + "      out: {type: date, relative_to: admited, domain: learn}\n",
-            "a.out: relative to admited, which is no column; did you mean 'admitted'?",
-        ),
-        (
-            ADMITTED + "      out: {type: timestamp, relative_to: admitted, domain: learn}\n",
-            "a.out: of type timestamp, relative to admitted of type date; ",
-        ),
-        (
-            (
-                "      x: {type: decimal, precision: 8, scale: 2, domain: learn}\n"
-                "      y: {type: decimal, precision: 8, scale: 1, relative_to: x, domain: learn}\n"
-            ),
-            "a.y: of type decimal(8, 1), relative to x of type decimal(8, 2); ",
-        ),
-        (ADMITTED + "      out: {type: date, relative_to: admitted}\n", "a.out: relative_to without a domain; "),
-        (
-            ADMITTED + "      out: {type: date, relative_to: admitted, domain: {min: 2020-01-01, max: 9}}\n",
-            "a.out: min is '2020-01-01'; write an integer",
-        ),
-        (
-            ADMITTED.replace("learn", "learn, nullable: true")
-            + "      out: {type: date, relative_to: admitted, domain: learn}\n",
-            "a.out: never NULL, but relative to admitted, which may be NULL; ",
-        ),
-        ("      out: {type: integer, relative_to: id, domain: learn}\n", "a.out: relative to the key column id, "),
-        (
-            "      x: {type: float, domain: learn}\n      y: {type: float, relative_to: x, domain: learn}\n",
-            "a.y: relative_to on a column of type float; ",
-        ),
-        (
-            (
-                "      x: {type: integer, relative_to: y, domain: learn}\n"
-                "      y: {type: integer, relative_to: z, domain: learn}\n"
-                "      z: {type: integer, relative_to: x, domain: learn}\n"
-            ),
-            "a: x, y, z: relative to each other in a circle; ",
-        ),
-        ("      x: {type: integer, relative_to: x, domain: learn}\n", "a: x: relative to each other in a circle; "),
+        (DAYS % ("date", "admited", "learn"), "a.out: relative to admited, which is no column; did you mean 'admitted"),
+        (DAYS % ("timestamp", "admitted", "learn"), "a.out: of type timestamp, relative to admitted of type date; "),
+        (DAYS % ("date", "admitted", "{min: 2020-01-01, max: 9}"), "a.out: min is '2020-01-01'; write an integer"),
+        (DAYS.replace("learn", "learn, nullable: true") % ("date", "admitted", "learn"),
+         "a.out: never NULL, but relative to admitted, which may be NULL; "),
+        (ADMITTED + column("out", "type: date, relative_to: admitted"), "a.out: relative_to without a domain; "),
+        (column("out", "type: integer, relative_to: id, domain: learn"), "a.out: relative to the key column id, "),
+        (column("x", "type: decimal, precision: 8, scale: 2, domain: learn")
+         + column("y", "type: decimal, precision: 8, scale: 1, relative_to: x, domain: learn"),
+         "a.y: of type decimal(8, 1), relative to x of type decimal(8, 2); "),
+        (column("x", "type: float, domain: learn") + column("y", "type: float, relative_to: x, domain: learn"),
+         "a.y: relative_to on a column of type float; "),
+        ("".join(column(own, f"type: integer, relative_to: {base}, domain: learn") for own, base in ("xy", "yz", "zx")),
+         "a: x, y, z: relative to each other in a circle; "),
+        (column("x", "type: integer, relative_to: x, domain: learn"), "a: x: relative to each other in a circle; "),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_relative_is_refused_in_one_line(tmp_path: Path, lines: str, expected: str) -> None:
-    found = specs.problems(tmp_path, HEAD + lines)
-    assert len(found) == 1, found
-    assert found[0].startswith(expected)
+    (found,) = specs.problems(tmp_path, HEAD + lines)
+    assert found.startswith(expected)
 
 
 def test_public_tables_and_keys_have_no_relative_columns(tmp_path: Path) -> None:
@@ -220,9 +192,6 @@ def test_a_spec_is_dumped_as_it_was_read(tmp_path: Path) -> None:
     out = spec.schema.table("a").column("out")
     assert out.relative == Relative("admitted", Range(0, 365))
     assert out.domain is None
-    again = tmp_path / "again.yaml"
-    again.write_text(dump_spec(spec), encoding="utf-8")
-    assert load_spec(again).schema == spec.schema
 
 
 def test_only_relative_columns_have_another_identity() -> None:
@@ -308,40 +277,3 @@ def test_a_difference_that_noise_hides_is_said_to_be_one(tmp_path: Path) -> None
     hidden = [line for line in said if "noise hid the range of its difference from billed, so PT0S to P30D" in line]
     assert len(hidden) == 1
     assert hidden[0].startswith("stay.paid: ")
-
-
-def test_redrawn_and_repaired_rows_stay_together() -> None:
-    """A base that is unique, and a bound that both columns keep, which the rows' model breaks."""
-    start = Column("start", INTEGER, Range(0, 400))
-    end = Column("end", INTEGER, relative=Relative("start", Range(-3, 30)))
-    table = Table("span", (Column("id", INTEGER), start, end), ("id",), unique=(("start",),),
-                  checks=(Check("late", '"end" <= 400'), Check("order", 'start <= "end"')))  # fmt: skip
-    rng = np.random.default_rng(0)
-    starts = rng.permutation(371)[:300]
-    rows = pa.table({"id": np.arange(300), "start": starts, "end": starts + rng.integers(0, 30, 300)})
-    made = draw_exactly(Schema("d", (table,), "span"), {"span": rows})["span"].table
-    assert made.num_rows > 280
-    assert len(set(made.column("start").to_pylist())) == made.num_rows
-    found = made.column("end").to_numpy() - made.column("start").to_numpy()
-    assert found.min() >= 0
-    assert found.max() <= 30
-    assert made.column("end").to_numpy().max() <= 400
-
-
-@pytest.mark.parametrize("synthesizer", ["privbench", "privpetal", "privlava", "privspn", "relational"])
-def test_every_synthesizer_writes_the_columns_that_were_declared(tmp_path: Path, synthesizer: str) -> None:
-    database = ward(0)
-    options = {"tables": "independent"} if synthesizer == "relational" else {}
-    place = place_of(tmp_path, database.schema, database.tables, synthesizer=synthesizer, options=options)
-    result = place.run(3.2)
-    assert broken_expectations(result) == []
-    made = samples_of(result)
-    for table in database.schema.tables:
-        assert made[table.name].schema.equals(table.arrow_schema)
-    stay = made["stay"]
-    admitted, left = (stay.column(name).to_pylist() for name in ("admitted", "left"))
-    spans = [b - a for a, b in zip(admitted, left, strict=True) if a is not None and b is not None]
-    assert all(dt.timedelta(0) <= span <= dt.timedelta(days=60) for span in spans)
-    assert not any(a is None and b is not None for a, b in zip(admitted, left, strict=True))
-    codes = encode_tables(database.schema, made, database.tables)
-    assert codes["stay"].names == tuple(column.name for column in database.schema.table("stay").attributes)

@@ -14,11 +14,11 @@ from privbench_core.groups.measure_groups import FanoutClasses, counted_by_class
 from privbench_core.groups.measure_types import Columns
 from privbench_core.links.fanout import Fanout
 from privbench_core.marginals.one_way import OneWay
-from privbench_core.marginals.size_counts import ExpectedSizes
 from privbench_core.profiles.profile import Profile
-from privbench_core.units.measure_by_size import RowLooks
+from privbench_core.units.measure_by_size import SizeStratifiedMarginals
 from privbench_core.units.random_walk import Drift
 from privbench_core.units.row_count import RowCount
+from privbench_core.units.size_counts import ExpectedSizes
 
 SIZES = RowCount(110.0, 1.0, 1, (1, 2, 4), np.array([10.0, 20.0, 80.0]), np.array([10.0, 10.0, 20.0]), 4)
 SHAPES = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
@@ -32,15 +32,15 @@ def fanout(counts: list[float], bound: int) -> Fanout:
 def test_what_is_left_out_turns_counted_rows_into_all_rows() -> None:
     counted = SIZES.counted(1)
     of_counted, of_all = counted @ SHAPES / counted.sum(), SIZES.rows_of @ SHAPES / 110
-    np.testing.assert_allclose(of_counted + SIZES.left_out(SHAPES, SIZES.counted(1)), of_all)
-    np.testing.assert_allclose(SIZES.left_out(SHAPES, SIZES.counted(4)), 0, atol=1e-12)
+    np.testing.assert_allclose(of_counted + SIZES.truncation_bias(SHAPES, SIZES.counted(1)), of_all)
+    np.testing.assert_allclose(SIZES.truncation_bias(SHAPES, SIZES.counted(4)), 0, atol=1e-12)
 
 
 def test_a_profile_knows_what_its_counts_left_out() -> None:
     counted = SIZES.counted(1)
-    one_way = OneWay.alike({"x": counted @ SHAPES, "y": np.array([40.0])}, 1.0)
+    one_way = OneWay.with_sigma({"x": counted @ SHAPES, "y": np.array([40.0])}, 1.0)
     profile = Profile({}, one_way, SIZES, {"x": SHAPES * (counted / counted.sum())[:, None]})
-    moved = one_way.moved(profile.left_out())
+    moved = one_way.moved(profile.truncation_biases())
     np.testing.assert_allclose(moved.counts["x"] / 40, SIZES.rows_of @ SHAPES / 110)
     assert moved.total == pytest.approx(one_way.total)
     np.testing.assert_allclose(moved.counts["y"], one_way.counts["y"])
@@ -48,7 +48,7 @@ def test_a_profile_knows_what_its_counts_left_out() -> None:
 
 def test_latent_attributes_are_learned_from_rows_as_they_are_counted() -> None:
     """Joints of counted rows have their margins: those of all rows differ where units with many rows do."""
-    one_way = OneWay.alike({"x": SIZES.rows_of @ SHAPES, "y": np.array([40.0])}, 1.0)
+    one_way = OneWay.with_sigma({"x": SIZES.rows_of @ SHAPES, "y": np.array([40.0])}, 1.0)
     counted = SIZES.counted(1)
     profile = Profile({}, one_way, SIZES, {"x": SHAPES * (counted / counted.sum())[:, None]})
     columns = Columns.of(profile)
@@ -60,10 +60,12 @@ def test_latent_attributes_are_learned_from_rows_as_they_are_counted() -> None:
 def test_rows_of_a_unit_are_in_one_cell_no_less_often_than_rows_of_any_units() -> None:
     """More rows counted than there are, by noise: as if each row of a unit had a code of its own, of two codes."""
     drift = Drift.of(SIZES.rows_of[:, None] * SHAPES, np.full(3, 0.01), SIZES.rows_of)
-    looks = RowLooks(SIZES, {"x": drift}).clipped(1, {"x": np.array([1000.0, 1000.0])}, 0.01)
-    assert looks.alike["x"].expected == pytest.approx(0, abs=0.02)
-    fewest = RowLooks(replace(SIZES, sigma=0.0), {"x": drift}).clipped(1, {"x": np.array([20.0, 20.0])}, 0.01)
-    assert fewest.alike["x"].expected == pytest.approx(1, abs=0.01)
+    known = SizeStratifiedMarginals(SIZES, {"x": drift}).clipped(1, {"x": np.array([1000.0, 1000.0])}, 0.01)
+    assert known.posteriors["x"].expected == pytest.approx(0, abs=0.02)
+    fewest = SizeStratifiedMarginals(replace(SIZES, sigma=0.0), {"x": drift}).clipped(
+        1, {"x": np.array([20.0, 20.0])}, 0.01
+    )
+    assert fewest.posteriors["x"].expected == pytest.approx(1, abs=0.01)
 
 
 def test_columns_of_a_table_that_is_all_noise_are_no_larger_than_the_noise() -> None:
@@ -71,7 +73,7 @@ def test_columns_of_a_table_that_is_all_noise_are_no_larger_than_the_noise() -> 
     size = RowCount(50.0, 50.0, 1, (1, 2), np.array([30.0, 20.0]), np.array([30.0, 10.0]), 2)
     drift = Drift.of(np.array([[-160.0, -40.0], [-30.0, -140.0]]), np.array([50.0, 50.0]), size.rows_of)
     assert drift.average(size.rows_of / 50)[0].sum() < 0
-    found = RowLooks(size, {"x": drift}).one_way(1)
+    found = SizeStratifiedMarginals(size, {"x": drift}).one_way(1)
     assert found.total == pytest.approx(size.counted(1).sum())
     assert np.abs(found.counts["x"] / found.sigmas["x"]).max() < 5
     assert found.clean()["x"].sum() == pytest.approx(found.total)
@@ -86,7 +88,9 @@ def test_shares_of_a_table_of_less_than_a_row_are_not_those_of_more_rows_than_it
 
 def test_columns_over_rows_add_up_to_the_number_of_rows() -> None:
     """20% more were counted than there are: of all codes alike."""
-    found = RowLooks(SIZES, {"x": Drift.of(1.2 * SIZES.rows_of[:, None] * SHAPES, np.full(3, 1e-3), SIZES.rows_of)})
+    found = SizeStratifiedMarginals(
+        SIZES, {"x": Drift.of(1.2 * SIZES.rows_of[:, None] * SHAPES, np.full(3, 1e-3), SIZES.rows_of)}
+    )
     np.testing.assert_allclose(found.one_way(4).counts["x"], SIZES.rows_of @ SHAPES, rtol=0.03)
 
 

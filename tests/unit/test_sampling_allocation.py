@@ -17,7 +17,7 @@ from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.allocated_keys import Allocation
 from privbench_core.synthesizers.steps.drawing import TableModels
-from privbench_core.synthesizers.steps.range_drawing import RangeDrawing, pieces_of
+from privbench_core.synthesizers.steps.sample import RangeDrawing, pieces_of
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.workers import side_by_side
 from tests.helpers.market import market
@@ -109,19 +109,10 @@ def test_one_parent_with_half_of_all_children_keeps_them(pairs: bool):
     assert there[0] > 0.2 * there.sum()
     assert found[0] == pytest.approx(there[0], rel=0.03)
     assert tvd(found / found.sum(), there / there.sum()) < 0.03
+    assert rows_in(several, "sale").num_rows == pytest.approx(rows_in(one, "sale").num_rows, rel=0.005)
     if pairs:
         sales = rows_in(several, "sale").select(["customer_id", "product_id"]).to_pydict()
         assert len(set(zip(*sales.values(), strict=True))) == len(sales["product_id"])
-
-
-def test_a_junction_in_ranges_has_no_pair_twice_and_keeps_its_rows():
-    schema, tables = market(sales=8000, products=300, pairs=True)
-    one, several = (drawn(schema, tables, most) for most in (1 << 20, MOST))
-    sales = rows_in(several, "sale").select(["customer_id", "product_id"]).to_pydict()
-    assert len(set(zip(*sales.values(), strict=True))) == len(sales["product_id"])
-    assert len(sales["product_id"]) == pytest.approx(rows_in(one, "sale").num_rows, rel=0.005)
-    there, found = degrees(one), degrees(several)
-    assert tvd(found / found.sum(), there / there.sum()) < 0.05
 
 
 @pytest.mark.parametrize("most", [6, 7, 60])
@@ -214,14 +205,15 @@ def test_any_number_of_processes_draws_the_same_bytes_and_leaves_nothing_else(
     made = drawn(schema, tables, MOST)
     monkeypatch.setattr(guards, "RANGE_ROWS", MOST)
     found = []
-    for workers in (1, 2, 3):
+    for workers in (1, 2):
         folder = tmp_path / str(workers)
         drawing = drawing_of(schema, made, folder).with_allocated_keys(workers)
         listed = list(side_by_side(drawing, range(len(drawing.pieces)), workers))
-        drawing.forget_allocated_keys()
+        for allocated in drawing.allocated:
+            allocated.forget()
         assert {path.suffix for path in folder.iterdir()} == {".bin"}
         found.append((listed, files(folder)))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
     backwards = drawing_of(schema, made, tmp_path / "back").with_allocated_keys()
     for number in reversed(range(len(backwards.pieces))):
         backwards(number)

@@ -18,7 +18,7 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
-from privbench_core.synthesizers.steps import range_drawing
+from privbench_core.synthesizers.steps import sample
 from privbench_core.synthesizers.steps.sample import sampled_key
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from tests.helpers.bank import BOXES, MOST_ADVISED, MOST_HELD, MOST_MEMBERS, bank
@@ -178,9 +178,9 @@ def test_a_whole_run_has_the_same_bytes_for_any_number_of_processes(tmp_path: Pa
 
 def test_a_range_that_refers_out_of_its_unit_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(guards, "RANGE_ROWS", 3 * MOST)
-    draw = range_drawing.RangeCompletion.made
+    draw = sample.RangeCompletion.made
 
-    def outside(self: range_drawing.RangeCompletion, number: int) -> object:
+    def outside(self: sample.RangeCompletion, number: int) -> object:
         sample = draw(self, number)
         if number != 1:
             return sample
@@ -188,7 +188,7 @@ def test_a_range_that_refers_out_of_its_unit_is_found(tmp_path: Path, monkeypatc
         at = sample.table.column_names.index("best")
         return replace(sample, table=sample.table.set_column(at, "best", pa.array([*others[1:], None], pa.int64())))
 
-    monkeypatch.setattr(range_drawing.RangeCompletion, "made", outside)
+    monkeypatch.setattr(sample.RangeCompletion, "made", outside)
     with pytest.raises(ValidationError, match="client: best account of the same unit"):
         place_of(tmp_path, SCHEMA, TABLES).run(workers=1)
 

@@ -19,7 +19,7 @@ from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
 from privbench_core.synthesizers.contract import Key
 from privbench_core.synthesizers.steps.drawing import TableModels
-from privbench_core.synthesizers.steps.range_drawing import RangeDrawing, pieces_of
+from privbench_core.synthesizers.steps.sample import RangeDrawing, pieces_of
 from privbench_core.synthesizers.steps.sampled import SampledTable
 from privbench_core.workers import ahead, side_by_side
 from tests.helpers.planted import category, integer, made_exactly, owner_key, planted_pair, rows_of, texts
@@ -69,16 +69,6 @@ def test_items_are_made_ahead_and_errors_come_in_their_place():
 
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
-def test_any_number_of_processes_draws_the_same_bytes(made, tmp_path: Path):
-    found = []
-    for workers in (1, 2, 3):
-        folder = tmp_path / str(workers)
-        drawing = drawing_of(made, "child", folder)
-        found.append((list(side_by_side(drawing, range(len(drawing.pieces)), workers)), files(folder)))
-    assert len(found[0][1]) > 5
-    assert found[0] == found[1] == found[2]
 
 
 def test_ranges_have_the_planned_rows_and_keys_that_are_nowhere_else(made):
@@ -182,21 +172,6 @@ def test_what_work_raises_is_raised_and_the_next_work_is_done():
         list(side_by_side(_dies, range(4), 2))
     assert list(side_by_side(abs, [-3, 2, -1], 2)) == [3, 2, 1]
     assert pa.cpu_count() > 0
-
-
-def test_owners_along_a_key_are_the_same_by_range_and_in_one_piece(made):
-    key = SCHEMA.table("child").owner_key
-    assert key is not None
-    owners, child = SampledTable(made["sample", "parent"]), SampledTable(made["sample", "child"])
-    whole = child.owners_along(key, owners.rows)
-    ids = owners.whole_rows().column("id").to_numpy()
-    assert ids[whole].tolist() == child.whole_rows().column("parent_id").to_pylist()
-    begin = 0
-    for number, rows in enumerate(owners.rows):
-        inside = whole[(whole >= begin) & (whole < begin + rows)] - begin
-        assert child.owners_along(key, owners.rows, number).tolist() == inside.tolist()
-        begin += rows
-    assert begin == len(ids)
 
 
 def test_a_third_level_is_the_same_for_any_number_of_processes(tmp_path: Path):

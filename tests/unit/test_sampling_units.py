@@ -16,8 +16,9 @@ from privbench_core.links.parent_choice import Distinct, ParentChoice, pick_pare
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.sampling.references import Parent, choice_of
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.tables import Schema
 from privbench_core.validate.derived import integrity_frame, unit_column
+from tests.helpers.databases import keyed
 from tests.helpers.planted import (
     broken_expectations,
     category,
@@ -46,33 +47,36 @@ def rentals(seed: int = 0, customers: int = 150) -> tuple[Schema, dict[str, pa.T
     A customer has a favourite among its rentals, a rental the one before, both filled in last; nine in ten references
     stay with their customer in these rows.
     """
-    customer = Table(
+    customer = keyed(
         "customer",
-        (integer("id"), category("region", 3), integer("favourite", nullable=True)),
-        ("id",),
-        (refers("customer", "favourite", "rental", optional=True),),
+        category("region", 3),
+        integer("favourite", nullable=True),
+        keys=(refers("customer", "favourite", "rental", optional=True),),
     )
-    rental = Table(
+    rental = keyed(
         "rental",
-        (integer("id"), integer("customer", nullable=True), integer("before", nullable=True), category("kind", 4)),
-        ("id",),
-        (
+        integer("customer", nullable=True),
+        integer("before", nullable=True),
+        category("kind", 4),
+        keys=(
             owned("rental", "customer", "customer", 8, optional=True),
             refers("rental", "before", "rental", optional=True),
         ),
     )
-    payment = Table(
+    payment = keyed(
         "payment",
-        (integer("id"), integer("customer"), integer("rental", nullable=True), category("kind", 4)),
-        ("id",),
-        (owned("payment", "customer", "customer", 8), refers("payment", "rental", "rental", optional=True)),
+        integer("customer"),
+        integer("rental", nullable=True),
+        category("kind", 4),
+        keys=(owned("payment", "customer", "customer", 8), refers("payment", "rental", "rental", optional=True)),
         unique=(("rental",),),
     )
-    refund = Table(
+    refund = keyed(
         "refund",
-        (integer("id"), integer("rental"), integer("payment"), integer("customer")),
-        ("id",),
-        (
+        integer("rental"),
+        integer("payment"),
+        integer("customer"),
+        keys=(
             owned("refund", "rental", "rental", 2),
             refers("refund", "payment", "payment"),
             refers("refund", "customer", "customer"),

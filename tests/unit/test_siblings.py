@@ -10,7 +10,7 @@ import pytest
 
 from privbench_core.evaluation.joins import sibling_agreement
 from privbench_core.groups.group_model import OWNER
-from privbench_core.groups.siblings import AgreeingSiblings, _Urn
+from privbench_core.groups.siblings import WithinGroupCorrelation
 from privbench_core.links.fanout import Agreement
 from privbench_core.marginals.sampler import Rows
 
@@ -39,7 +39,7 @@ def drawn(
     owners = np.repeat(np.arange(len(sizes)), sizes)
     above = rng.integers(3, size=len(sizes))[owners]
     pair = []
-    for model in (Independent(given), AgreeingSiblings(Independent(given), agreements)):
+    for model in (Independent(given), WithinGroupCorrelation(Independent(given), agreements)):
         rows = Rows(len(owners))
         rows.add(OWNER, len(sizes), owners)
         rows.add("above", 3, above)
@@ -48,7 +48,7 @@ def drawn(
     return pair[0], pair[1]
 
 
-def alike(column: str, share: float, sigma: float = 0.0, codes: int = _CODES) -> Agreement:
+def correlated(column: str, share: float, sigma: float = 0.0, codes: int = _CODES) -> Agreement:
     return Agreement(column, np.arange(codes), share, sigma)
 
 
@@ -58,7 +58,7 @@ FIVES = np.full(_ROWS // 5, 5)
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.9])
 def test_siblings_agree_as_often_as_they_should(share: float) -> None:
-    before, after = drawn([alike("x", share)], {"x": EVEN}, FIVES)
+    before, after = drawn([correlated("x", share)], {"x": EVEN}, FIVES)
     assert sibling_agreement(before.codes[OWNER], before.codes["x"]) == pytest.approx(0.25, abs=0.02)
     assert sibling_agreement(after.codes[OWNER], after.codes["x"]) == pytest.approx(share, abs=0.05)
 
@@ -66,21 +66,21 @@ def test_siblings_agree_as_often_as_they_should(share: float) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.2])
 def test_siblings_differ_as_often_as_they_should(share: float) -> None:
     """Of three codes' worth of four: no two of three siblings need be the same."""
-    before, after = drawn([alike("x", share)], {"x": EVEN}, np.full(_ROWS // 3, 3))
+    before, after = drawn([correlated("x", share)], {"x": EVEN}, np.full(_ROWS // 3, 3))
     assert sibling_agreement(before.codes[OWNER], before.codes["x"]) > share + 0.02
     assert sibling_agreement(after.codes[OWNER], after.codes["x"]) == pytest.approx(share, abs=0.015)
 
 
 def test_one_of_two_is_the_head() -> None:
     head = np.tile([0.5, 0.5], (3, 1))
-    _, after = drawn([alike("head", 0.0, codes=2)], {"head": head}, np.full(_ROWS // 2, 2))
+    _, after = drawn([correlated("head", 0.0, codes=2)], {"head": head}, np.full(_ROWS // 2, 2))
     heads = np.bincount(after.codes[OWNER], after.codes["head"])
     assert (heads == 1).mean() > 0.97
 
 
 def test_rows_stay_what_they_are_and_where_owners_are_alike() -> None:
     given = np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.7, 0.1, 0.1], [0.1, 0.1, 0.4, 0.4]])
-    both = [alike("x", 0.8), alike("y", 0.45)]
+    both = [correlated("x", 0.8), correlated("y", 0.45)]
     before, after = drawn(both, {"x": given, "y": given[:, ::-1]}, FIVES)
     found = [np.unique(rows.codes["x"] * _CODES + rows.codes["y"], return_counts=True) for rows in (before, after)]
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
@@ -94,7 +94,7 @@ def test_rows_stay_what_they_are_and_where_owners_are_alike() -> None:
 
 
 def test_two_columns_agree_as_often_as_each_should() -> None:
-    both = [alike("x", 0.6), alike("y", 0.4), alike("z", 0.25)]
+    both = [correlated("x", 0.6), correlated("y", 0.4), correlated("z", 0.25)]
     _, after = drawn(both, dict.fromkeys("xyz", EVEN), FIVES)
     for each in both:
         assert sibling_agreement(after.codes[OWNER], after.codes[each.column]) == pytest.approx(each.share, abs=0.03)
@@ -109,16 +109,16 @@ def test_codes_of_one_group_count_as_the_same() -> None:
 
 
 def test_what_noise_explains_exchanges_nothing() -> None:
-    before, after = drawn([alike("x", 0.4, sigma=0.2)], {"x": EVEN}, FIVES)
+    before, after = drawn([correlated("x", 0.4, sigma=0.2)], {"x": EVEN}, FIVES)
     assert np.array_equal(before.codes["x"], after.codes["x"])
-    half = alike("x", 0.45, sigma=0.1)
+    half = correlated("x", 0.45, sigma=0.1)
     assert half.wanted(0.25) == pytest.approx(0.25 + 0.2 * 0.75)
     assert half.wanted(0.45) == 0.45
 
 
 def test_agreement_is_the_same_in_groups_of_all_sizes() -> None:
     sizes = np.repeat([2, 4, 12], [900, 450, 150])
-    _, after = drawn([alike("x", 0.55)], {"x": EVEN}, sizes)
+    _, after = drawn([correlated("x", 0.55)], {"x": EVEN}, sizes)
     for size in (2, 4, 12):
         owners = np.where(sizes[after.codes[OWNER]] == size, after.codes[OWNER], -1)
         assert sibling_agreement(owners, after.codes["x"]) == pytest.approx(0.55, abs=0.06), size
@@ -126,22 +126,10 @@ def test_agreement_is_the_same_in_groups_of_all_sizes() -> None:
 
 def test_rows_alone_and_few_rows_are_left_as_they_are() -> None:
     for sizes in (np.ones(_ROWS, dtype=np.int64), np.full(10, 5)):
-        before, after = drawn([alike("x", 0.9)], {"x": EVEN}, sizes)
+        before, after = drawn([correlated("x", 0.9)], {"x": EVEN}, sizes)
         assert np.array_equal(before.codes["x"], after.codes["x"])
 
 
 def test_columns_that_a_model_does_not_draw_are_left_out() -> None:
-    before, after = drawn([alike("other", 0.9)], {"x": EVEN}, FIVES)
+    before, after = drawn([correlated("other", 0.9)], {"x": EVEN}, FIVES)
     assert np.array_equal(before.codes["x"], after.codes["x"])
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_two_rows_of_a_group_are_copies_of_one_with_the_probability_of_the_urn(share: float) -> None:
-    rng = np.random.default_rng(0)
-    groups = np.repeat(np.arange(2_000), 6)
-    urn = _Urn.of(groups[rng.permutation(len(groups))], rng)
-    root = urn.copied(share)
-    assert np.array_equal(root[root], root), "what is copied keeps its row"
-    order = urn.rows.reshape(-1, 6)
-    pairs = root[order][:, :, None] == root[order][:, None, :]
-    assert (pairs.sum() - pairs.shape[0] * 6) / (pairs.shape[0] * 30) == pytest.approx(share, abs=0.02)

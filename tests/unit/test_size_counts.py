@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.marginals.size_counts import NoisySum, estimate_bands, refine_bands
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.tuning import TUNING
 from privbench_core.units.measure_row_count import _without_bias, noise_of_rows
 from privbench_core.units.row_count import powers_up_to
+from privbench_core.units.size_counts import NoisySum, estimate_bands, refine_bands
 from tests.helpers.planted import door_of, planted_pair
 
 SIGMA = 20.0

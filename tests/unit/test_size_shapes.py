@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.marginals.size_counts import Shapes, size_shapes
+from privbench_core.estimators.size_shapes import Shapes, size_shapes
 from privbench_core.units.row_count import powers_up_to
 
 BOUND = 4096

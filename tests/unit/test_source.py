@@ -268,16 +268,44 @@ def test_bad_files_give_one_clear_error(tmp_path: Path, name: str, content: byte
     assert "secret" not in str(caught.value)
 
 
-def test_a_table_in_two_files_is_refused(tmp_path: Path) -> None:
-    parquet_folder(tmp_path)
-    csv_folder(tmp_path)
-    with pytest.raises(SourceError, match=r"two files hold this table, event\.csv and event\.parquet"):
-        open_stored(spec(tmp_path)).read(EVENT)
+PERSON = Table("person", tuple(Column(name, T.TEXT, nullable=True) for name in ("id", "mail", "note")), ("id",))
 
 
-def test_a_table_in_a_file_and_a_folder_is_refused(tmp_path: Path) -> None:
-    parquet_folder(parts_folder(tmp_path))
-    with pytest.raises(SourceError, match=r"two files hold this table, event and event\.parquet"):
+def persons(folder: Path, text: str) -> list[dict[str, str | None]]:
+    (folder / "person.csv").write_text("id,mail,note\n" + text, encoding="utf-8")
+    return FolderSource(folder).read(PERSON).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "where"),
+    [
+        # Before, the three lines after the quote were one value, without a word.
+        ('1,a,x\n2,"ann,y\n3,c,z\n4,d,w\n', "a quote is not closed", "line 3, row 2: the quoted value of column mail"),
+        ('1,a,x\n2,"ann,y\n3,"c",z\n', "a quote is not closed", "line 3, row 2: the quoted value of column mail"),
+        ("1,a,x\n2,b\n", "not as many fields", "line 3, row 2: 2 fields where the header has 3; the last that fits is"),
+        ("1,a,x,9\n", "not as many fields", "line 2, row 1: 4 fields where the header has 3"),
+        ('1,"a\nb",x\n2,b\n', "not as many fields", "line 4, row 2: 2 fields"),
+    ],
+)
+def test_broken_lines_are_refused_and_only_the_owner_hears_where(tmp_path, text, found, where) -> None:
+    with pytest.raises(SourceError, match=found) as caught:
+        persons(tmp_path, text)
+    assert where in caught.value.private_detail
+    assert "ann" not in f"{caught.value} {caught.value.private_detail}"
+    assert "line" not in str(caught.value).replace("some line", "")
+
+
+def test_regular_quotes_are_read(tmp_path: Path) -> None:
+    rows = persons(tmp_path, '1,"a ""q"", b","two\nlines"\n2,5" pipe,""\n')
+    assert [row["mail"] for row in rows] == ['a "q", b', '5" pipe']
+    assert [row["note"] for row in rows] == ["two\nlines", ""]
+    assert len(persons(tmp_path, f'1,"{"x" * 200_000}",y\n')[0]["mail"]) == 200_000
+
+
+@pytest.mark.parametrize(("other", "name"), [(csv_folder, r"event\.csv"), (parts_folder, "event")])
+def test_a_table_in_two_files_is_refused(tmp_path: Path, other, name: str) -> None:
+    parquet_folder(other(tmp_path))
+    with pytest.raises(SourceError, match=rf"two files hold this table, {name} and event\.parquet"):
         open_stored(spec(tmp_path)).read(EVENT)
 
 
@@ -432,7 +460,7 @@ def test_the_fingerprint_sees_where_text_ends_and_what_is_null() -> None:
 
 
 def test_the_fingerprint_ignores_chunks_order_and_what_hides_under_null() -> None:
-    rows = pa.concat_tables([ROWS.set_column(0, "id", pa.array([i, i + 1, i + 2])) for i in range(0, 150_000, 3)])
+    rows = pa.concat_tables([ROWS] * 25_000).set_column(0, "id", pa.array(range(75_000)))  # more than a block
     base = fingerprint_rows(EVENT, rows)
     assert fingerprint_rows(EVENT, rows.combine_chunks()) == base
     assert fingerprint_rows(EVENT, rows.take(pa.array(range(rows.num_rows - 1, -1, -1)))) == base

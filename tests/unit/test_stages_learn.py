@@ -10,14 +10,11 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.marginals.measure_one_way import least_noise
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.spn import Leaf, Node
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import Sensitivity, noise_std
-from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.measure_domains import learn_domains
 from privbench_core.profiles.measure_profile import Cells, learn_table
 from privbench_core.schema.columns import Column, ColumnType, Learn, Values
@@ -30,7 +27,7 @@ from privbench_core.units.row_count import RowCount
 from tests.conftest import Town
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import plan_with
-from tests.helpers.planted import NoNoise, integer, made_exactly, owner_key, rows_of, texts
+from tests.helpers.planted import door_of, integer, made_exactly, owner_key, rows_of, texts
 
 WIDTHS = (2, 4, 4, 9)
 MEASURES = {"pure": Price(Measure.PURE, 1.0), "zCDP": Budget(1.0, 1e-9).total()}
@@ -45,7 +42,7 @@ class Learned:
     charged: list[tuple[str, float]]
 
     @property
-    def looks(self) -> list[str]:
+    def measured(self) -> list[str]:
         return [what for what, _ in self.charged]
 
 
@@ -63,10 +60,11 @@ def learned(price: Price, n: int, tied: float, widths: tuple[int, ...] = WIDTHS,
     table = table_of(widths)
     rows = rows_of(table, id=np.arange(n), **{f"c{i}": column for i, column in enumerate(values)})
     charged: list[tuple[str, float]] = []
-    account = PrivacyFilter(price, lambda label, cost: charged.append((label.split("/")[-1], cost.amount)))
-    session = PrivateSession(
-        PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t"
-    )
+
+    def record(label: str, cost: Price) -> None:
+        charged.append((label.rsplit("/", maxsplit=1)[-1], cost.amount))
+
+    session = door_of(Schema("s", (table,), "t"), {"t": rows}, price, SeededNoise(seed), record)
     cells, _, measured = learn_table(session, table, 1, price, 0.5, PairwiseSPN)
     return Learned(cells, measured.fit(), charged)
 
@@ -88,19 +86,20 @@ def test_tables_whose_released_number_of_rows_is_none_are_learned(budget: Budget
 @pytest.mark.parametrize("price", MEASURES.values(), ids=MEASURES)
 def test_dependences_are_looked_for_where_there_are_rows_enough_and_found(price):
     few, many = learned(price, 50, 0.8), learned(price, 15_000, 0.8)
-    assert "dependence scores" not in few.looks
-    assert "dependence scores" in many.looks
+    assert "dependence scores" not in few.measured
+    assert "dependence scores" in many.measured
     assert isinstance(few.node, Leaf)
     assert isinstance(many.node, Leaf)
     assert not few.node.pairs
     assert len(many.node.pairs) >= 3
 
 
-def test_under_pure_privacy_a_small_table_is_looked_at_once():
+def test_under_pure_privacy_a_small_table_and_a_single_column_are_measured_once():
+    assert [what for what, _ in learned(MEASURES["pure"], 1000, 0.0, (5,)).charged] == ["one-way"]
     found = learned(MEASURES["pure"], 50, 0.0)
     assert {what for what, _ in found.charged} == {"rows", "one-way"}
-    shares = least_noise({name: look.codec.size for name, look in found.cells.looks.items()}, Measure.PURE)
-    for name, look in found.cells.looks.items():
+    shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.PURE)
+    for name, look in found.cells.known.items():
         once = noise_std(Sensitivity(1, 1), Price(Measure.PURE, 0.99 * shares[name]))
         assert np.sqrt(look.variances) == pytest.approx(once)
 
@@ -113,8 +112,8 @@ def test_where_nothing_depends_zcdp_loses_nothing_but_scores(n):
     assert not found.node.pairs
     scores = sum(amount for what, amount in found.charged if what in {"dependence scores", "triple scores"})
     assert (scores > 0) == (n > 50)
-    shares = least_noise({name: look.codec.size for name, look in found.cells.looks.items()}, Measure.ZCDP)
-    for name, look in found.cells.looks.items():
+    shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.ZCDP)
+    for name, look in found.cells.known.items():
         whole = Price(Measure.ZCDP, (price.amount - scores) * shares[name])
         assert np.sqrt(look.variances) == pytest.approx(noise_std(Sensitivity(1, 1), whole), rel=1e-3)
 
@@ -125,10 +124,6 @@ def test_marginals_of_the_model_are_those_of_the_last_look():
     assert isinstance(found.node, Leaf)
     for name, counts in one_way.clean().items():
         np.testing.assert_allclose(found.node.marginals[name], counts / one_way.total)
-
-
-def test_a_single_column_gets_all_at_once():
-    assert learned(MEASURES["pure"], 1000, 0.0, (5,)).looks == ["one-way"]
 
 
 @pytest.mark.parametrize("measure", list(Measure))
@@ -170,11 +165,9 @@ def test_a_table_without_rows_has_a_number_of_rows_whatever_noise_says() -> None
         Table("c", (integer("id"), integer("p_id")), ("id",), (owner_key("c", "p_id", "p", 4),)),
     )
     rows = {"p": rows_of(owner, id=np.arange(30)), "c": rows_of(child, id=np.zeros(0), p_id=np.zeros(0))}
-    database = PrivateDatabase(Schema("s", (owner, child), "p"), rows, bytes(16))
+    schema, price = Schema("s", (owner, child), "p"), Price(Measure.ZCDP, 0.1)
     for seed in range(200):
-        price = Price(Measure.ZCDP, 0.1)
-        session = PrivateSession(database, PrivacyFilter(price, lambda *_: None), SeededNoise(seed), "c")
-        found, _ = measure_row_count(session, "c", 4, price)
+        found, _ = measure_row_count(door_of(schema, rows, price, SeededNoise(seed)), "c", 4, price)
         assert found is not None
         assert 0 < found.rows < 100
 
@@ -192,11 +185,9 @@ def test_a_number_of_rows_that_noise_hides_is_not_that_noise() -> None:
         "page": rows_of(page, id=numbers, user_id=numbers),
         "link": rows_of(link, id=numbers, page_id=numbers, to_id=numbers[::-1]),
     }
-    database = PrivateDatabase(Schema("web", (user, page, link), "user"), rows, bytes(16))
-    price, found = Price(Measure.ZCDP, 0.01), []
+    schema, price, found = Schema("web", (user, page, link), "user"), Price(Measure.ZCDP, 0.01), []
     for seed in range(7):
-        session = PrivateSession(database, PrivacyFilter(price, lambda *_: None), SeededNoise(seed), "link")
-        size, _ = measure_row_count(session, "link", 900, price)
+        size, _ = measure_row_count(door_of(schema, rows, price, SeededNoise(seed)), "link", 900, price)
         assert size is not None
         assert size.rows < size.sigma
         found.append(size.rows)
@@ -220,14 +211,11 @@ def test_the_tails_of_a_range_are_learned(
     """A learned range holds most rows; .85, .96 and .97 of them if tails had to be as certain as what is anywhere."""
     table = Table("unit", (integer("id"), Column(name, kind, Learn())), ("id",))
     values = spread(np.random.default_rng(3), 5_000)
-    held = pa.array(values.astype(np.int32))
-    rows = rows_of(table, id=np.arange(5_000), **{name: held})
-    database = PrivateDatabase(Schema("units", (table,), "unit"), {"unit": rows}, bytes(16))
-    price, inside = Price(Measure.ZCDP, 0.0025), []
+    rows = {"unit": rows_of(table, id=np.arange(5_000), **{name: pa.array(values.astype(np.int32))})}
+    schema, price, inside = Schema("units", (table,), "unit"), Price(Measure.ZCDP, 0.0025), []
     for seed in range(20):
-        session = PrivateSession(database, PrivacyFilter(price, lambda *_: None), SeededNoise(seed), "test")
-        found = learn_domains(session, table, None, price, 0.0)
-        codec = found.codecs[name]
+        session = door_of(schema, rows, price, SeededNoise(seed))
+        codec = learn_domains(session, table, None, price, 0.0).codecs[name]
         assert isinstance(codec, OrderedCodec)
         inside.append(float(np.mean((values >= codec.starts[0]) & (values <= codec.last))))
     assert np.mean(inside) > least
@@ -238,9 +226,8 @@ def test_a_list_is_learned_in_one_look_where_no_unit_has_another_value(size: Row
     table = Table("unit", (integer("id"), Column("code", ColumnType.CATEGORY, Learn())), ("id",))
     rows = rows_of(table, id=np.arange(300), code=texts(np.arange(300) % 3))
     price, spent = Price(Measure.ZCDP, 1.0), []
-    account = PrivacyFilter(price.with_delta(1e-6), lambda label, cost: spent.append((label, cost)))
-    database = PrivateDatabase(Schema("units", (table,), "unit"), {"unit": rows}, bytes(16))
-    session = PrivateSession(database, account, NoNoise(), "test")
+    schema, limit = Schema("units", (table,), "unit"), price.with_delta(1e-6)
+    session = door_of(schema, {"unit": rows}, limit, record=lambda label, cost: spent.append((label, cost)))
     found = learn_domains(session, table, size, price, 1e-6)
     named = [cost for label, cost in spent if "discover" in label]
     assert len(named) == looks

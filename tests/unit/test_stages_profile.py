@@ -29,13 +29,18 @@ from tests.helpers.planted import PLENTY, door_of, draw_exactly, integer, owner_
 YEAR_2000 = dt.date(2000, 1, 1)
 
 
+LISTED = Price(Measure.ZCDP, 0.5, 1e-9)
+
+
+def stored(profile: Profile) -> Profile:
+    """The profile as it is read back from an artifact."""
+    return Profile.from_dict(Artifact.from_bytes(Artifact({"p": profile.to_dict()}).to_bytes()).data["p"])
+
+
 def profiled(column: Column, values: pa.Array, price: Price = PLENTY, noise: NoiseSource | None = None) -> Profile:
     table = Table("t", (integer("id"), column), ("id",))
     rows = rows_of(table, id=np.arange(len(values)), **{column.name: values})
-    session = door_of(Schema("s", (table,), "t"), {"t": rows}, price)
-    if noise is not None:
-        session._noise = noise
-    return learn_table(session, table, 1, price)[1]
+    return learn_table(door_of(Schema("s", (table,), "t"), {"t": rows}, price, noise), table, 1, price)[1]
 
 
 @pytest.mark.parametrize(
@@ -67,11 +72,8 @@ def test_a_learned_list_holds_the_values_most_common_first():
 def test_a_learned_list_of_numbers_names_some_and_makes_others_up_with_as_many_digits():
     rare = [*range(10_000, 10_040), *range(10**17, 10**17 + 20)]
     values = pa.array([-1] * 600 + [404] * 300 + [185_349_003] * 200 + rare)
-    profile = profiled(
-        Column("x", ColumnType.INTEGER, Learn(listed=True)), values, Price(Measure.ZCDP, 0.5, 1e-9), SeededNoise(0)
-    )
-    coder = profile.discretizers["x"]
-    codec = coder.codec
+    profile = profiled(Column("x", ColumnType.INTEGER, Learn(listed=True)), values, LISTED, SeededNoise(0))
+    codec = profile.discretizers["x"].codec
     assert isinstance(codec, CategoricalCodec)
     assert codec.values == (-1, 404, 185_349_003)
     assert codec.made is not None
@@ -89,7 +91,7 @@ def test_a_learned_list_of_numbers_names_some_and_makes_others_up_with_as_many_d
 def test_numbers_that_do_not_fit_into_their_type_are_not_named():
     column = Column("x", ColumnType.INTEGER, Learn(listed=True), sql_type="smallint")
     values = pa.array([70_000] * 500 + [-(2**63)] * 500 + [-32_768] * 500)
-    codec = profiled(column, values, Price(Measure.ZCDP, 0.5, 1e-9), SeededNoise(0)).discretizers["x"].codec
+    codec = profiled(column, values, LISTED, SeededNoise(0)).discretizers["x"].codec
     assert codec.values == (-32_768,)  # type: ignore[attr-defined]
     made = codec.decode(np.full(500, codec.other), np.random.default_rng(0)).to_pylist()  # type: ignore[attr-defined]
     assert 0 < min(made) <= max(made) < 32_768
@@ -99,7 +101,7 @@ def test_numbers_that_do_not_fit_into_their_type_are_not_named():
 def test_numbers_that_are_made_up_fit_into_their_type(sql_type: str, most: int):
     column = Column("x", ColumnType.INTEGER, Learn(listed=True), sql_type=sql_type)
     values = pa.array(np.arange(most - 400, most))
-    codec = profiled(column, values, Price(Measure.ZCDP, 0.5, 1e-9), SeededNoise(0)).discretizers["x"].codec
+    codec = profiled(column, values, LISTED, SeededNoise(0)).discretizers["x"].codec
     made = codec.decode(np.full(500, codec.other), np.random.default_rng(0)).to_pylist()  # type: ignore[attr-defined]
     assert 0 < min(made) <= max(made) <= most
 
@@ -111,7 +113,7 @@ def test_a_declared_column_has_the_codec_of_its_declaration_and_exact_counts_wit
     counts = profile.one_way.counts["x"]
     assert (counts[codes[0]], counts[codes[2]]) == (7.0, 3.0)
     assert profile.total == 10.0
-    back = Profile.from_dict(Artifact.from_bytes(Artifact({"p": profile.to_dict()}).to_bytes()).data["p"])
+    back = stored(profile)
     assert back.discretizers == profile.discretizers
     assert back.total == profile.total
 
@@ -123,7 +125,7 @@ def test_the_counts_of_an_owned_table_are_of_rows():
     assert profile.size.in_full
     assert profile.size.rows == pytest.approx(tables["child"].num_rows, rel=1e-3)
     assert profile.total == pytest.approx(tables["child"].num_rows, rel=1e-3)
-    back = Profile.from_dict(Artifact.from_bytes(Artifact({"p": profile.to_dict()}).to_bytes()).data["p"])
+    back = stored(profile)
     assert back.size.classes == profile.size.classes
     assert back.size.rows_of.tolist() == profile.size.rows_of.tolist()
 
@@ -142,9 +144,7 @@ def test_values_of_units_with_many_rows_are_named_apart_though_noise_hides_them_
         "row": rows_of(row, id=np.arange(len(owners)), user=owners, x=values),
     }
     price = Price(Measure.ZCDP, 0.02, 1e-6)
-    session = door_of(schema, rows, price)
-    session._noise = SeededNoise(0)
-    cells, profile, _ = learn_table(session, row, 100, price)
+    cells, profile, _ = learn_table(door_of(schema, rows, price, SeededNoise(0)), row, 100, price)
     labels = profile.discretizers["x"].codec.labels()
     named = [labels.index(name) for name in names if name in labels]
     assert len(named) > 6
@@ -266,7 +266,7 @@ def test_a_range_that_noise_hides_is_plausible_and_said_to_be_assumed(column, va
         assert all(low <= value <= high for value in found), (min(found), max(found))
     profile = profiled(column, pa.array(values[:0], pa.array(values).type), Budget(0.05, 1e-9).total(), SeededNoise(0))
     assert "is assumed, by its name and type" in profile.guessed[column.name]
-    back = Profile.from_dict(Artifact.from_bytes(Artifact({"p": profile.to_dict()}).to_bytes()).data["p"])
+    back = stored(profile)
     assert back.guessed == profile.guessed
 
 

@@ -10,10 +10,7 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.columns.registry import codec_for
-from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.filter import PrivacyFilter
-from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.measure_bins import CellCounts, share_of
 from privbench_core.profiles.measure_profile import learn_table
 from privbench_core.profiles.profile import Profile
@@ -22,7 +19,7 @@ from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.tuning import TUNING
 from tests.helpers.noise import SeededNoise
-from tests.helpers.planted import integer, rows_of
+from tests.helpers.planted import door_of, integer, rows_of
 
 T = ColumnType
 PRICES = {"pure": Price(Measure.PURE, 1.0), "zCDP": Budget(1.0, 1e-9).total()}
@@ -36,10 +33,11 @@ def profiled(
     n = len(next(iter(values.values())))  # type: ignore[arg-type]
     rows = rows_of(table, id=np.arange(n), **values)
     charged: list[tuple[str, float]] = []
-    account = PrivacyFilter(price, lambda label, cost: charged.append((label.split("/")[-1], cost.amount)))
-    session = PrivateSession(
-        PrivateDatabase(Schema("s", (table,), "t"), {"t": rows}, bytes(16)), account, SeededNoise(seed), "t"
-    )
+
+    def record(label: str, cost: Price) -> None:
+        charged.append((label.rsplit("/", maxsplit=1)[-1], cost.amount))
+
+    session = door_of(Schema("s", (table,), "t"), {"t": rows}, price, SeededNoise(seed), record)
     return learn_table(session, table, 1, price)[1], charged
 
 
@@ -123,6 +121,6 @@ def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():
 
 def test_a_second_count_is_averaged_by_the_variances():
     look = CellCounts.first(codec_for(Column("x", T.INTEGER, Range(5, 5))), np.array([10.0, 0.0, 0.0]), 1.0)
-    again = look.again(np.array([20.0, 0.0, 0.0]), 2.0)
+    again = look.combined(np.array([20.0, 0.0, 0.0]), 2.0)
     assert again.counts[0] == pytest.approx(12.0)
     assert again.variances[0] == pytest.approx(0.8)

@@ -7,16 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privbench_core.errors import NoiseOnlyError, ReleaseError, ValidationError
+from privbench_core.errors import NoiseOnlyError, ValidationError
 from privbench_core.pipeline import executor
 from privbench_core.pipeline.run import run_spec
-from privbench_core.pipeline.workspace import ReleaseStore, Workspace
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import FidelityPolicy
-from privbench_core.synthesizers.registry import load_synthesizer
 from tests.helpers.fake_synthesizer import FakeSynthesizer
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import NoNoise, integer, place_of, planted_pair, rows_of
@@ -119,36 +117,6 @@ def test_validation_is_prepared_once_while_it_will_follow_and_not_for_what_is_th
     for _ in range(2):
         run_spec(spec, 0.8, out=town_spec.parent / "out")
         assert prepared == ["now"]
-
-
-def test_the_registry_gives_a_new_instance_each_time():
-    assert load_synthesizer("privbench") is not load_synthesizer("privbench")
-
-
-def test_the_release_store_keeps_bytes_and_notices_damage(tmp_path: Path):
-    store = ReleaseStore(tmp_path)
-    digest = store.put("ab" * 16, b"content")
-    assert store.get("ab" * 16, digest) == b"content"
-    assert store.get("cd" * 16) is None
-    store.path("ab" * 16).write_bytes(b"c0ntent")
-    with pytest.raises(ReleaseError, match="damaged"):
-        store.get("ab" * 16, digest)
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [f"{'ab' * 16}.bin"]
-
-
-def test_a_workspace_keeps_its_secret_and_shows_it_to_nobody_else(tmp_path: Path):
-    here = place_of(tmp_path, *planted_pair(3))
-    first = Workspace(here.spec)
-    keyed = first.keyed("rows")
-    first.close()
-    again = Workspace(here.spec)
-    assert again.keyed("rows") == keyed
-    again.close()
-    assert (here.spec.state / "secret.key").stat().st_mode & 0o077 == 0
-    assert here.spec.state.stat().st_mode & 0o077 == 0
-    other = Workspace(place_of(tmp_path / "other", *planted_pair(3)).spec)
-    assert other.keyed("rows") != keyed
-    other.close()
 
 
 def test_clamped_values_do_not_count_as_a_distance(tmp_path: Path):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from privbench_core.estimators.size_shapes import tail_counts
 from privbench_core.marginals.measured import MeasuredLeaf
 from privbench_core.marginals.one_way import OneWay
-from privbench_core.marginals.size_counts import tail_counts
 
 FALLING = 4000.0 * 0.4 ** np.arange(12)
 

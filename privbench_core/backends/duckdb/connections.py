@@ -78,7 +78,7 @@ def waited_ahead(connection: DuckDBPyConnection, parts: Iterator[T]) -> Iterator
 
 
 def _result(connection: DuckDBPyConnection, running: Future[T]) -> T:
-    """Return what a statement finds; one of DuckDB looks at no signal until it ends, however long that takes."""
+    """Return what a statement finds; one of DuckDB handles no signal until it ends, however long that takes."""
     try:
         return running.result()
     except KeyboardInterrupt:

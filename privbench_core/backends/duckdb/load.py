@@ -35,19 +35,12 @@ _MEMORY = "512MB"  # for rows that are tried, where that will do; what does not 
 
 @dataclass(frozen=True)
 class DuckDBSchema:
-    """What to run in DuckDB.
+    """What to run in DuckDB."""
 
-    Attributes:
-        enums: CREATE TYPE statements.
-        tables: One CREATE TABLE per table name, each after those that it refers to.
-        after: Indexes and comments, for after the rows are loaded.
-        left_out: What DuckDB cannot hold, in words.
-    """
-
-    enums: tuple[str, ...]
-    tables: dict[str, str]
-    after: tuple[str, ...]
-    left_out: tuple[str, ...]
+    enums: tuple[str, ...]  # CREATE TYPE statements
+    tables: dict[str, str]  # one CREATE TABLE per table name, each after those that it refers to
+    after: tuple[str, ...]  # indexes and comments, for after the rows are loaded
+    left_out: tuple[str, ...]  # what DuckDB cannot hold, in words
 
 
 def duckdb_schema(schema: Schema) -> DuckDBSchema:
@@ -59,12 +52,9 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
         for statement in enums:
             connection.execute(statement)
         for table in schema.sampling_order:
-            keys = []
-            for key in table.foreign_keys:
-                if reason := _obstacle(schema, key, tables):
-                    left_out.append(f"{key.name}: the foreign key, because {reason}")
-                else:
-                    keys.append(key)
+            obstacles = {key: _obstacle(schema, key, tables) for key in table.foreign_keys}
+            left_out += [f"{key.name}: the foreign key, because {why}" for key, why in obstacles.items() if why]
+            keys = [key for key, why in obstacles.items() if why is None]
             tables[table.name] = _table(table, keys, connection, left_out)
             connection.execute(tables[table.name])
     after = []
@@ -148,18 +138,16 @@ def load_duckdb(schema: Schema, files: Files, path: Path, *, replace: bool) -> L
     file = path.expanduser().resolve()
     is_new = not file.exists()
     try:
-        try:
-            with duckdb.connect(str(file)) as connection:
-                return _load(schema, files, connection, file, replace=replace)
-        except BaseException:
-            if is_new:
-                file.unlink(missing_ok=True)
-                file.with_name(f"{file.name}.wal").unlink(missing_ok=True)
-            raise
-    except duckdb.Error as error:
-        raise PublishError(
-            f"{file}: DuckDB refused the bundle, and nothing was changed: {_first_line(error)}"
-        ) from error
+        with duckdb.connect(str(file)) as connection:
+            return _load(schema, files, connection, file, replace=replace)
+    except BaseException as error:
+        if is_new:
+            file.unlink(missing_ok=True)
+            file.with_name(f"{file.name}.wal").unlink(missing_ok=True)
+        if isinstance(error, duckdb.Error):
+            found = f"DuckDB refused the bundle, and nothing was changed: {_first_line(error)}"
+            raise PublishError(f"{file}: {found}") from error
+        raise
 
 
 def _load(schema: Schema, files: Files, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> Loaded:
@@ -195,14 +183,10 @@ class RowTrial:
 
     Types, enums, NOT NULL and those CHECK constraints that DuckDB understands are tried; keys are not: the expectations
     on a bundle prove them, and their indexes would take most of the memory and time.
-
-    Attributes:
-        schema: The database, without keys.
-        translated: Its DDL; to translate it takes as long as to try a hundred thousand rows.
     """
 
-    schema: Schema
-    translated: DuckDBSchema
+    schema: Schema  # without keys
+    translated: DuckDBSchema  # its DDL, which takes as long to translate as a hundred thousand rows to try
 
     @classmethod
     def of(cls, schema: Schema, tables: Collection[str]) -> RowTrial:
@@ -243,10 +227,7 @@ class RowTrial:
 
 
 def insert_rows(table: Table, files: str) -> str:
-    """Return the statement that inserts the rows of Parquet files; ``files`` is SQL: a text, or a list of them.
-
-    Columns that Parquet holds in another type are converted.
-    """
+    """Return the statement that inserts, and converts, the rows of Parquet files: SQL of a text or a list of texts."""
     named = [(quote_identifier(column.name), column.logical.duckdb_form) for column in table.columns]
     forms = [f"{form.format(name)} AS {name}" for name, form in named if form != "{}"]
     selected = f"* REPLACE ({', '.join(forms)})" if forms else "*"

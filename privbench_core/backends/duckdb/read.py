@@ -13,15 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from privbench_core.backends.base import (
-    Source,
-    check_columns,
-    check_table,
-    check_watermark,
-    failed_query,
-    version_of,
-    watermark_sql,
-)
+from privbench_core.backends.base import Source, check_columns, check_table, parts_of, version_of
 from privbench_core.backends.catalogue import (
     Catalogue,
     FoundColumn,
@@ -76,23 +68,18 @@ class DuckDBSource(Source):
             check_columns(table, _names(connection, table.name))
             names = ", ".join(quote_identifier(column.name) for column in table.columns)
             found = connection.sql(f"SELECT {names} FROM main.{quote_identifier(table.name)}")
-            reader = found.to_arrow_reader(_ROWS)
-            yield pa.Table.from_batches([], reader.schema)  # a table without rows still has its columns
-            for batch in reader:
-                yield pa.Table.from_batches([batch])
+            yield from parts_of(found.to_arrow_reader(_ROWS))
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
         """See `Source.version`."""
         with self._open() as connection:
-            names = _names(connection, table.name)
-            if isinstance(change, Watermark):
-                check_watermark(table.name, change.column, names)
-                statement = watermark_sql(f"main.{quote_identifier(table.name)}", quote_identifier(change.column))
-                return version_of(table.name, connection.sql(statement).fetchall())
-            try:
-                return version_of(table.name, connection.execute(change.sql).fetchmany(2))
-            except duckdb.Error as error:  # its text may quote values
-                raise failed_query(table.name, error) from None
+
+            def run(statement: str) -> list[tuple[object, ...]]:
+                return connection.execute(statement).fetchmany(2)
+
+            return version_of(
+                table.name, change, _names(connection, table.name), quote_identifier, run, errors=duckdb.Error
+            )
 
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:
         """See `Source.stored`: all tables share the file, and what was written and is not in it yet."""
@@ -143,9 +130,8 @@ def _column(
 
 def _table(name: str, columns: tuple[FoundColumn, ...], found: dict[str, list[Any]]) -> FoundTable:
     constraints: dict[str, list[Any]] = defaultdict(list)
-    for of, kind, *details in found["constraints"]:
-        if of == name:
-            constraints[kind].append(details)
+    for _, kind, *details in (row for row in found["constraints"] if row[0] == name):
+        constraints[kind].append(details)
     names = {column.name for column in columns}
     indexes = [(row[1], row[2], _indexed(row[3], names)) for row in found["indexes"] if row[0] == name]
     table = FoundTable(

@@ -6,31 +6,27 @@ What is called ``.name`` or ``_name`` is not data, as for those engines.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from privbench_core.backends.base import Source, check_columns, check_table
-from privbench_core.backends.cast import canonical_parts, canonical_table
-from privbench_core.backends.catalogue import CSV, SEVERAL_VALUES, Catalogue, FoundColumn, FoundTable
+from privbench_core.backends.cast import canonical_parts
+from privbench_core.backends.catalogue import SEVERAL_VALUES, Catalogue, FoundColumn, FoundTable
 from privbench_core.backends.fingerprint import fingerprint_files
-from privbench_core.backends.folder.csv_lines import irregular, refuse_broken_quotes, separator
-from privbench_core.errors import SourceError, did_you_mean
+from privbench_core.backends.folder.csv_files import csv_batches, csv_columns, is_csv
+from privbench_core.errors import SourceError
 from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import is_kind
 
 _ROWS = 1 << 18  # of a Parquet file at a time: more take memory, and no less time
-_BYTES = 1 << 24  # of a CSV file at a time: more than any row has
 
 
 @dataclass(frozen=True)
@@ -45,17 +41,12 @@ class FolderSource(Source):
 
     def catalogue(self) -> Catalogue:
         """See `Source.catalogue`: files declare no keys."""
-        tables = tuple(FoundTable(name, _columns(name, files)) for name, files in self._stored())
+        tables = tuple(FoundTable(name, _columns(name, files)) for name, files in stored_tables(self.folder, "source"))
         return Catalogue(self.folder.resolve().name, tables)
 
     def stored_rows(self, table: Table) -> Iterator[pa.Table]:
         """See `Source.stored_rows`; parts of several Parquet files may be of different types."""
         return chain.from_iterable(_stored_rows(table, path) for path in self._files(table))
-
-    def read(self, table: Table) -> pa.Table:
-        """See `Source.read`: the columns of a Parquet file are read one after the other."""
-        files = self._files(table)
-        return super().read(table) if is_csv(files[0]) else pa.concat_tables(_read_parquet(table, f) for f in files)
 
     def batches(self, table: Table) -> Iterator[pa.Table]:
         """See `Source.batches`."""
@@ -81,14 +72,13 @@ class FolderSource(Source):
         """See `Source.version`. A folder has none."""
         asked = "watermark" if isinstance(change, Watermark) else "sql"
         found = f"change: {{{asked}: ..}} needs a database, and the source is a folder"
-        raise SourceError(
-            f"{table.name}: {found}; remove the line: files whose bytes did not change are not read again"
-        )
+        todo = "remove the line: files whose bytes did not change are not read again"
+        raise SourceError(f"{table.name}: {found}; {todo}")
 
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:
         """See `Source.stored`."""
         digests: dict[str, str] = {}
-        there = self._stored()
+        there = stored_tables(self.folder, "source")
         for table in tables:
             paths = [path for name, files in there if name == table.name for path in files]
             with suppress(OSError):  # reading the table reports it
@@ -97,7 +87,7 @@ class FolderSource(Source):
 
     def _files(self, table: Table) -> tuple[Path, ...]:
         """Return the one file of a table, or those of its folder."""
-        there = self._stored()
+        there = stored_tables(self.folder, "source")
         check_table(table.name, sorted({name for name, _ in there}))
         found = [files for name, files in there if name == table.name]
         if len(found) > 1:
@@ -106,33 +96,30 @@ class FolderSource(Source):
             raise SourceError(f"{table.name}: two files hold this table, {names}; remove one")
         return found[0]
 
-    def _stored(self) -> list[tuple[str, tuple[Path, ...]]]:
-        try:
-            return stored_tables(self.folder)
-        except OSError as error:
-            raise SourceError(f"source: {self.folder} cannot be read ({error.strerror}); check the folder") from None
 
+def stored_tables(folder: Path, what: str) -> list[tuple[str, tuple[Path, ...]]]:
+    """Return the tables of a folder with their files, in the order of names; SourceError if it cannot be read.
 
-def stored_tables(folder: Path) -> list[tuple[str, tuple[Path, ...]]]:
-    """Return the tables of a folder with their files, in the order of names; OSError if it cannot be read."""
+    Args:
+        folder: The folder.
+        what: Is in it, for messages.
+    """
     found = []
-    for path in _data(folder):
-        if path.is_dir():
-            with suppress(PermissionError):  # lost+found, and the like: not a table that could be declared
-                parts = tuple(part for part in _data(path) if _is_parquet(part) and part.is_file())
-                found += [(path.stem if _is_parquet(path) else path.name, parts)] if parts else []
-        elif _is_parquet(path) or is_csv(path):
-            found.append((path.stem, (path,)))
+    try:
+        for path in _data(folder):
+            if path.is_dir():
+                with suppress(PermissionError):  # lost+found, and the like: not a table that could be declared
+                    parts = tuple(part for part in _data(path) if _is_parquet(part) and part.is_file())
+                    found += [(path.stem if _is_parquet(path) else path.name, parts)] if parts else []
+            elif _is_parquet(path) or is_csv(path):
+                found.append((path.stem, (path,)))
+    except OSError as error:
+        raise SourceError(f"{what}: {folder} cannot be read ({error.strerror}); check the folder") from None
     return found
 
 
 def _data(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")))
-
-
-def is_csv(path: Path) -> bool:
-    """Whether a file is CSV, by its name; what separates its fields, its first line says."""
-    return path.suffix.lower() in {".csv", ".tsv"}
 
 
 def _is_parquet(path: Path) -> bool:
@@ -141,7 +128,7 @@ def _is_parquet(path: Path) -> bool:
 
 def _columns(table: str, files: Sequence[Path]) -> tuple[FoundColumn, ...]:
     if is_csv(files[0]):
-        return _csv_columns(table, files[0])
+        return csv_columns(table, files[0])
     columns = [_parquet_columns(table, path) for path in files]
     names = [{column.name for column in listed} for listed in columns]
     for path, held in zip(files, names, strict=True):
@@ -174,103 +161,19 @@ def arrow_column(field: pa.Field) -> FoundColumn:
     return FoundColumn(field.name, logical, str(field.type), field.nullable, precision, scale, note=note)
 
 
-def _csv_columns(table: str, path: Path) -> tuple[FoundColumn, ...]:
-    header = _csv_header(table, path)
-    if not _may_be_names(header):
-        found = "the first line has the same name twice, or one without a letter or with a separator in it"
-        todo = "put a line with the names of the columns before the rows, with commas between them"
-        raise SourceError(f"{table}: {path.name}: {found}; {todo}")
-    return tuple(FoundColumn(name, ColumnType.CATEGORY, CSV, nullable=True) for name in header)
-
-
-def _may_be_names(header: list[str]) -> bool:
-    """Whether columns may be called so.
-
-    A first line of values is a private row, which nothing may quote; nearly all have a number, a date or NULL among
-    them, or, if read with the wrong separator, that separator.
-    """
-    usual = (n.isprintable() and any(map(str.isalpha, n)) and not {";", "|"}.intersection(n) for n in header)
-    return len(set(header)) == len(header) and all(usual)
-
-
-def _csv_header(table: str, path: Path) -> list[str]:
-    """Return the first line of a CSV file; [] if it has none. No message quotes it: it may be a private row."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            return next(csv.reader(lines, delimiter=separator(path)), [])
-    except UnicodeDecodeError:
-        raise _not_utf8(table, path) from None
-    except csv.Error:  # a name with more characters than the reader takes, or a quote that is never closed
-        found = "the first line does not name the columns, with commas between them"
-        raise SourceError(f"{table}: {path.name}: {found}; write it again") from None
-    except OSError as error:
-        raise SourceError(f"{table}: {path.name} cannot be read ({error.strerror}); check the file") from None
-
-
-def _not_utf8(table: str, path: Path) -> SourceError:
-    return SourceError(f"{table}: {path.name} is not UTF-8; convert it to UTF-8")
-
-
 def _stored_rows(table: Table, path: Path) -> Iterator[pa.Table]:
-    return _csv_batches(table, path) if is_csv(path) else _parquet_batches(table, path)
-
-
-def _read_parquet(table: Table, path: Path) -> pa.Table:
-    with _parquet(table, path) as file:
-        return canonical_table(table, lambda name: file.read([name]).column(name))
+    return csv_batches(table, path) if is_csv(path) else _parquet_batches(table, path)
 
 
 def _parquet_batches(table: Table, path: Path) -> Iterator[pa.Table]:
-    with _parquet(table, path) as file:
-        wanted = [column.name for column in table.columns]
-        yield file.schema_arrow.empty_table().select(wanted)  # a table without rows still has its columns
-        for batch in file.iter_batches(_ROWS, columns=wanted, use_threads=False):
-            yield pa.Table.from_batches([batch])
-
-
-@contextmanager
-def _parquet(table: Table, path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file that has the declared columns, and replace Arrow's errors, which may quote values."""
     if path.stat().st_size == 0:
         raise SourceError(f"{table.name}: {path.name} is an empty file; write the table again")
+    wanted = [column.name for column in table.columns]
     try:
         with pq.ParquetFile(path) as file:
             check_columns(table, file.schema_arrow.names)
-            yield file
-    except (pa.ArrowException, OSError):
-        raise _no_parquet(table.name, path) from None
-
-
-def _csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
-    wanted = [column.name for column in table.columns]
-    header = _csv_header(table.name, path)
-    if not header:
-        raise SourceError(f"{table.name}: {path.name} is empty; it needs at least a line with the column names")
-    names = header if _may_be_names(header) else []  # else nothing of it is quoted
-    check_columns(table, header, lambda name, _: _nearest(name, names))
-    convert = pyarrow.csv.ConvertOptions(
-        include_columns=wanted,
-        column_types=dict.fromkeys(wanted, pa.string()),
-        null_values=["", r"\N"],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    parse = pyarrow.csv.ParseOptions(delimiter=separator(path), newlines_in_values=True)
-    refuse_broken_quotes(table.name, path)
-    try:
-        read = pyarrow.csv.ReadOptions(block_size=_BYTES)
-        with pyarrow.csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert) as reader:
-            yield reader.schema.empty_table()  # a table without rows still has its columns
-            for batch in reader:
+            yield file.schema_arrow.empty_table().select(wanted)  # a table without rows still has its columns
+            for batch in file.iter_batches(_ROWS, columns=wanted, use_threads=False):
                 yield pa.Table.from_batches([batch])
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        if "utf8" in str(error).lower():  # Arrow's message goes no further: it may quote a row
-            raise _not_utf8(table.name, path) from None
-        raise irregular(table.name, path) from None
-
-
-def _nearest(name: str, header: list[str]) -> str:
-    """A hint that quotes no more of the first line than a name like ``name``."""
-    if get_close_matches(name, header, n=1):
-        return did_you_mean(name, header)
-    return "the first line of the file must name the columns, with commas between them"
+    except (pa.ArrowException, OSError):  # Arrow's message may quote values
+        raise _no_parquet(table.name, path) from None

@@ -7,25 +7,22 @@ no rights on: so a table that cannot be read is reported, and not silently missi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of, found_column
 from privbench_core.backends.expressions import readable
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
-from privbench_core.schema.columns import ColumnType, Generated
-from privbench_core.schema.columns import IdentitySequence as Numbering
+from privbench_core.schema.columns import ColumnType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index, usual_name
 from privbench_core.spec.location import describe, open_engine
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-    Rows = Mapping[str, Sequence[Any]]
-    Groups = dict[tuple[str, ...], str]
-    Localized = Callable[[str], str]
+    Enums = Mapping[tuple[str, str], str]
 
 _HERE = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
 _TABLES = f"WITH c AS (SELECT * FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND {_HERE})"
@@ -150,246 +147,225 @@ def postgres_catalogue(url: URL) -> Catalogue:
         todo = "grant USAGE on it, or name another with ?schema="
         raise SourceError(f"source: {describe(url)} has no schema that the login may use; {todo} (looked for: {path})")
     enums = _enum_names(found["columns"], schema)
-    mine: dict[str, dict[str, list[Any]]] = {row.relname: {} for row in found["tables"]}
+    reflected = {row.relname: _Reflected(row, enums) for row in found["tables"]}
     for kind in ("columns", "domain_checks", "constraints", "indexes"):
         for row in found[kind]:
-            mine[row.relname].setdefault(kind, []).append(row)
-    tables = tuple(_table(row, mine[row.relname], enums) for row in found["tables"])
+            getattr(reflected[row.relname], kind).append(row)
+    tables = tuple(each.table() for each in reflected.values())
     notes = tuple(f"the {row.kind} {row.relname}; a benchmark holds tables" for row in found["others"])
     return Catalogue(database if schema == "public" else schema, tables, enums_of(tables), notes)
 
 
-def _enum_names(columns: Iterable[Any], current: str) -> dict[tuple[str, str], str]:
-    """What the enums are called in a spec: as in the source, with their schema where two would be called the same."""
+def _enum_names(columns: Iterable[Any], current: str) -> Enums:
+    """Return what the enums are called in a spec: with their schema where two would be called the same."""
     used = {(row.home, row.enum) for row in columns if row.enum is not None}
     homes = {name: {home for home, other in used if other == name} for _, name in used}
     return {(home, name): name if home == current or homes[name] == {home} else f"{home}_{name}" for home, name in used}
 
 
-def _local(columns: Iterable[Any], enums: Mapping[tuple[str, str], str]) -> Localized:
-    """Return what makes expressions of the source ones of a database where its schemas and domains are not.
+@dataclass
+class _Reflected:
+    """The rows of the catalogue about one table, and notes on what a benchmark cannot have of it."""
 
-    Casts to an enum of another schema become ones to the enum of the spec; those that take a column out of its domain
-    have nothing to do.
-    """
-    steps = []
-    for row in columns:
-        native = re.escape(re.sub(r"\(.*?\)", "", row.native))
-        if row.domain and row.enum is None:
-            steps.append((re.compile(rf"\({re.escape(row.quoted)}\)::{native}(?![\w(\[]| with| varying)"), row.quoted))
-        elif row.enum is not None and "." in row.native:
-            cast = f"::{quote_identifier(enums[row.home, row.enum])}"
-            steps.append((re.compile(rf"::{re.escape(row.native)}(?![\w.\[\"])"), cast))
+    about: Any
+    enums: Enums
+    columns: list[Any] = field(default_factory=list)
+    domain_checks: list[Any] = field(default_factory=list)
+    constraints: list[Any] = field(default_factory=list)
+    indexes: list[Any] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    names: dict[tuple[str, ...], str] = field(default_factory=dict)  # of keys, where they are not the usual ones
 
-    def local(expression: str) -> str:
-        for pattern, text in steps:
-            expression = pattern.sub(text.replace("\\", r"\\"), expression)
+    def table(self) -> FoundTable:
+        name = self.about.relname
+        self._note(self.about.partitioned, f"the partitions of {name}, which is one table here")
+        above = f"the inheritance from {self.about.inherits}, whose rows include these"
+        self._note(self.about.inherits, f"{above}; leave one of the two out of this file")
+        self._note(self.about.triggers, f"the triggers {self.about.triggers}")
+        self._note(self.about.guarded, f"the row security of {name}, which may hide rows from this login")
+        columns = tuple(self._column(row) for row in self.columns if not row.generated)
+        generated = [self._generated(row) for row in self.columns if row.generated]
+        primary = next((self._key_columns(row) for row in self.constraints if row.kind == "p"), ())
+        indexes = [row for row in self.indexes if self._fits(row)]
+        named = [(row, self._key_columns) for row in self.constraints if row.kind == "u"]
+        named += [(row, self._unique_index) for row in indexes if row.is_unique]
+        unique = [read(row) for row, read in sorted(named, key=lambda pair: pair[0].name)]
+        keys = tuple(self._foreign_keys())
+        self.notes += [f"the exclusion constraint {row.name}" for row in self.constraints if row.kind == "x"]
+        usable = {column.name: column.type.logical.textual for column in columns if column.type}
+        textual = [name for name, is_textual in usable.items() if is_textual]
+        checks = sorted(self._checks(usable, textual), key=lambda check: check.name)
+        return FoundTable(
+            name,
+            columns,
+            primary,
+            keys,
+            tuple(dict.fromkeys(unique)),
+            tuple(checks),
+            tuple(self._index(row, textual) for row in indexes if not row.is_unique),
+            self.about.comment,
+            declares_indexes=True,
+            notes=tuple(self.notes),
+            unreadable=bool(self.columns) and not any(row.readable for row in self.columns),
+            key_names=tuple(self.names.items()),
+            generated=tuple(found for found in generated if found is not None),
+        )
+
+    def _note(self, is_lost: object, what: str) -> None:
+        if is_lost:
+            self.notes.append(what)
+
+    def _local(self, expression: str) -> str:
+        """Return an expression of the source for a database where its schemas and domains are not.
+
+        Casts to an enum of another schema become ones to the enum of the spec; those that take a column out of its
+        domain have nothing to do.
+        """
+        for row in self.columns:
+            native = re.escape(re.sub(r"\(.*?\)", "", row.native))
+            if row.domain and row.enum is None:
+                pattern = rf"\({re.escape(row.quoted)}\)::{native}(?![\w(\[]| with| varying)"
+                expression = re.sub(pattern, row.quoted.replace("\\", r"\\"), expression)
+            elif row.enum is not None and "." in row.native:
+                cast = f"::{quote_identifier(self.enums[row.home, row.enum])}".replace("\\", r"\\")
+                expression = re.sub(rf"::{re.escape(row.native)}(?![\w.\[\"])", cast, expression)
         return expression
 
-    return local
-
-
-def _table(about: Any, mine: Rows, enums: Mapping[tuple[str, str], str]) -> FoundTable:
-    name, notes = about.relname, [*_about(about)]
-    rows = mine.get("columns", ())
-    local = _local(rows, enums)
-    columns = tuple(_column(name, row, enums, notes) for row in rows if not row.generated)
-    generated = tuple(_generated(row, enums, local, notes) for row in rows if row.generated)
-    textual = [column.name for column in columns if column.type and column.type.logical.textual]
-    constraints = mine.get("constraints", ())
-    names: Groups = {}
-    primary = next((_group(row, name, names, notes) for row in constraints if row.kind == "p"), ())
-    indexes = [row for row in mine.get("indexes", ()) if _fits(row, notes)]
-    named = [(row, _group) for row in constraints if row.kind == "u"]
-    named += [(row, _unique_index) for row in indexes if row.is_unique]
-    unique = [read(row, name, names, notes) for row, read in sorted(named, key=lambda pair: pair[0].name)]
-    keys = tuple(_keys((row for row in constraints if row.kind == "f"), notes))
-    notes += [f"the exclusion constraint {row.name}" for row in constraints if row.kind == "x"]
-    return FoundTable(
-        name,
-        columns,
-        primary,
-        keys,
-        tuple(dict.fromkeys(unique)),
-        tuple(sorted(_checks(mine, columns, textual, local, notes), key=lambda check: check.name)),
-        tuple(_index(row, textual, local) for row in indexes if not row.is_unique),
-        about.comment,
-        declares_indexes=True,
-        notes=tuple(notes),
-        unreadable=bool(rows) and not any(row.readable for row in rows),
-        key_names=tuple(names.items()),
-        generated=tuple(found for found in generated if found is not None),
-    )
-
-
-def _about(row: Any) -> Iterator[str]:
-    if row.partitioned:
-        yield f"the partitions of {row.relname}, which is one table here"
-    if row.inherits:
-        yield f"the inheritance from {row.inherits}, whose rows include these; leave one of the two out of this file"
-    if row.triggers:
-        yield f"the triggers {row.triggers}"
-    if row.guarded:
-        yield f"the row security of {row.relname}, which may hide rows from this login"
-
-
-def _column(table: str, row: Any, enums: Mapping[tuple[str, str], str], notes: list[str]) -> FoundColumn:
-    if row.enum is not None:
-        named, values = enums[row.home, row.enum], tuple(row.labels)
-        column = FoundColumn(row.name, ColumnType.CATEGORY, row.native, row.nullable, sql_type=named, values=values)
-    else:
-        column = found_column(row.name, row.native, nullable=row.nullable)
-    if not row.readable:
-        return replace(column, type=None, note="may not be read by this login; grant SELECT on it, or do without")
-    if column.type is None:
-        return column
-    if row.domain:
-        notes.append(f"the name of the domain {row.domain}, the type of {row.name}; its own type and checks are kept")
-    if row.collation:
-        notes.append(f"the collation {row.collation} of {row.name}")
-    column = replace(column, comment=row.comment)
-    if not row.identity and not (row.written or "").startswith("nextval("):
-        if row.needs and row.written is not None:
-            notes.append(f"the default of {row.name}, which needs the {row.needs}")
+    def _column(self, row: Any) -> FoundColumn:
+        if row.enum is not None:
+            named, values = self.enums[row.home, row.enum], tuple(row.labels)
+            column = FoundColumn(row.name, ColumnType.CATEGORY, row.native, row.nullable, sql_type=named, values=values)
+        else:
+            column = found_column(row.name, row.native, nullable=row.nullable)
+        if not row.readable:
+            return replace(column, type=None, note="may not be read by this login; grant SELECT on it, or do without")
+        if column.type is None:
             return column
-        text = _ENUM_TEXT.fullmatch(row.written) if row.enum is not None and row.written else None
-        return replace(column, default=text[1] if text else row.written)
-    if row.nullable or column.type is not ColumnType.INTEGER:
-        notes.append(f"the numbering of {row.name}, which may be NULL or is no integer")
-        return column
-    return replace(column, identity=True, sequence=_numbering(table, row, notes))
+        domain = f"the name of the domain {row.domain}, the type of {row.name}; its own type and checks are kept"
+        self._note(row.domain, domain)
+        self._note(row.collation, f"the collation {row.collation} of {row.name}")
+        column = replace(column, comment=row.comment)
+        if not row.identity and not (row.written or "").startswith("nextval("):
+            if row.needs and row.written is not None:
+                self.notes.append(f"the default of {row.name}, which needs the {row.needs}")
+                return column
+            text = _ENUM_TEXT.fullmatch(row.written) if row.enum is not None and row.written else None
+            return replace(column, default=text[1] if text else row.written)
+        if row.nullable or column.type is not ColumnType.INTEGER:
+            self.notes.append(f"the numbering of {row.name}, which may be NULL or is no integer")
+            return column
+        return replace(column, identity=True, sequence=self._numbering(row))
 
+    def _numbering(self, row: Any) -> IdentitySequence | None:
+        """Return how an identity is numbered, None for the usual way."""
+        always = row.identity == "a"
+        if row.sequence is None:
+            self.notes.append(f"the shared sequence of {row.name}, which gets its own")
+            return IdentitySequence(always=always) if always else None
+        is_plain = row.plain and row.increment >= 1
+        self._note(not is_plain, f"the bounds, cache or direction of the sequence {row.sequence}")
+        name = None if row.sequence == usual_name(self.about.relname, (row.name,), "seq") else row.sequence
+        found = IdentitySequence(name, max(1, row.increment), always)
+        return None if found == IdentitySequence() else found
 
-def _numbering(table: str, row: Any, notes: list[str]) -> Numbering | None:
-    """Return how an identity is numbered, None for the usual way."""
-    always = row.identity == "a"
-    if row.sequence is None:
-        notes.append(f"that {row.name} shares its sequence; it gets one of its own")
-        return Numbering(always=always) if always else None
-    if not row.plain or row.increment < 1:
-        notes.append(f"the bounds, cache or direction of the sequence {row.sequence}")
-    name = None if row.sequence == usual_name(table, (row.name,), "seq") else row.sequence
-    found = Numbering(name, max(1, row.increment), always)
-    return None if found == Numbering() else found
+    def _generated(self, row: Any) -> tuple[Generated, tuple[str, ...]] | None:
+        """Return a computed column with those that it is computed from; None if a benchmark cannot have it."""
+        named = self.enums.get((row.home, row.enum or ""))
+        if row.needs or (named is None and row.home != "pg_catalog"):
+            self.notes.append(f"the computed column {row.name}, which needs the {row.needs or f'type {row.native}'}")
+            return None
+        self._note(row.generated != "s", f"that {row.name} is virtual; it is computed when a row is stored")
+        written = self._local(row.written)
+        found = Generated(row.name, named or row.native, written, nullable=row.nullable, comment=row.comment)
+        return found, tuple(row.made_of or ())
 
+    def _key_columns(self, row: Any) -> tuple[str, ...]:
+        """Return the columns of a primary or unique key."""
+        of, end = ((), "pkey") if row.kind == "p" else (tuple(row.columns), "key")
+        if row.name != usual_name(self.about.relname, of, end):
+            self.names.setdefault(tuple(row.columns), row.name)
+        self._note(row.deferrable, f"that the constraint {row.name} is DEFERRABLE")
+        self._note(row.includes, f"the INCLUDE of the constraint {row.name}")
+        self._note(row.nulls_clash == "true", f"the NULLS NOT DISTINCT of the constraint {row.name}")
+        return tuple(row.columns)
 
-def _generated(
-    row: Any, enums: Mapping[tuple[str, str], str], local: Localized, notes: list[str]
-) -> tuple[Generated, tuple[str, ...]] | None:
-    """Return a computed column with those that it is computed from; None if a benchmark cannot have it."""
-    named = enums.get((row.home, row.enum or ""))
-    if row.needs or (named is None and row.home != "pg_catalog"):
-        notes.append(f"the computed column {row.name}, which needs the {row.needs or f'type {row.native}'}")
-        return None
-    if row.generated != "s":
-        notes.append(f"that {row.name} is virtual; it is computed when a row is stored")
-    found = Generated(row.name, named or row.native, local(row.written), nullable=row.nullable, comment=row.comment)
-    return found, tuple(row.made_of or ())
+    def _fits(self, row: Any) -> bool:
+        """Return whether an index can be taken over."""
+        reason = f"needs the {row.needs}" if row.needs else None
+        if not row.valid:
+            reason = "is not valid"
+        elif not row.made_of:
+            reason = "is on no column"
+        elif row.is_unique and (row.expressions or row.predicate is not None):
+            kind = "is partial" if row.predicate is not None else "is on an expression"
+            reason = f"{kind} and unique, and made-up rows would not keep to it"
+        self._note(reason, f"the index {row.name}, which {reason}")
+        return reason is None
 
+    def _unique_index(self, row: Any) -> tuple[str, ...]:
+        """Return the columns of a unique index, which becomes a unique key of the same name."""
+        group = tuple(row.columns)
+        if row.name != usual_name(self.about.relname, group, "key"):
+            self.names.setdefault(group, row.name)
+        self._note(row.definition != row.usual, f"the form of the unique index {row.name}, {row.definition}")
+        return group
 
-def _group(row: Any, table: str, names: Groups, notes: list[str]) -> tuple[str, ...]:
-    """Return the columns of a primary or unique key; its name ends in ``names`` if it is one of its own."""
-    group = tuple(row.columns)
-    usual = usual_name(table, () if row.kind == "p" else group, "pkey" if row.kind == "p" else "key")
-    if row.name != usual:
-        names.setdefault(group, row.name)
-    if row.deferrable:
-        notes.append(f"that the constraint {row.name} is DEFERRABLE")
-    if row.includes:
-        notes.append(f"the INCLUDE of the constraint {row.name}")
-    if row.nulls_clash == "true":
-        notes.append(f"the NULLS NOT DISTINCT of the constraint {row.name}")
-    return group
+    def _index(self, row: Any, textual: list[str]) -> Index:
+        if row.definition == row.usual:
+            return Index(row.name, tuple(row.columns))
+        using = row.definition
+        if row.predicate is not None and using.endswith(f" WHERE {row.predicate}"):
+            condition = readable(self._local(row.predicate), textual)
+            using = f"{self._local(using.removesuffix(f' WHERE {row.predicate}'))} WHERE {condition}"
+        else:
+            using = self._local(using)
+        return Index(row.name, tuple(sorted(row.made_of)), using)
 
+    def _foreign_keys(self) -> Iterator[FoundKey]:
+        """Yield the keys of the table, then those that only partitions declare, once each: they too say whose rows."""
+        seen = set()
+        for row in self.constraints:
+            if row.kind != "f":
+                continue
+            if not row.here:
+                self.notes.append(f"the foreign key {row.name}, which leaves this schema")
+                continue
+            key = self._foreign_key(row)
+            if not row.of_partition:
+                yield key
+            elif (key.columns, key.parent) not in seen:
+                only = f"that only partitions declare the foreign key {row.name}"
+                self.notes.append(f"{only}; here it is one of {row.relname}")
+                yield replace(key, constraint=None)
+            seen.add((key.columns, key.parent))
 
-def _fits(row: Any, notes: list[str]) -> bool:
-    """Return whether an index can be taken over; why not is noted."""
-    reason = f"needs the {row.needs}" if row.needs else None
-    if not row.valid:
-        reason = "is not valid"
-    elif not row.made_of:
-        reason = "is on no column"
-    elif row.is_unique and (row.expressions or row.predicate is not None):
-        kind = "is partial" if row.predicate is not None else "is on an expression"
-        reason = f"{kind} and unique, and made-up rows would not keep to it"
-    if reason:
-        notes.append(f"the index {row.name}, which {reason}")
-    return reason is None
+    def _foreign_key(self, row: Any) -> FoundKey:
+        events = {"UPDATE": row.on_update, "DELETE": row.on_delete}
+        clauses = [f"ON {event} {_ACTIONS[code]}" for event, code in events.items() if code in _ACTIONS]
+        if row.deferrable:
+            clauses.append("DEFERRABLE INITIALLY DEFERRED" if row.deferred else "DEFERRABLE")
+        columns = tuple(row.columns)
+        self._note(row.match == "f" and len(columns) > 1, f"the MATCH FULL of the foreign key {row.name}")
+        self._note(row.set_columns, f"which columns the foreign key {row.name} sets on delete; it sets all")
+        self._note(not row.valid, f"that the foreign key {row.name} is NOT VALID")
+        name = None if row.name == usual_name(row.relname, columns, "fkey") else row.name
+        return FoundKey(columns, row.parent, tuple(row.parent_columns), name, " ".join(clauses) or None)
 
-
-def _unique_index(row: Any, table: str, names: Groups, notes: list[str]) -> tuple[str, ...]:
-    """Return a unique index as a unique key of the same name."""
-    group = tuple(row.columns)
-    if row.name != usual_name(table, group, "key"):
-        names.setdefault(group, row.name)
-    if row.definition != row.usual:
-        notes.append(f"the form of the unique index {row.name}, {row.definition}")
-    return group
-
-
-def _index(row: Any, textual: Sequence[str], local: Localized) -> Index:
-    if row.definition == row.usual:
-        return Index(row.name, tuple(row.columns))
-    using = row.definition
-    condition = f" WHERE {row.predicate}"
-    if row.predicate is not None and using.endswith(condition):
-        condition = f" WHERE {readable(local(row.predicate), textual)}"
-        using = local(using.removesuffix(f" WHERE {row.predicate}")) + condition
-    return Index(row.name, tuple(sorted(row.made_of)), local(using))
-
-
-def _keys(rows: Iterable[Any], notes: list[str]) -> Iterator[FoundKey]:
-    """The keys of the table, then those that only partitions declare, once each: they too say whose the rows are."""
-    seen = set()
-    for row in rows:
-        if not row.here:
-            notes.append(f"the foreign key {row.name}, which leaves this schema")
-            continue
-        key = _key(row, notes)
-        if not row.of_partition:
-            yield key
-        elif (key.columns, key.parent) not in seen:
-            notes.append(f"that only partitions declare the foreign key {row.name}; here it is one of {row.relname}")
-            yield replace(key, constraint=None)
-        seen.add((key.columns, key.parent))
-
-
-def _key(row: Any, notes: list[str]) -> FoundKey:
-    clauses = [
-        f"ON {event} {_ACTIONS[code]}"
-        for event, code in (("UPDATE", row.on_update), ("DELETE", row.on_delete))
-        if code in _ACTIONS
-    ]
-    if row.deferrable:
-        clauses.append("DEFERRABLE INITIALLY DEFERRED" if row.deferred else "DEFERRABLE")
-    columns = tuple(row.columns)
-    if row.match == "f" and len(columns) > 1:
-        notes.append(f"the MATCH FULL of the foreign key {row.name}")
-    if row.set_columns:
-        notes.append(f"which columns the foreign key {row.name} sets on delete; it sets all")
-    if not row.valid:
-        notes.append(f"that the foreign key {row.name} is NOT VALID")
-    name = None if row.name == usual_name(row.relname, columns, "fkey") else row.name
-    return FoundKey(columns, row.parent, tuple(row.parent_columns), name, " ".join(clauses) or None)
-
-
-def _checks(
-    mine: Rows, columns: Sequence[FoundColumn], textual: Sequence[str], local: Localized, notes: list[str]
-) -> Iterator[Check]:
-    """The checks of the table, and those of its columns' domains (CREATE DOMAIN) with the column for VALUE."""
-    kept = {column.name for column in columns if column.type is not None}
-    for row in mine.get("constraints", ()):
-        missing = sorted(set(row.columns or ()) - kept) if row.kind == "c" else ()
-        if row.kind == "c" and (row.needs or missing):
-            reason = f"because of {', '.join(missing)}" if missing else f"which needs the {row.needs}"
-            notes.append(f"the check {row.name}, {reason}")
-        elif row.kind == "c":
-            if not row.valid:
-                notes.append(f"that the check {row.name} is NOT VALID")
-            yield Check(row.name, readable(local(row.expression), textual))
-    for row in mine.get("domain_checks", ()):
-        if row.needs:
-            notes.append(f"the check {row.name} of the domain of {row.column}, which needs the {row.needs}")
-        elif row.column in kept:
-            about = row.quoted.join(re.split(r"\bVALUE\b", row.expression))
-            yield Check(f"{row.column}_{row.name}", readable(local(about), textual))
+    def _checks(self, usable: Iterable[str], textual: list[str]) -> Iterator[Check]:
+        """Yield the checks of the table, and those of its columns' domains with the column for VALUE."""
+        for row in self.constraints:
+            if row.kind != "c":
+                continue
+            missing = ", ".join(sorted(set(row.columns or ()).difference(usable)))
+            if row.needs or missing:
+                reason = f"because of {missing}" if missing else f"which needs the {row.needs}"
+                self.notes.append(f"the check {row.name}, {reason}")
+            else:
+                self._note(not row.valid, f"that the check {row.name} is NOT VALID")
+                yield Check(row.name, readable(self._local(row.expression), textual))
+        for row in self.domain_checks:
+            if row.needs:
+                self.notes.append(f"the check {row.name} of the domain of {row.column}, which needs the {row.needs}")
+            elif row.column in usable:
+                about = row.quoted.join(re.split(r"\bVALUE\b", row.expression))
+                yield Check(f"{row.column}_{row.name}", readable(self._local(about), textual))

@@ -28,11 +28,7 @@ def quote_identifier(name: str) -> str:
 
 
 def quote_text(text: str) -> str:
-    """Text as an SQL string.
-
-    >>> print(quote_text("it's"))
-    'it''s'
-    """
+    """Return text as an SQL string, with each quote in it doubled."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 
@@ -57,24 +53,16 @@ def enum_statements(schema: Schema) -> list[str]:
 
 
 def create_tables_sql(schema: Schema) -> str:
-    """Enums, and tables with columns, defaults, NOT NULL and checks, without keys: what rows are loaded into."""
+    """Return enums, and tables with columns, defaults, NOT NULL and checks, without keys: what rows are loaded into."""
     parts = [_lines(enum_statements(schema)), *(_table(table, schema) for table in schema.sampling_order)]
     return "\n".join(part for part in parts if part)
 
 
 def create_keys_sql(schema: Schema) -> str:
-    """For after the rows: primary keys, UNIQUE and foreign keys, indexes, sequences past the rows, comments."""
+    """Return primary, unique and foreign keys, indexes, sequences past the rows, and comments: for after the rows."""
     tables = schema.sampling_order
-    primary = [
-        f"ALTER TABLE {quote_identifier(table.name)} ADD {_named(table, table.primary_key)}PRIMARY KEY"
-        f" ({name_list(table.primary_key)});"
-        for table in tables
-    ]
-    unique = [
-        f"ALTER TABLE {quote_identifier(table.name)} ADD {_named(table, columns)}UNIQUE ({name_list(columns)});"
-        for table in tables
-        for columns in table.unique
-    ]
+    primary = [_own_key(table, "PRIMARY KEY", table.primary_key) for table in tables]
+    unique = [_own_key(table, "UNIQUE", columns) for table in tables for columns in table.unique]
     keys = [_foreign_key(key) for table in tables for key in (*table.foreign_keys, *table.implied_keys)]
     indexes = [statement for table in tables for statement in _indexes(table)]
     counters = [_counter(table, column) for table in tables for column in table.columns if column.identity]
@@ -95,7 +83,7 @@ def comment_statements(table: Table) -> list[str]:
 
 
 def name_list(names: Iterable[str]) -> str:
-    """Quoted names, with commas."""
+    """Return quoted names, with commas."""
     return ", ".join(quote_identifier(name) for name in names)
 
 
@@ -109,10 +97,8 @@ def _table(table: Table, schema: Schema) -> str:
 
 def _column(column: Column) -> str:
     parts = [quote_identifier(column.name), sql_type(column)]
-    if column.identity:
-        parts.append(_identity(column.sequence or IdentitySequence()))
-    if column.default is not None:
-        parts.append(f"DEFAULT ({column.default})")
+    parts += [_identity(column.sequence or IdentitySequence())] if column.identity else []
+    parts += [] if column.default is None else [f"DEFAULT ({column.default})"]
     return " ".join(parts if column.nullable else [*parts, "NOT NULL"])
 
 
@@ -130,17 +116,19 @@ def _generated(column: Generated, schema: Schema) -> str:
     return " ".join(parts if column.nullable else [*parts, "NOT NULL"])
 
 
-def _named(table: Table, columns: tuple[str, ...]) -> str:
-    """Return the beginning of a constraint that has a name of its own."""
-    name = dict(table.key_names).get(columns)
-    return "" if name is None else f"CONSTRAINT {quote_identifier(name)} "
+def _own_key(table: Table, kind: str, columns: tuple[str, ...]) -> str:
+    return _constraint(table.name, dict(table.key_names).get(columns), f"{kind} ({name_list(columns)})")
 
 
 def _foreign_key(key: ForeignKey) -> str:
-    name = "" if key.constraint is None else f"CONSTRAINT {quote_identifier(key.constraint)} "
     there = f"{quote_identifier(key.parent)} ({name_list(key.parent_columns)})"
-    what = f"{name}FOREIGN KEY ({name_list(key.columns)}) REFERENCES {there}"
-    return f"ALTER TABLE {quote_identifier(key.child)} ADD {what}{f' {key.actions}' if key.actions else ''};"
+    what = f"FOREIGN KEY ({name_list(key.columns)}) REFERENCES {there}"
+    return _constraint(key.child, key.constraint, f"{what} {key.actions}" if key.actions else what)
+
+
+def _constraint(table: str, name: str | None, what: str) -> str:
+    named = "" if name is None else f"CONSTRAINT {quote_identifier(name)} "
+    return f"ALTER TABLE {quote_identifier(table)} ADD {named}{what};"
 
 
 def _indexes(table: Table) -> Iterable[str]:
@@ -158,7 +146,7 @@ def _indexes(table: Table) -> Iterable[str]:
 
 
 def _counter(table: Table, column: Column) -> str:
-    """Advances the sequence of an identity column past the rows; on an empty table it starts at 1."""
+    """Advance the sequence of an identity column past the rows; on an empty table it starts at 1."""
     name, counted = quote_identifier(table.name), quote_identifier(column.name)
     sequence = f"pg_get_serial_sequence({quote_text(name)}, {quote_text(column.name)})"
     return f"SELECT setval({sequence}, greatest((SELECT max({counted}) FROM {name}), 0) + 1, false);"

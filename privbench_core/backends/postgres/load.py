@@ -83,7 +83,7 @@ def _copy(connection: psycopg.Connection[Any], table: str, files: Sequence[Path]
 
 
 def copy_text(batch: pa.RecordBatch) -> bytes:
-    """Return rows as CSV. Arrow quotes all text and never NULL, which is how PostgreSQL tells '' from NULL."""
+    """Return rows as CSV. Arrow quotes all text and never NULL, which is how PostgreSQL distinguishes '' from NULL."""
     buffer = io.BytesIO()
     spelled = pa.RecordBatch.from_arrays([_spelled(column) for column in batch.columns], names=batch.schema.names)
     pacsv.write_csv(spelled, buffer, pacsv.WriteOptions(include_header=False))

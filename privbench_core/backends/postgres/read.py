@@ -9,6 +9,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from privbench_core.backends.base import parts_of
 from privbench_core.backends.cast import refused
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
@@ -95,16 +96,10 @@ def _batches(url: sa.URL, table: str, statement: str) -> Iterator[pa.Table]:
 
     plain = url.set(drivername="postgresql").update_query_dict({"client_encoding": "utf8"})
     try:
-        with (
-            adbc.connect(libpq_uri(plain)) as connection,
-            connection.cursor() as cursor,
-        ):
+        with adbc.connect(libpq_uri(plain)) as connection, connection.cursor() as cursor:
             cursor.execute("SET TimeZone = 'UTC'")  # for timestamps that are sent as text
             cursor.execute(statement)
-            reader = cursor.fetch_record_batch()
-            yield reader.schema.empty_table()  # a table without rows still has its columns
-            for batch in reader:
-                yield pa.Table.from_batches([batch])
+            yield from parts_of(cursor.fetch_record_batch())
     except (adbc.Error, pa.ArrowException, OSError):  # their text may quote values, and the URL
         found = f"reading {describe(url)} failed"
         raise SourceError(f"{table}: {found}; check what the view computes, or the server's log") from None

@@ -155,7 +155,7 @@ def temporary_postgres(settings: Mapping[str, str] | None = None) -> Iterator[Po
 
 
 def _copied(package: Path, folder: Path) -> Path:
-    """A copy of the package, with the shared libraries that the wheel puts beside it."""
+    """Copy the package, with the shared libraries of the wheel."""
     for part in (package, package.with_name(f"{_PACKAGE}.libs")):
         if part.exists():
             shutil.copytree(part, folder / part.name, ignore=shutil.ignore_patterns("include", "__pycache__"))

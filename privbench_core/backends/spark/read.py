@@ -9,15 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from privbench_core.backends.base import (
-    Source,
-    check_columns,
-    check_table,
-    check_watermark,
-    failed_query,
-    version_of,
-    watermark_sql,
-)
+from privbench_core.backends.base import Source, check_columns, check_table, version_of
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable, found_column
 from privbench_core.backends.spark.session import (
     AnalysisException,
@@ -72,17 +64,15 @@ class CatalogueSource(Source):
         """See `Source.version`: a statement that is no query is refused by Spark's parser."""
         with closing(self._open()) as cluster:
             known = [each.name for each in _fields(cluster, table.name)]
-            if isinstance(change, VersionQuery):
-                asked = change.sql.strip().removesuffix(";")
-            else:
-                check_watermark(table.name, change.column, _as_spelled([change.column], known))
-                asked = watermark_sql(quoted(table.name), quoted(change.column))
+            if isinstance(change, Watermark):
+                known = _as_spelled([change.column], known)
+
+            def run(statement: str) -> list[tuple[object, ...]]:
+                found = cluster.session.sql(f"SELECT * FROM (\n{statement.strip().removesuffix(';')}\n) LIMIT 2")
+                return list(zip(*(column.to_pylist() for column in found.toArrow().columns), strict=True))
+
             with cluster.clear_errors():
-                try:
-                    found = cluster.session.sql(f"SELECT * FROM (\n{asked}\n) LIMIT 2").toArrow()
-                except AnalysisException as error:
-                    raise failed_query(table.name, error) from None
-            return version_of(table.name, list(zip(*(column.to_pylist() for column in found.columns), strict=True)))
+                return version_of(table.name, change, known, quoted, run, errors=AnalysisException)
 
     def _open(self) -> Cluster:
         return Cluster(self.url, "source", "reading the cluster's tables")

@@ -67,7 +67,7 @@ _COMPUTED = """SELECT
     AND CAST('-0.0' AS DOUBLE) = CAST('0.0' AS DOUBLE) AND CAST('5e-324' AS DOUBLE) > CAST('0.0' AS DOUBLE)
     AND CAST(CAST('0' AS DECIMAL(20, 10)) AS STRING) = '0.0000000000'
     AND unix_micros(CAST(TIMESTAMP_NTZ'1969-12-31 23:59:59.999999' AS TIMESTAMP)) = -1
-    AND unix_date(DATE'0001-01-01') = -719162 AS alike"""
+    AND unix_date(DATE'0001-01-01') = -719162 AS fits"""
 
 
 class _Deadline(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # grpc has no types
@@ -95,7 +95,7 @@ class Cluster:
     def __init__(self, url: str, what: str, doing: str) -> None:
         place, self.schema = split_spark_url(url)
         self._what, self._doing = what, doing
-        self._otherwise = "" if what == "source" else ", or run with --engine duckdb"
+        self._remedy = "" if what == "source" else ", or run with --engine duckdb"
         for logger in (spark_logging.logger, *map(PySparkLogger.getLogger, _LOGGERS)):
             logger.disabled = True  # the errors that they log quote values
         with self.clear_errors():
@@ -127,11 +127,11 @@ class Cluster:
                 self._use(self.schema)
 
     def _unfit(self, found: str) -> SourceError:
-        otherwise = "" if self.schema else self._otherwise
-        return SourceError(f"{self._what}: {found}; choose another cluster{otherwise}")
+        remedy = "" if self.schema else self._remedy
+        return SourceError(f"{self._what}: {found}; choose another cluster{remedy}")
 
     def _use(self, names: tuple[str, ...]) -> None:
-        """Look for tables in a schema, the last of these names; the first of several is its catalogue."""
+        """Take tables from a schema, the last of these names; the first of several is its catalogue."""
         try:
             if names[1:]:
                 self.session.catalog.setCurrentCatalog(names[0])
@@ -169,11 +169,11 @@ class Cluster:
             found = str(error)
             kind = (isinstance(error, PySparkException) and error.getCondition()) or type(error).__name__
             if "No space left on device" in found:
-                todo = f"the cluster has no room for temporary copies; make room{self._otherwise}"
+                todo = f"the cluster has no room for temporary copies; make room{self._remedy}"
             elif self.schema and is_forbidden(error):
                 todo = "the login may not read a table; grant it SELECT"
             elif "PATH_NOT_FOUND" in kind or "FAILED_READ_FILE" in kind or "FileNotFound" in found:
-                todo = f"the cluster cannot read the files; give it the same folder{self._otherwise}"
+                todo = f"the cluster cannot read the files; give it the same folder{self._remedy}"
                 if self.schema:
                     todo = "the cluster cannot read the files of a table, or it was written meanwhile; run again"
             elif "UNAUTHENTICATED" in found:
@@ -181,8 +181,8 @@ class Cluster:
             elif "UNAVAILABLE" in found or isinstance(error, grpc.RpcError):
                 todo = "it cannot be reached, or stopped answering; check the URL and the cluster, and run again"
             else:
-                lost = ", or lost what it had copied" if self._otherwise else ""
-                todo = f"it refused{lost} ({kind}); run again{self._otherwise}"
+                lost = ", or lost what it had copied" if self._remedy else ""
+                todo = f"it refused{lost} ({kind}); run again{self._remedy}"
             raise SourceError(f"{self._what}: {self._doing} failed: {todo}") from None
 
 

@@ -18,16 +18,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from privbench_core.backends.base import (
-    XMIN,
-    Source,
-    check_columns,
-    check_table,
-    check_watermark,
-    failed_query,
-    version_of,
-    watermark_sql,
-)
+from privbench_core.backends.base import Source, check_columns, check_table, version_of
 from privbench_core.backends.cast import canonical_table
 from privbench_core.backends.catalogue import (
     Catalogue,
@@ -60,9 +51,7 @@ class DatabaseSource(Source):
             return postgres_catalogue(url)
         engine = open_engine(url)
         try:
-            # Types that SQLAlchemy does not know are named in the draft; its warnings would only repeat it.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", sa.exc.SAWarning)
+            with _unknown_types():
                 inspector = sa.inspect(engine)
                 tables = with_exact_names([_table(inspector, name) for name in sorted(inspector.get_table_names())])
         except sa.exc.SQLAlchemyError as error:
@@ -86,14 +75,6 @@ class DatabaseSource(Source):
             streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
             yield from (_chunk(table, part) for part in streamed.partitions())
 
-    def read(self, table: Table) -> pa.Table:
-        """See `Source.read`."""
-        return super().read(table) if self.is_postgres else pa.concat_tables(self.stored_rows(table))
-
-    def batches(self, table: Table) -> Iterator[pa.Table]:
-        """See `Source.batches`."""
-        return super().batches(table) if self.is_postgres else self.stored_rows(table)
-
     @property
     def is_postgres(self) -> bool:
         """Whether it is a PostgreSQL, with a driver whose options are understood."""
@@ -114,19 +95,14 @@ class DatabaseSource(Source):
             if is_postgres:
                 connection.exec_driver_sql("SET TRANSACTION READ ONLY")
                 connection.exec_driver_sql("SET TimeZone = 'UTC'")  # for moments that come back as text
-            check_table(table.name, _tables(connection))
-            if isinstance(change, VersionQuery):
-                try:
-                    return version_of(table.name, _two_rows(connection, change.sql))
-                except sa.exc.SQLAlchemyError as error:
-                    raise failed_query(table.name, getattr(error, "orig", None) or error) from None
-            is_xmin = is_postgres and change.column == XMIN
-            if not is_xmin:
-                known = list(_columns(connection, table.name))
-                check_watermark(table.name, change.column, known)
-            quote = connection.dialect.identifier_preparer.quote_identifier
-            statement = watermark_sql(quote(table.name), quote(change.column), xmin=is_xmin)
-            return version_of(table.name, _two_rows(connection, statement))
+
+            def run(statement: str) -> Sequence[sa.Row[Any]]:  # without parameters a per cent sign stays single
+                return connection.execution_options(no_parameters=True).exec_driver_sql(statement).fetchmany(2)
+
+            known, quote = _columns(connection, table.name), connection.dialect.identifier_preparer.quote_identifier
+            return version_of(
+                table.name, change, known, quote, run, errors=sa.exc.SQLAlchemyError, is_postgres=is_postgres
+            )
 
     @contextmanager
     def _connect(self) -> Iterator[sa.Connection]:
@@ -144,27 +120,25 @@ class DatabaseSource(Source):
 
 def _checked(connection: sa.Connection, table: Table) -> dict[str, Any]:
     """Return the columns of a table and their types; SourceError if it lacks declared ones."""
-    check_table(table.name, _tables(connection))
     found = _columns(connection, table.name)
     check_columns(table, found)
     return found
 
 
 def _columns(connection: sa.Connection, table: str) -> dict[str, Any]:
-    """Return the columns of a table and their types; those that SQLAlchemy does not know are read as text."""
+    """Return the columns of a table or view and their types; SourceError if it is not there."""
+    inspector = sa.inspect(connection)
+    check_table(table, sorted({*inspector.get_table_names(), *inspector.get_view_names()}))
+    with _unknown_types():
+        return {column["name"]: column["type"] for column in inspector.get_columns(table)}
+
+
+@contextmanager
+def _unknown_types() -> Iterator[None]:
+    """Silence SQLAlchemy about types that it does not know: they are read as text, and named in the draft."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sa.exc.SAWarning)
-        return {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table)}
-
-
-def _tables(connection: sa.Connection) -> list[str]:
-    inspector = sa.inspect(connection)
-    return sorted({*inspector.get_table_names(), *inspector.get_view_names()})
-
-
-def _two_rows(connection: sa.Connection, statement: str) -> Sequence[sa.Row[Any]]:
-    """Return the first rows of a result. Without parameters nothing is formatted, so a per cent sign stays single."""
-    return connection.execution_options(no_parameters=True).exec_driver_sql(statement).fetchmany(2)
+        yield
 
 
 def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[sa.Label[Any]]:
@@ -181,8 +155,7 @@ def _selected(table: Table, found: dict[str, sa.types.TypeEngine[Any]]) -> list[
 
 def _chunk(table: Table, rows: Sequence[Sequence[object]]) -> pa.Table:
     columns: list[tuple[object, ...]] = list(zip(*rows, strict=True)) or [()] * len(table.columns)
-    named = zip(table.columns, columns, strict=True)
-    arrays = {column.name: _array(values) for column, values in named}
+    arrays = {column.name: _array(values) for column, values in zip(table.columns, columns, strict=True)}
     return canonical_table(table, pa.table(arrays).column)
 
 
@@ -195,13 +168,9 @@ def _array(values: tuple[object, ...]) -> pa.Array:
 
 
 def _table(inspector: sa.Inspector, name: str) -> FoundTable:
-    columns = tuple(
-        replace(
-            found_column(column["name"], str(column["type"]), nullable=bool(column["nullable"])),
-            comment=column.get("comment"),
-        )
-        for column in inspector.get_columns(name)
-    )
+    listed = inspector.get_columns(name)
+    found = (found_column(column["name"], str(column["type"]), nullable=bool(column["nullable"])) for column in listed)
+    columns = tuple(replace(each, comment=column.get("comment")) for each, column in zip(found, listed, strict=True))
     keys = tuple(
         FoundKey(tuple(key["constrained_columns"]), key["referred_table"], tuple(key["referred_columns"]))
         for key in inspector.get_foreign_keys(name)
@@ -210,14 +179,14 @@ def _table(inspector: sa.Inspector, name: str) -> FoundTable:
     automatic: dict[str, Any] = {"include_auto_indexes": True} if inspector.dialect.name == "sqlite" else {}
     indexes = []
     for index in inspector.get_indexes(name, **automatic):
-        listed = tuple(column for column in index["column_names"] if column is not None)
-        is_whole = len(listed) == len(index["column_names"])
-        indexes.append((str(index["name"]), bool(index["unique"]), listed if is_whole else None))
-    unique = tuple(tuple(found["column_names"]) for found in inspector.get_unique_constraints(name))
+        named = tuple(column for column in index["column_names"] if column is not None)
+        is_whole = len(named) == len(index["column_names"])
+        indexes.append((str(index["name"]), bool(index["unique"]), named if is_whole else None))
+    unique = tuple(tuple(each["column_names"]) for each in inspector.get_unique_constraints(name))
     primary = tuple(inspector.get_pk_constraint(name)["constrained_columns"])
     checks: list[tuple[str, str]] = []
     with suppress(NotImplementedError):  # not every dialect reports them
-        found = enumerate(inspector.get_check_constraints(name), 1)
-        checks = [(check["name"] or f"{name}_check{number}", check["sqltext"]) for number, check in found]
+        numbered = enumerate(inspector.get_check_constraints(name), 1)
+        checks = [(check["name"] or f"{name}_check{number}", check["sqltext"]) for number, check in numbered]
     table = declared_table(FoundTable(name, columns, primary, keys, unique), indexes, checks, inspector.dialect.name)
     return replace(table, unique=tuple(group for group in table.unique if group != primary))

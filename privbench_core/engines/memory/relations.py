@@ -1,7 +1,4 @@
-"""Private rows in memory, joined and bounded: who owns a row, which rows are kept, and how much each may count.
-
-What the words mean, and how far one unit can move a view, is in `privacy.relations`; here rows are looked at.
-"""
+"""Private rows in memory: who owns a row, which rows are kept, and what each weighs, as `privacy.relations` defines."""
 
 from __future__ import annotations
 
@@ -47,14 +44,14 @@ class Relations:
         self._sizes: dict[str, NDArray[np.int64]] = {}
         self._unit_rows: dict[str, NDArray[np.int32]] = {}
         self._next: dict[str, Rows] = {}
-        self._references: dict[str, tuple[Rows, NDArray[np.int64]]] = {}
+        self._references: dict[str, tuple[Rows, tuple[Rows, Rows]]] = {}
 
     def rows(self, table: str) -> int:
-        """Exact number of rows: private."""
+        """Return the exact number of rows: private."""
         return int(self._tables[table].num_rows)
 
     def column(self, table: str, column: str) -> pa.ChunkedArray:
-        """The column's exact values, or its differences from the column that it is relative to: private."""
+        """Return the column's exact values, or its differences from the column that it is relative to: private."""
         here, rows = self.schema.table(table), self._tables[table]
         relative, owner = here.column(column).relative, here.owner_key
         if relative is not None and owner is not None and relative.to in here.owner_bases:
@@ -63,7 +60,7 @@ class Relations:
         return modelled_values(here, rows, column)
 
     def parent_rows(self, key: ForeignKey) -> Rows:
-        """For each child row the row number of its parent, -1 where the key is NULL; shape (children,)."""
+        """Return for each child row the row number of its parent, -1 where the key is NULL; shape (children,)."""
         if key.name not in self._parents:
             child, parent = self._tables[key.child], self._tables[key.parent]
             referred, known = _tuples(parent, key.parent_columns)
@@ -76,7 +73,7 @@ class Relations:
         return self._parents[key.name]
 
     def kept_parent_rows(self, key: ForeignKey) -> Rows:
-        """`parent_rows`, with -1 also where the parent is not kept: what views look along.
+        """Return `parent_rows`, with -1 also where the parent is not kept: what views look along.
 
         And where a key with ``same_unit`` leaves the unit: no view sees such a reference, whether or not it cascades.
         """
@@ -89,7 +86,7 @@ class Relations:
         return parents if seen.all() else np.where(seen, parents, -1)
 
     def kept(self, table: str) -> NDArray[np.bool_]:
-        """Which rows survive truncation along the ownership path; shape (rows,).
+        """Return which rows survive truncation along the ownership path; shape (rows,).
 
         A row that depends on one that does not survive, along a key that cascades, does not survive either: else a
         unit's surplus rows could still carry rows of other units away. Nor does a row that refers to one of another
@@ -113,62 +110,53 @@ class Relations:
         return self._kept[table]
 
     def group_sizes(self, key: ForeignKey) -> NDArray[np.int64]:
-        """Kept children of each parent row along an owner key; shape (parents,)."""
+        """Return the kept children of each parent row along an owner key; shape (parents,)."""
         if key.name not in self._sizes:
             self._sizes[key.name] = _numbers_of(self.parent_rows(key), self.kept(key.child), self.rows(key.parent))
         return self._sizes[key.name]
 
     def unit_rows(self, table: str) -> NDArray[np.int32]:
-        """Number of kept rows of ``table`` that each row's unit has; shape (rows,)."""
+        """Return the number of kept rows of ``table`` that each row's unit has; shape (rows,)."""
         if table not in self._unit_rows:
             counted = self._of_units(table, self.kept(table).astype(np.int64))
             self._unit_rows[table] = counted.astype(np.int32)
         return self._unit_rows[table]
 
     def weights(self, table: str, rows_per_unit: tuple[int, ...] = (1,)) -> NDArray[np.int32]:
-        """Weight of each row in multiples of 1/`WEIGHT_SCALE`, 0 for dropped rows; shape (rows,).
-
-        Args:
-            table: Private table.
-            rows_per_unit: The T that weights may be shares of, ascending.
-        """
+        """Return the weight of each row in multiples of 1/`WEIGHT_SCALE`, 0 for dropped ones; shape (rows,)."""
         weights = unit_weights(self.unit_rows(table), rows_per_unit)
         weights[~self.kept(table)] = 0
         return weights
 
     def bounded_weights(self, key: ForeignKey, weights: NDArray[np.int32], most: int) -> NDArray[np.int32]:
-        """Weight of each row where those count that refer to others along ``key``, see `BoundedReferences`.
+        """Return the weight of each row where those count that refer to others along ``key``, see `BoundedReferences`.
 
-        Args:
-            key: See `relations.lets_go`.
-            weights: Where all rows count, 0 for dropped rows; shape (rows,).
-            most: Of the rows that refer to rows of one unit, together.
+        Of ``weights`` where all rows count, 0 for dropped rows; those that refer to rows of one unit weigh at most
+        ``most`` together. Shapes (rows,).
         """
         bounded = np.where(self.kept_parent_rows(key) >= 0, weights, 0).astype(np.int32)
-        rows, starts = self._referring(key)
+        rows, (starts, numbers) = self._referring(key)
         before = np.cumsum(bounded[rows], dtype=np.int64) - bounded[rows]
-        before -= np.repeat(before[starts], np.diff(np.append(starts, len(rows))))
+        before -= np.repeat(before[starts], numbers)
         bounded[rows] = np.clip(most - before, 0, bounded[rows])
         return bounded
 
-    def _referring(self, key: ForeignKey) -> tuple[Rows, NDArray[np.int64]]:
-        """Kept rows that refer to others along ``key``, unit by unit, in their keyed order, and where units start."""
+    def _referring(self, key: ForeignKey) -> tuple[Rows, tuple[Rows, Rows]]:
+        """Return kept rows that refer to others along ``key``, by unit and in keyed order, and the `_runs` of units."""
         if key.name not in self._references:
             parents = self.kept_parent_rows(key)
             rows = np.flatnonzero(self.kept(key.child) & (parents >= 0))
             units = self.unit_of(key.parent)[parents[rows]]
             order = np.lexsort((self._keyed_order(key.child, rows), units))
-            rows, units = rows[order], units[order]
-            starts = np.flatnonzero(np.r_[True, units[1:] != units[:-1]][: len(units)])
-            self._references[key.name] = rows, starts
+            self._references[key.name] = rows[order], _runs(units[order])
         return self._references[key.name]
 
     def divisors(self, table: str, rows_per_unit: tuple[int, ...]) -> NDArray[np.int64]:
-        """By what the weight of a unit is divided for each of its rows: T, or the number of its rows; shape (rows,)."""
+        """Return what the weight of a unit is divided by for each of its rows: T, or their number; shape (rows,)."""
         return unit_divisors(self.unit_rows(table), rows_per_unit)
 
     def _of_units(self, table: str, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sum of the ``numbers`` of all rows of each row's unit; shape (rows,)."""
+        """Return the sum of the ``numbers`` of all rows of each row's unit; shape (rows,)."""
         key = self.schema.table(table).owner_key
         if key is None:
             return numbers
@@ -179,12 +167,12 @@ class Relations:
         return np.where(owned, np.append(self._of_units(key.parent, sums), 0)[parents], numbers)
 
     def _in_unit(self, key: ForeignKey) -> NDArray[np.bool_]:
-        """Which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""
+        """Return which rows refer along ``key`` to a row of their own unit, or to none; shape (children,)."""
         parents = self.parent_rows(key)
         return np.asarray((parents < 0) | (self.unit_of(key.child) == np.append(self.unit_of(key.parent), -1)[parents]))
 
     def unit_of(self, table: str) -> Rows:
-        """A number for the unit that each row belongs to, the same in all tables; shape (rows,).
+        """Return a number for the unit that each row belongs to, the same in all tables; shape (rows,).
 
         It follows from the rows' owners alone, so it is the same with another unit and without it.
         """
@@ -195,7 +183,7 @@ class Relations:
         return self._units[table]
 
     def _first_children(self, table: str, parents: Rows, alive: NDArray[np.bool_], bound: int) -> NDArray[np.bool_]:
-        """``alive`` less the children beyond ``bound`` per parent, in the order of their keyed hash."""
+        """Return ``alive`` less the children beyond ``bound`` per parent, in the order of their keyed hash."""
         sizes = _numbers_of(parents, alive, int(parents.max(initial=0)) + 1)
         crowded = np.flatnonzero(alive & np.append(sizes > bound, False)[parents])  # rows without an owner crowd nobody
         if not len(crowded):
@@ -206,11 +194,9 @@ class Relations:
         return result
 
     def ranks(self, key: ForeignKey, scores: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Kept siblings along an owner key that stand before each row, shape (rows,); 0 for rows not kept or owned.
+        """Return the number of kept siblings before each row, shape (rows,); 0 for rows that are not kept or owned.
 
-        Args:
-            key: The owner key.
-            scores: Those of a smaller score stand before, of an equal one those of a smaller keyed hash; shape (rows,).
+        Those of a smaller score, shape (rows,), stand before, and of an equal one those of a smaller keyed hash.
         """
         parents = self.parent_rows(key)
         inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))
@@ -219,7 +205,7 @@ class Relations:
         return result
 
     def next_siblings(self, key: ForeignKey) -> Rows:
-        """The kept sibling along an owner key that follows each row by a keyed hash, the first one after the last.
+        """Return the kept sibling that follows each row by a keyed hash, the first one after the last.
 
         Shape (rows,); -1 for rows that are not kept, have no owner, or have no sibling.
         """
@@ -227,34 +213,37 @@ class Relations:
             parents = self.parent_rows(key)
             inside = np.flatnonzero(self.kept(key.child) & (parents >= 0))
             ordered = inside[np.lexsort((self._keyed_order(key.child, inside), parents[inside]))]
-            first = np.r_[True, parents[ordered][1:] != parents[ordered][:-1]][: len(ordered)]
-            starts = np.flatnonzero(first)
+            starts, sizes = _runs(parents[ordered])
             following = np.arange(1, len(ordered) + 1)
-            following[np.append(starts[1:], len(ordered))[: len(starts)] - 1] = starts
-            alone = ordered[following] == ordered
+            following[starts + sizes - 1] = starts
             found = np.full(len(parents), -1, dtype=np.int64)
-            found[ordered] = np.where(alone, -1, ordered[following])
+            found[ordered] = np.where(np.repeat(sizes, sizes) > 1, ordered[following], -1)
             self._next[key.name] = found
         return self._next[key.name]
 
     def _keyed_order(self, table: str, rows: Rows) -> NDArray[np.uint64]:
-        """Keyed hashes of the primary keys of some rows: an order in which no other row has a say."""
+        """Return keyed hashes of the primary keys of some rows: an order in which no other row has a say."""
         here = self.schema.table(table)
         keys = self._tables[table].select(list(here.primary_key)).take(rows)
         return keyed_order(self._secret, [here.column(name) for name in here.primary_key], keys)
 
 
 def _ranks(groups: Rows, *orders: NDArray[Any]) -> NDArray[np.int64]:
-    """How many rows of the same group stand before each, by the last of some orders first; shape (n,)."""
+    """Return how many rows of the same group stand before each, by the last of some orders first; shape (n,)."""
     ranked = np.lexsort((*orders, groups))
-    starts = np.flatnonzero(np.r_[True, groups[ranked][1:] != groups[ranked][:-1]][: len(groups)])
     result = np.empty(len(groups), dtype=np.int64)
-    result[ranked] = np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))
+    result[ranked] = np.arange(len(groups)) - np.repeat(*_runs(groups[ranked]))
     return result
 
 
+def _runs(groups: Rows) -> tuple[Rows, Rows]:
+    """Return where each run of equal numbers starts, and how long it is."""
+    starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]][: len(groups)])
+    return starts, np.diff(np.append(starts, len(groups)))
+
+
 def _numbers_of(parents: Rows, counted: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
-    """How many of the ``counted`` rows each parent has, shape (size,); rows without one are left out."""
+    """Return how many of the ``counted`` rows each parent has, shape (size,); rows without one are left out."""
     numbers = np.zeros(size, dtype=np.int64)
     for start in range(0, len(parents), max(_BLOCK, size)):
         part = slice(start, start + max(_BLOCK, size))
@@ -263,7 +252,7 @@ def _numbers_of(parents: Rows, counted: NDArray[np.bool_], size: int) -> NDArray
 
 
 def _tuples(table: pa.Table, columns: tuple[str, ...]) -> tuple[Rows, pd.Index]:
-    """The rows of a table whose key is complete, and an index over their key tuples."""
+    """Return the rows of a table whose key is complete, and an index over their key tuples."""
     import pandas as pd
 
     present = np.ones(table.num_rows, dtype=bool)

@@ -10,28 +10,25 @@ from collections.abc import Collection, Iterator, Mapping
 from sqlglot import exp
 
 from privbench_core.backends.integrity import Findings
-from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.literals import is_null, not_a_number, number
-from privbench_core.engines.sql.relations import Names, column, matches
+from privbench_core.engines.sql.literals import column, is_null, not_a_number, number
+from privbench_core.engines.sql.relations import Tables
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.tables import Table
 
 
 class RowChecks:
-    """Checks of all private rows of a database, which are in tables called `Names.read`; public ones have passed.
+    """Checks of all private rows of a database, in tables called `Tables.read`; public ones have passed.
 
     Args:
-        schema: The database.
-        names: Of its tables.
-        database: Where they are.
+        tables: Of the database.
         unique: Tables whose primary keys are known to be different.
     """
 
-    def __init__(self, schema: Schema, names: Names, database: Database, unique: Collection[str]) -> None:
-        self._schema = schema
-        self._names = names
-        self._database = database
+    def __init__(self, tables: Tables, unique: Collection[str]) -> None:
+        self._tables = tables
+        self._schema = tables.schema
+        self._database = tables.database
         self._unique = unique
 
     def check(self, orphans: Mapping[str, str]) -> None:
@@ -51,7 +48,7 @@ class RowChecks:
             if lost and orphans.get(key.name, "refuse") != "drop":
                 findings.add_orphans(key, lost, self._rows(self._schema.table(key.child)))
             elif lost:  # all are found before any is dropped
-                dropped.append((key.child, self._names.scratch(key.child, f"lost_{len(dropped)}")))
+                dropped.append((key.child, self._tables.scratch(key.child, f"lost_{len(dropped)}")))
                 self._database.create(dropped[-1][1], self._orphans(key))
         findings.refuse()
         for table_name, lost_rows in dropped:
@@ -76,11 +73,11 @@ class RowChecks:
         asked = [c for c in table.columns if c.name in table.required_columns]
         missing = []
         for declared in asked:
-            value = column(self._names.column(table.name, declared.name))
+            value = column(self._tables.column(table.name, declared.name))
             is_float = declared.type is ColumnType.FLOAT
             missing.append(exp.or_(is_null(value), *([not_a_number(value)] if is_float else [])))
         sums = [exp.alias_(exp.Count(this=exp.case().when(each, number(1))), f"m{i}") for i, each in enumerate(missing)]
-        rows, *found = self._row(exp.select("COUNT(*) AS rows", *sums).from_(self._names.read(table.name)))
+        rows, *found = self._row(exp.select("COUNT(*) AS rows", *sums).from_(self._tables.read(table.name)))
         for declared, nulls in zip(asked, found, strict=True):
             if nulls:
                 findings.add_nulls(table, declared, nulls, rows)
@@ -95,41 +92,41 @@ class RowChecks:
                 findings.add_repeated(table, columns, what, repeated, self._rows(table))
 
     def _repeated(self, table: Table, columns: tuple[str, ...]) -> int:
-        """Rows whose values in some columns, none of them NULL, an earlier row has."""
-        names = self._names.columns(table.name, columns)
+        """Return the rows whose values in some columns, none of them NULL, an earlier row has."""
+        names = self._tables.columns(table.name, columns)
         complete = [f"{name} IS NOT NULL" for name in names]
-        grouped = exp.select("COUNT(*) AS number").from_(self._names.read(table.name)).where(*complete)
+        grouped = exp.select("COUNT(*) AS number").from_(self._tables.read(table.name)).where(*complete)
         grouped = grouped.group_by(*names)  # not only of several rows: DuckDB takes longer to find them
         total = "CAST(COALESCE(SUM(number - 1), 0) AS BIGINT) AS repeated"
         return next(self._row(exp.select(total).from_(grouped.subquery("grouped"))))
 
     def _orphans(self, key: ForeignKey) -> exp.Select:
-        """The numbers of the rows whose complete key has no match."""
-        complete = [f"r.{name} IS NOT NULL" for name in self._names.columns(key.child, key.columns)]
-        found = exp.select("r.n").from_(f"{self._names.read(key.child)} AS r")
-        on = matches(self._names, key, "r", "p")
-        found = found.join(f"{self._names.read(key.parent)} AS p", on=on, join_type="left")
+        """Return the numbers of the rows whose complete key has no match."""
+        complete = [f"r.{name} IS NOT NULL" for name in self._tables.columns(key.child, key.columns)]
+        found = exp.select("r.n").from_(f"{self._tables.read(key.child)} AS r")
+        on = self._tables.matches(key, "r", "p")
+        found = found.join(f"{self._tables.read(key.parent)} AS p", on=on, join_type="left")
         # In DuckDB, NOT EXISTS takes half as long again: it groups the rows by their keys first.
-        return found.where(*complete, f"p.{self._names.column(key.parent, key.parent_columns[0])} IS NULL")
+        return found.where(*complete, f"p.{self._tables.column(key.parent, key.parent_columns[0])} IS NULL")
 
     def _delete(self, table: str, rows: exp.Select) -> None:
-        self._database.replace(self._names.read(table), self._beside(table, rows).select("r.*").where("g.n IS NULL"))
+        self._database.replace(self._tables.read(table), self._beside(table, rows).select("r.*").where("g.n IS NULL"))
 
     def _empty(self, key: ForeignKey, columns: tuple[str, ...]) -> None:
-        here, emptied = self._schema.table(key.child), self._names.columns(key.child, columns)
-        names = ["n", *self._names.columns(key.child, [column.name for column in here.columns])]
+        here, emptied = self._schema.table(key.child), self._tables.columns(key.child, columns)
+        names = ["n", *self._tables.columns(key.child, [column.name for column in here.columns])]
         kept = (
             f"CASE WHEN g.n IS NULL THEN r.{name} END AS {name}" if name in emptied else f"r.{name}" for name in names
         )
-        self._database.replace(self._names.read(key.child), self._beside(key.child, self._orphans(key)).select(*kept))
+        self._database.replace(self._tables.read(key.child), self._beside(key.child, self._orphans(key)).select(*kept))
 
     def _beside(self, table: str, some: exp.Select) -> exp.Select:
-        """All rows ``r`` of a table, and beside some of them their numbers, ``g.n``."""
-        rows = exp.select().from_(f"{self._names.read(table)} AS r")
+        """Return all rows ``r`` of a table, and beside some of them their numbers, ``g.n``."""
+        rows = exp.select().from_(f"{self._tables.read(table)} AS r")
         return rows.join(some.subquery("g"), on="g.n = r.n", join_type="left")
 
     def _rows(self, table: Table) -> int:
-        return next(self._row(exp.select("COUNT(*) AS rows").from_(self._names.read(table.name))))
+        return next(self._row(exp.select("COUNT(*) AS rows").from_(self._tables.read(table.name))))
 
     def _count(self, rows: exp.Select) -> int:
         return next(self._row(exp.select("COUNT(*) AS rows").from_(rows.subquery("found"))))

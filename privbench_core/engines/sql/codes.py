@@ -38,14 +38,7 @@ _LARGEST = 1e307  # a float whose sum with another one of its size is still one
 
 
 def code_of(database: Database, value: Expr, discretizer: Discretizer, labels: Sequence[int] | None = None) -> Expr:
-    """Return the code of a stored value as an expression.
-
-    Args:
-        database: Where the expression is evaluated.
-        value: A column of stored values, or an integer that never was one.
-        discretizer: From values to codes.
-        labels: Numbers to return in place of the codes, of shape (size,).
-    """
+    """Return the code of a stored value, or what ``labels`` have for it, shape (size,), as an expression."""
     binning, codec = discretizer.binning, discretizer.codec
     codes = range(codec.size) if binning is None else binning.code_of
     meant = [int(code if labels is None else labels[code]) for code in codes]
@@ -162,7 +155,7 @@ def _search(database: Database, value: Expr, bounds: Sequence[float], cells: Seq
 
 
 def _in_a_list(firsts: Sequence[float]) -> bool:
-    """Whether whole numbers with these bounds are to be looked up in a list."""
+    """Return whether whole numbers with these bounds are to be looked up in a list."""
     return len(firsts) > _SEARCHED and firsts[-1] - firsts[0] < max(_LISTED, _PER_BOUND * len(firsts))
 
 

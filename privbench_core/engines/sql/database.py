@@ -9,8 +9,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from privbench_core.engines.sql.literals import Expr
-from privbench_core.engines.sql.passing import LoadedRows
 from privbench_core.engines.sql.search import Search
+from privbench_core.engines.stored import LoadedRows
 from privbench_core.errors import SourceError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Table
@@ -35,17 +35,10 @@ class Database(Protocol):
     scans: int
 
     def load(self, table: Table, name: str, *, hashed: bool) -> LoadedRows:
-        """Make the table ``name`` of a private table's rows: column ``n``, a number for each row, and ``c0``, ``c1``..
+        """Make the table ``name`` of a private table's rows, and return what was seen of them.
 
-        The latter hold the stored values (see `engines.stored`) of its columns, in spec order.
-
-        Args:
-            table: What the spec declares.
-            name: What to call it here.
-            hashed: Whether the rows' fingerprint will be asked for.
-
-        Returns:
-            What it has seen of the rows.
+        Its column ``n`` is a number for each row; ``c0``, ``c1``… hold the stored values (see `engines.stored`) of the
+        table's columns, in spec order. ``hashed`` says whether the rows' fingerprint will be asked for.
 
         Raises:
             SourceError: The rows cannot be read, or are not of the declared types.
@@ -94,12 +87,7 @@ def refuse_unfit(
 ) -> None:
     """Refuse values that are not of the declared types, as reading them does.
 
-    Args:
-        database: Where the rows are.
-        table: What the spec declares.
-        rows: The table that holds them.
-        unfit: Columns, and whether some value of each does not fit.
-        todo: What to do then.
+    ``unfit`` are columns, and whether some value of each in the table ``rows`` does not fit; ``todo`` says what then.
     """
     if not unfit:
         return

@@ -20,15 +20,13 @@ from privbench_core.columns.exact_sums import LARGEST, contingency
 from privbench_core.engines.sql.checks import RowChecks
 from privbench_core.engines.sql.covering import covering
 from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.literals import number
-from privbench_core.engines.sql.passing import LoadedRows
-from privbench_core.engines.sql.relations import Names, column, count, keep_rows
+from privbench_core.engines.sql.literals import column, count
+from privbench_core.engines.sql.relations import Tables, keep_rows
 from privbench_core.engines.sql.views import ROWS_OF_UNIT, UNIT, WEIGHT, Views
-from privbench_core.engines.stored import from_stored, to_stored
+from privbench_core.engines.stored import LoadedRows, canonical, numbered
 from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.privacy.features import CoMember, Feature, OwnerType, OwnType, feature_size
-from privbench_core.privacy.group_types import best_types
 from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import carries
 from privbench_core.privacy.views import CodedRows, Groupings, HeldRows, ReferenceRows, ReferenceSums, Scales, ViewSpec
@@ -36,7 +34,6 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
 _TOGETHER = 32  # marginals counted in one scan; measured: more of them save no time, and each has a hash table
-_PART = 1 << 20  # rows that come out of a database in order at a time
 _BATCH = 1 << 17  # rows whose codes are counted at a time: more of them take new memory, and twice the time
 
 
@@ -52,11 +49,10 @@ class SqlEngine:
 
     def __init__(self, schema: Schema, database: Database, secret: bytes, unhashed: Collection[str] = ()) -> None:
         self.schema = schema
-        self._names = Names(schema)
         self._database = database
-        self._secret = secret
+        self._tables = Tables(schema, database, secret)
         self._unhashed = frozenset(unhashed)
-        self._views = Views(schema, self._names, database, secret, self._latent)
+        self._views = Views(self._tables, self._latent)
         self._public_rows: dict[str, int] = {}
         self._made: list[str] = []
         self._numbered = 0
@@ -69,7 +65,7 @@ class SqlEngine:
             SourceError: Rows cannot be read.
         """
         for table in self.schema.tables:
-            name = self._names.read(table.name)
+            name = self._tables.read(table.name)
             if table.public:
                 self._public_rows[table.name] = public[table.name].num_rows
                 self._database.insert(name, numbered(table, public[table.name]))
@@ -81,26 +77,14 @@ class SqlEngine:
         """See `backends.fingerprint.fingerprint_rows`: of the rows as they were loaded, before `keep`."""
         if (known := self._loaded[table.name].fingerprint) is not None:
             return known
-        stored = self._names.columns(table.name, [column.name for column in table.columns])
-        rows = exp.select(*map(column, stored)).from_(self._names.read(table.name))
-        total = self._number(exp.select(exp.alias_(count(), "rows")).from_(self._names.read(table.name)))
+        stored = self._tables.columns(table.name, [column.name for column in table.columns])
+        rows = exp.select(*map(column, stored)).from_(self._tables.read(table.name))
+        total = self._number(exp.select(exp.alias_(count(), "rows")).from_(self._tables.read(table.name)))
         digest = RowDigest(table, table.arrow_schema, total)
-        for query in self._by_key(table, rows, total):
-            for batch in self._database.batches(query, BLOCK):
-                digest.add(_canonical(table, batch))
+        key = map(column, self._tables.columns(table.name, table.primary_key))
+        for batch in self._database.batches(rows.order_by(*key), BLOCK):
+            digest.add(canonical(table, batch))
         return digest.finished()
-
-    def _by_key(self, table: Table, rows: exp.Select, total: int) -> Iterator[exp.Select]:
-        """Queries for all rows in the order of their primary keys, in parts if that saves sorting all of them."""
-        if not self._loaded[table.name].in_order:
-            yield rows.order_by(*map(column, self._names.columns(table.name, table.primary_key)))
-            return
-        for first in range(0, total, _PART):
-            ends = (
-                exp.GTE(this=column("n"), expression=number(first)),
-                exp.LT(this=column("n"), expression=number(first + _PART)),
-            )
-            yield rows.where(*ends).order_by(column("n"))
 
     def keep(self, orphans: Mapping[str, str]) -> None:
         """Check the rows, and find those that are kept; the others are deleted.
@@ -109,12 +93,12 @@ class SqlEngine:
             SourceError: Rows break the spec, see `backends.integrity.check_rows`.
         """
         unique = {name for name, loaded in self._loaded.items() if loaded.in_order}
-        RowChecks(self.schema, self._names, self._database, unique).check(orphans)
+        RowChecks(self._tables, unique).check(orphans)
         waiting = list(self.schema.private_tables)
         done: set[str] = set()
         while waiting:
             table = next(t for t in waiting if all(k.parent in done for k in t.foreign_keys if carries(self.schema, k)))
-            keep_rows(self.schema, self._names, self._database, self._secret, table)
+            keep_rows(self._tables, table)
             waiting.remove(table)
             done.add(table.name)
 
@@ -135,7 +119,6 @@ class SqlEngine:
         return ReferenceRows(cache(partial(self._sums, self._views.values(table, column, named, most), None)))
 
     def texts(self, table: str, column: str, named: tuple[str, ...]) -> dict[str, dict[int, int]]:
-        """See `Engine.texts`."""
         found = self._database.fetch(self._views.texts(table, column, named))
         result: dict[str, dict[int, int]] = {}
         for row in found.to_pylist():
@@ -143,7 +126,6 @@ class SqlEngine:
         return result
 
     def end_step(self) -> None:
-        """See `Engine.end_step`."""
         while self._made:
             self._database.drop(self._made.pop())
 
@@ -154,7 +136,7 @@ class SqlEngine:
     def keep_coded(self, query: exp.Select) -> str:
         """Make a table of coded rows, until the step ends, and return its name."""
         self._numbered += 1
-        name = self._names.made("view", self._numbered)
+        name = self._tables.made("view", self._numbered)
         self._database.create(name, query)
         self._made.append(name)
         return name
@@ -170,16 +152,11 @@ class SqlEngine:
         found = found.filter(found.column("owner").is_valid()).sort_by("owner")
         parents, starts = np.unique(found.column("owner").to_numpy().astype(np.int64), return_index=True)
         sizes = np.diff(np.append(starts, found.num_rows))
-        scored = [
-            (found.column(called[name]).to_numpy(), scores)
-            for name, (_, _, scores) in zip(columns, types.columns, strict=True)
-        ]
-        best = best_types(sizes, (types.sizes.encode_numbers(sizes), types.size_scores), scored)
-        latent = np.unravel_index(best, [size - 1 for size in types.shape])[feature.latent] + 1
+        codes = [found.column(called[name]).to_numpy() for name in columns]
+        latent = types.latent_values(feature.latent, sizes, codes)
         self._numbered += 1
-        name = self._names.made("types", self._numbered)
-        rows = pa.table({"n": pa.array(parents), "latent": pa.array(latent.astype(np.int64))})
-        self._database.insert(name, rows)
+        name = self._tables.made("types", self._numbered)
+        self._database.insert(name, pa.table({"n": pa.array(parents), "latent": pa.array(latent)}))
         self._made.append(name)
         return name
 
@@ -205,7 +182,6 @@ class SqlRows(CodedRows):
         self._members = {name: of.member for name, (of, _) in spec.features.items() if isinstance(of, CoMember)}
         self._weighted = bool(engine.schema.ownership_path(spec.table)) or spec.bounded is not None
         self._counted: dict[frozenset[str], tuple[tuple[str, ...], NDArray[np.int64]]] = {}
-        self._within: dict[frozenset[str], frozenset[str]] = {}  # columns -> counted ones that they are among
         self._held: HeldRows | None = None
         self._scans = 0
         self._table: tuple[str, dict[str, str]] | None = None
@@ -214,35 +190,30 @@ class SqlRows(CodedRows):
         """See `CodedRows.prepare`: marginals are counted in few scans."""
         if self._held is not None or self._members:
             return
-        known = self._counted.keys() | self._within.keys()
         asked = {frozenset(columns): tuple(dict.fromkeys(columns)) for columns in marginals if columns}
-        new = [columns for group, columns in asked.items() if group not in known]
-        within = {frozenset(part): frozenset(columns) for columns in new for part in _proper_parts(columns)}
-        wanted = [columns for columns in new if frozenset(columns) not in within]
+        new = [columns for group, columns in asked.items() if self._joint(group) not in self._counted]
+        parts = {frozenset(part) for columns in new for part in _proper_parts(columns)}  # sums of joint marginals
+        wanted = [columns for columns in new if frozenset(columns) not in parts]
         if wanted and self._engine._database.near:
-            joint = covering(wanted, self._sizes)
-            self._count_here(list(dict.fromkeys(joint.values())))
-            within |= {part: frozenset(whole) for part, whole in joint.items() if len(part) < len(whole)}
+            self._count_here(list(dict.fromkeys(covering(wanted, self._sizes).values())))
         elif wanted:
-            self._count_there(wanted)
-        self._within |= within
+            many = self._engine._database.scans
+            if self._scans + math.ceil(len(wanted) / _TOGETHER) > many:
+                self._scans = many
+            for start in range(0, len(wanted), _TOGETHER):
+                self._count(wanted[start : start + _TOGETHER])
 
-    def _count_there(self, wanted: Sequence[tuple[str, ...]]) -> None:
-        """Count some marginals in as few scans as pay."""
-        many = self._engine._database.scans
-        if self._scans + math.ceil(len(wanted) / _TOGETHER) > many:
-            self._scans = many
-        for start in range(0, len(wanted), _TOGETHER):
-            self._count(wanted[start : start + _TOGETHER])
+    def _joint(self, columns: frozenset[str]) -> frozenset[str]:
+        """Return columns that were counted together, these among them, if there are some."""
+        return columns if columns in self._counted else next((c for c in self._counted if columns < c), columns)
 
     def counts(self, columns: Sequence[str]) -> NDArray[np.int64]:
-        """See `CodedRows.counts`."""
         if self._held is not None or self._members or len(set(columns)) < len(columns):
             return self.held().counts(columns)
         if not columns:
             return np.array(min(self._total(), LARGEST), dtype=np.int64)
         self.prepare([tuple(columns)])
-        order, found = self._counted[self._widest(frozenset(columns))]
+        order, found = self._counted[self._joint(frozenset(columns))]
         others = tuple(place for place, name in enumerate(order) if name not in columns)
         left = [name for name in order if name in columns]
         return np.asarray(found.sum(axis=others)).transpose([left.index(name) for name in columns])
@@ -268,12 +239,6 @@ class SqlRows(CodedRows):
         if self._held is None:
             self._held = self._fetched_groups() if self._members else self._fetched()
         return self._held
-
-    def _widest(self, columns: frozenset[str]) -> frozenset[str]:
-        """Return columns that are counted together, these among them."""
-        while columns not in self._counted:
-            columns = self._within[columns]
-        return columns
 
     def _total(self) -> int:
         query, _ = self._engine._views.coded(replace(self._spec, features={}))
@@ -305,10 +270,7 @@ class SqlRows(CodedRows):
         query = exp.select(*called.values(), exp.alias_(exp.cast(summed, exp.DataType.Type.BIGINT), "total"))
         query = query.from_(coded.subquery("coded"))
         sets = [exp.Tuple(expressions=[called[name].copy() for name in columns]) for columns in marginals]
-        if len(marginals) == 1:
-            query = query.group_by(*(called[name] for name in marginals[0]))
-        else:
-            query.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
+        query.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
         found = self._engine._database.fetch(query)
         totals = found.column("total").to_numpy()
         there = {name: found.column(known[name]).is_valid().to_numpy() for name in names}
@@ -367,18 +329,5 @@ class SqlRows(CodedRows):
 
 
 def _proper_parts(columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """All proper subsets of the columns: their marginals are sums of the joint one."""
+    """Return all proper subsets of the columns: their marginals are sums of the joint one."""
     return chain.from_iterable(combinations(columns, size) for size in range(1, len(columns)))
-
-
-def numbered(table: Table, rows: pa.Table, first: int = 0) -> pa.Table:
-    """Return canonical rows as engines store them, see `Database.load`; their numbers begin with ``first``."""
-    columns = [to_stored(rows.column(declared.name), declared) for declared in table.columns]
-    numbers = pa.array(np.arange(first, first + rows.num_rows), pa.int64())
-    return pa.table([numbers, *columns], names=["n", *(f"c{place}" for place in range(len(columns)))])
-
-
-def _canonical(table: Table, batch: pa.RecordBatch) -> pa.Table:
-    rows = pa.Table.from_batches([batch])
-    columns = [from_stored(found, declared) for found, declared in zip(rows.columns, table.columns, strict=True)]
-    return pa.table(columns, names=[declared.name for declared in table.columns])

@@ -10,6 +10,16 @@ from sqlglot import exp
 Expr = exp.Expr
 
 
+def column(name: str, table: str | None = None) -> exp.Column:
+    """Return a column as an expression."""
+    return exp.column(name, table)
+
+
+def count() -> Expr:
+    """Return the number of rows."""
+    return exp.Count(this=exp.Star())
+
+
 def number(value: float) -> Expr:
     """Return a whole number as an expression."""
     literal = exp.Literal.number(abs(int(value)))

@@ -25,20 +25,27 @@ from sqlglot import exp
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.sql.codes import difference_of
 from privbench_core.engines.sql.database import Database
-from privbench_core.engines.sql.literals import Expr, text
+from privbench_core.engines.sql.literals import Expr, column, text
 from privbench_core.privacy.relations import WEIGHT_SCALE, carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 
 
-class Names:
-    """What tables and columns are called in the engine's own tables: never by the names of a spec.
+class Tables:
+    """The engine's own tables of the rows of a schema.
 
-    Nor does a table of the spec, which an engine may read beside them, ever have a name of theirs.
+    Tables and columns are never called by the names of a spec; nor does a table of the spec, which an engine may read
+    beside them, ever have a name of theirs.
+
+    Attributes:
+        schema: The validated schema.
+        database: Where they are.
     """
 
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: Schema, database: Database, secret: bytes) -> None:
+        self.schema = schema
+        self.database = database
+        self._secret = secret
         self._numbers = {table.name: number for number, table in enumerate(schema.tables)}
         self._start = "privbench"
         while any(table.name.lower().startswith(self._start) for table in schema.tables):
@@ -49,18 +56,13 @@ class Names:
             for place, column in enumerate(table.columns)
         }
 
-    def number(self, table: str) -> int:
-        """Return the place of a table in the spec."""
-        return self._numbers[table]
-
     def read(self, table: str) -> str:
         """Return the name of the table of all rows."""
         return self.scratch(table, "read")
 
     def kept(self, table: str) -> str:
         """Return the name of the table of kept rows; of a public table, of all."""
-        public = self._schema.table(table).public
-        return self.scratch(table, "read" if public else "kept")
+        return self.scratch(table, "read" if self.schema.table(table).public else "kept")
 
     def scratch(self, table: str, what: str) -> str:
         """Return a name for what is made of a table."""
@@ -74,30 +76,35 @@ class Names:
         """Return the name of a column."""
         return self._columns[table, name]
 
-    def modelled(self, table: str, name: str) -> str:
-        """Return the name of what is coded of a column of kept rows."""
-        relative = self._schema.table(table).column(name).relative
-        return self.column(table, name) if relative is None else f"d{self.column(table, name)[1:]}"
-
     def columns(self, table: str, names: Iterable[str]) -> list[str]:
         """Return the names of some columns."""
         return [self._columns[table, name] for name in names]
 
+    def modelled(self, table: str, name: str) -> str:
+        """Return the name of what is coded of a column of kept rows."""
+        relative = self.schema.table(table).column(name).relative
+        return self.column(table, name) if relative is None else f"d{self.column(table, name)[1:]}"
 
-def column(name: str, table: str | None = None) -> exp.Column:
-    """Return a column as an expression."""
-    return exp.column(name, table)
+    def unit_of(self, table: Table) -> str:
+        """Return a number for the unit of a row ``r`` without an owner."""
+        return f"r.n * {len(self.schema.tables)} + {self._numbers[table.name]}"
 
+    def matches(self, key: ForeignKey, child: str, parent: str) -> Expr:
+        """Return the condition that a row refers to another along a key: as in SQL, to none where a column is NULL."""
+        pairs = zip(self.columns(key.child, key.columns), self.columns(key.parent, key.parent_columns), strict=True)
+        return exp.and_(*(f"{child}.{mine} = {parent}.{its}" for mine, its in pairs))
 
-def count() -> Expr:
-    """Return the number of rows."""
-    return exp.Count(this=exp.Star())
-
-
-def matches(names: Names, key: ForeignKey, child: str, parent: str) -> Expr:
-    """Return the condition that a row refers to another along a key: as in SQL, to none where a column is NULL."""
-    pairs = zip(names.columns(key.child, key.columns), names.columns(key.parent, key.parent_columns), strict=True)
-    return exp.and_(*(f"{child}.{mine} = {parent}.{its}" for mine, its in pairs))
+    def keyed_hash(self, table: str, alias: str) -> Expr:
+        """Return the keyed hash of a row's primary key (`keyed_order`): an order in which no other row has a say."""
+        here, parts = self.schema.table(table), list[Expr]()
+        for name in here.primary_key:
+            value: Expr = column(self.column(table, name), alias)
+            if pa.types.is_binary(here.column(name).arrow_type):
+                value = self.database.hexadecimal(value)
+            value = exp.cast(value, exp.DataType.Type.TEXT)
+            parts += [exp.cast(exp.Length(this=value), exp.DataType.Type.TEXT), text(":"), value.copy()]
+        key = reduce(lambda joined, part: exp.DPipe(this=joined, expression=part), parts)
+        return self.database.digest(exp.DPipe(this=text(order_key(self._secret)), expression=key))
 
 
 def weight(rows_per_unit: Sequence[int]) -> Expr:
@@ -106,121 +113,100 @@ def weight(rows_per_unit: Sequence[int]) -> Expr:
     return exp.maybe_parse(f"CAST(CASE {few} ELSE FLOOR({WEIGHT_SCALE} / CAST(r.s AS DOUBLE)) END AS INT)")
 
 
-def key_text(names: Names, database: Database, table: Table, alias: str) -> Expr:
-    """Return the text of a row's primary key, see `keyed_order`."""
-    parts: list[Expr] = []
-    for stored, name in zip(names.columns(table.name, table.primary_key), table.primary_key, strict=True):
-        value: Expr = column(stored, alias)
-        if pa.types.is_binary(table.column(name).arrow_type):
-            value = database.hexadecimal(value)
-        value = exp.cast(value, exp.DataType.Type.TEXT)
-        parts += [exp.cast(exp.Length(this=value), exp.DataType.Type.TEXT), text(":"), value.copy()]
-    return reduce(lambda joined, part: exp.DPipe(this=joined, expression=part), parts)
-
-
-def keyed_hash(names: Names, database: Database, secret: bytes, table: Table, alias: str) -> Expr:
-    """Return the keyed hash of a row's primary key: an order in which no other row has a say."""
-    key = key_text(names, database, table, alias)
-    return database.digest(exp.DPipe(this=text(order_key(secret)), expression=key))
-
-
-def keep_rows(schema: Schema, names: Names, database: Database, secret: bytes, table: Table) -> None:
+def keep_rows(tables: Tables, table: Table) -> None:
     """Make the table of a private table's kept rows out of that of all its rows, which is deleted.
 
     The tables of the rows that it cannot do without have been made before. See `engines.memory.relations.kept`.
     """
     owner = table.owner_key
     if owner is None:
-        alive = _alive(schema, names, table).select("1 AS g", "1 AS s")
+        alive = _alive(tables, table).select("1 AS g", "1 AS s")
         if not alive.args.get("joins"):  # then no row is left out, and nothing need be written
-            database.create(names.kept(table.name), alive, "VIEW")
+            tables.database.create(tables.kept(table.name), alive, "VIEW")
             return
-        database.create(names.kept(table.name), alive)
-        database.drop(names.read(table.name))
+        tables.database.create(tables.kept(table.name), alive)
+        tables.database.drop(tables.read(table.name))
         return
-    owners, surplus = (names.scratch(table.name, what) for what in ("owners", "surplus"))
+    owners, surplus = (tables.scratch(table.name, what) for what in ("owners", "surplus"))
     bound, siblings = owner.max_children or 1, f"{_alias(table, owner)}.number"
-    database.create(owners, _owners(schema, names, table, owner))
-    crowded = _alive(schema, names, table, owners).where(f"{siblings} > {bound}")
-    order = keyed_hash(names, database, secret, table, "l")
-    database.create(surplus, _surplus(crowded, names.columns(table.name, owner.columns), bound, order))
-    stored = names.columns(table.name, [each.name for each in table.columns])
-    if any(key.parent == table.name for other in schema.tables for key in other.foreign_keys):
+    tables.database.create(owners, _owners(tables, table, owner))
+    crowded = _alive(tables, table, owners).where(f"{siblings} > {bound}")
+    order = tables.keyed_hash(table.name, "l")
+    tables.database.create(surplus, _surplus(crowded, tables.columns(table.name, owner.columns), bound, order))
+    stored = tables.columns(table.name, [each.name for each in table.columns])
+    if any(key.parent == table.name for other in tables.schema.tables for key in other.foreign_keys):
         stored.insert(0, "n")
-    found = _alive(schema, names, table, owners, stored).select(f"LEAST(COALESCE({siblings}, 1), {bound}) AS g")
+    found = _alive(tables, table, owners, stored).select(f"LEAST(COALESCE({siblings}, 1), {bound}) AS g")
     found = found.where(f"NOT EXISTS (SELECT 1 FROM {surplus} AS x WHERE x.n = r.n)")
-    if len(schema.ownership_path(table.name)) == 1:  # the rows of a unit are the children of its row, or one without
-        written = names.scratch(table.name, "written")
-        database.create(written, found)
-        database.create(names.kept(table.name), exp.select("*", "g AS s").from_(written), "VIEW")
+    if len(tables.schema.ownership_path(table.name)) == 1:  # a unit is one row and its children
+        whole = exp.select("k.*", "k.g AS s").from_(found.subquery("k"))
     else:
-        found = exp.select("k.*", "v.number AS s").with_("k", as_=found).from_("k")
-        found = found.join(_numbers_of("k", ["u"]).subquery("v"), on="v.u = k.u", join_type="left")
-        database.create(names.kept(table.name), found)
-    for name in (names.read(table.name), owners, surplus):
-        database.drop(name)
+        whole = exp.select("k.*", "v.number AS s").with_("k", as_=found).from_("k")
+        whole = whole.join(_numbers_of("k", ["u"]).subquery("v"), on="v.u = k.u", join_type="left")
+    tables.database.create(tables.kept(table.name), whole)
+    for name in (tables.read(table.name), owners, surplus):
+        tables.database.drop(name)
 
 
-def _owners(schema: Schema, names: Names, table: Table, owner: ForeignKey) -> exp.Select:
-    """The kept rows that rows of a table belong to: keys, bases, ``n``, ``u``, and ``number``, of those they have."""
-    referring = names.columns(table.name, owner.columns)
-    if all(key.owner or not carries(schema, key) for key in table.foreign_keys):
-        numbers = _numbers_of(names.read(table.name), referring)  # no row is taken away but with its owner
+def _owners(tables: Tables, table: Table, owner: ForeignKey) -> exp.Select:
+    """Return the kept owners of rows of a table: keys, bases, ``n``, ``u``, and the ``number`` of rows they have."""
+    referring = tables.columns(table.name, owner.columns)
+    if all(key.owner or not carries(tables.schema, key) for key in table.foreign_keys):
+        numbers = _numbers_of(tables.read(table.name), referring)  # no row is taken away but with its owner
     else:
-        rows = _alive(schema, names, table, names.kept(owner.parent))
+        rows = _alive(tables, table, tables.kept(owner.parent))
         numbers = _numbers_of("l", referring).with_("l", as_=rows)
     looked_at = (*owner.parent_columns, *table.owner_bases.values())
-    shown = ["n", "u", *dict.fromkeys(names.columns(owner.parent, looked_at))]
-    found = exp.select(*(f"p.{name}" for name in shown), "l.number").from_(f"{names.kept(owner.parent)} AS p")
-    return found.join(numbers.subquery("l"), on=matches(names, owner, "l", "p"))
+    shown = ["n", "u", *dict.fromkeys(tables.columns(owner.parent, looked_at))]
+    found = exp.select(*(f"p.{name}" for name in shown), "l.number").from_(f"{tables.kept(owner.parent)} AS p")
+    return found.join(numbers.subquery("l"), on=tables.matches(owner, "l", "p"))
 
 
 def _alias(table: Table, key: ForeignKey) -> str:
-    """What the rows that a key refers to are called in `_alive`."""
+    """Return what the rows that a key refers to are called in `_alive`."""
     return f"p{table.foreign_keys.index(key)}"
 
 
-def _alive(schema: Schema, names: Names, table: Table, owners: str = "", shown: Sequence[str] = ("*",)) -> exp.Select:
-    """The rows of a table that no key takes away, and their units; truncation comes after.
+def _alive(tables: Tables, table: Table, owners: str = "", shown: Sequence[str] = ("*",)) -> exp.Select:
+    """Return the rows of a private table that no key takes away, and their units; truncation comes after.
 
     Args:
-        schema: The database.
-        names: Of its tables.
+        tables: Those that there are so far.
         table: Private.
         owners: Name of a table of the rows that its owner key may refer to.
         shown: The columns of the rows that are wanted.
     """
-    unit = f"r.n * {len(schema.tables)} + {names.number(table.name)}"
+    unit = tables.unit_of(table)
     if table.owner_key is not None:
         unit = f"COALESCE({_alias(table, table.owner_key)}.u, {unit})"
-    found = exp.select(*(f"r.{name}" for name in shown)).from_(f"{names.read(table.name)} AS r")
-    for key in (key for key in table.foreign_keys if carries(schema, key)):
+    found = exp.select(*(f"r.{name}" for name in shown)).from_(f"{tables.read(table.name)} AS r")
+    for key in (key for key in table.foreign_keys if carries(tables.schema, key)):
         parent = _alias(table, key)
-        joined = f"{owners if key.owner else names.kept(key.parent)} AS {parent}"
-        found = found.join(joined, on=matches(names, key, "r", parent), join_type="left")
+        joined = f"{owners if key.owner else tables.kept(key.parent)} AS {parent}"
+        found = found.join(joined, on=tables.matches(key, "r", parent), join_type="left")
         there = [f"{parent}.n IS NOT NULL"]
         if key.optional or not key.owner:  # what a NULL key means
-            there += [f"r.{name} IS NULL" for name in names.columns(table.name, key.columns)]
+            there += [f"r.{name} IS NULL" for name in tables.columns(table.name, key.columns)]
         found = found.where(exp.or_(*there))
         if key.same_unit:
             found = found.where(f"{parent}.n IS NULL OR {parent}.u = {unit}")
-    return found.select(f"{unit} AS u", *_differences(names, table))
+    return found.select(f"{unit} AS u", *_differences(tables, table))
 
 
-def _differences(names: Names, table: Table) -> Iterator[Expr]:
-    """The differences of columns that are relative to another one, under the names of `Names.modelled`."""
+def _differences(tables: Tables, table: Table) -> Iterator[Expr]:
+    """Return the differences of columns that are relative to another one, under the names of `Tables.modelled`."""
     owner, of_owner = table.owner_key, table.owner_bases
     for own, base in table.relatives:
-        stored: Expr = column(names.column(table.name, own.name), "r")
+        stored: Expr = column(tables.column(table.name, own.name), "r")
         if owner is not None and base.name in of_owner:
-            beside: Expr = column(names.column(owner.parent, of_owner[base.name]), _alias(table, owner))
+            beside: Expr = column(tables.column(owner.parent, of_owner[base.name]), _alias(table, owner))
         else:
-            beside = column(names.column(table.name, base.name), "r")
-        yield exp.alias_(difference_of(stored, beside), names.modelled(table.name, own.name))
+            beside = column(tables.column(table.name, base.name), "r")
+        yield exp.alias_(difference_of(stored, beside), tables.modelled(table.name, own.name))
 
 
 def _surplus(crowded: exp.Select, owners: Sequence[str], bound: int, order: Expr) -> exp.Select:
-    """The numbers of the rows beyond ``bound`` per owner in their keyed order; only crowded groups are put in order."""
+    """Return numbers of the rows beyond ``bound`` per owner in their keyed order; only crowded groups are sorted."""
     place = exp.Window(
         this=exp.RowNumber(), partition_by=[column(name, "l") for name in owners], order=exp.Order(expressions=[order])
     )
@@ -229,6 +215,6 @@ def _surplus(crowded: exp.Select, owners: Sequence[str], bound: int, order: Expr
 
 
 def _numbers_of(rows: str, columns: Sequence[str]) -> exp.Select:
-    """How many rows have the same values in some columns, by these values."""
+    """Return how many rows have the same values in some columns, by these values."""
     grouped = exp.select(*columns, "COUNT(*) AS number").from_(rows)
     return grouped.where(*(f"{name} IS NOT NULL" for name in columns)).group_by(*columns)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sqlglot import exp
@@ -25,12 +25,7 @@ _SEPARATORS = range(0xE000, 0x110000)  # characters that texts rarely have, and 
 
 @dataclass(frozen=True)
 class Kind:
-    """Values that are searched for.
-
-    Attributes:
-        write: Returns one of them as an expression.
-        after: Returns the least value above one.
-    """
+    """Values that are searched for: how one is written as an expression, and the least value above one."""
 
     write: Callable[[Any], Expr]
     after: Callable[[Any], Any]
@@ -41,30 +36,14 @@ REALS = Kind(real, lambda value: float(np.nextafter(value, np.inf)))
 TEXTS = Kind(text, lambda value: value + "\0")
 
 
-class Search(Protocol):
-    """How a database finds the place of a value among sorted ones."""
+class Search:
+    """Binary search through nested CASE expressions."""
 
     def interval(self, value: Expr, bounds: Sequence[Any], cells: Sequence[int], kind: Kind) -> Expr:
         """Return the cell of a value: the first below all bounds, the next from the first bound on, and so on.
 
         NULL counts as above all bounds.
         """
-        ...
-
-    def equal(self, value: Expr, keys: Sequence[tuple[Any, int]], other: int, kind: Kind) -> Expr:
-        """Return the cell of the one of some sorted keys that a value is equal to, or ``other``."""
-        ...
-
-    def numbers(self, listed: Sequence[int]) -> Expr:
-        """Return a list of whole numbers."""
-        ...
-
-
-class NestedSearch:
-    """Binary search through nested CASE expressions."""
-
-    def interval(self, value: Expr, bounds: Sequence[Any], cells: Sequence[int], kind: Kind) -> Expr:
-        """See `Search.interval`."""
 
         def found(low: int, high: int) -> Expr:
             if low == high:
@@ -76,7 +55,7 @@ class NestedSearch:
         return found(0, len(bounds))
 
     def equal(self, value: Expr, keys: Sequence[tuple[Any, int]], other: int, kind: Kind) -> Expr:
-        """See `Search.equal`."""
+        """Return the cell of the one of some sorted keys that a value is equal to, or ``other``."""
 
         def found(part: Sequence[tuple[Any, int]]) -> Expr:
             if len(part) == 1:
@@ -89,17 +68,16 @@ class NestedSearch:
         return found(keys)
 
     def numbers(self, listed: Sequence[int]) -> Expr:
-        """See `Search.numbers`."""
+        """Return a list of whole numbers."""
         return exp.Array(expressions=[*map(number, listed)])
 
 
-class ListSearch:
+class ListSearch(Search):
     """Binary search in a list that is written as one text, with Spark's functions for lists."""
 
     def interval(self, value: Expr, bounds: Sequence[Any], cells: Sequence[int], kind: Kind) -> Expr:
-        """See `Search.interval`."""
         if len(bounds) <= _FEW:
-            return NestedSearch().interval(value, bounds, cells, kind)
+            return super().interval(value, bounds, cells, kind)
         at, step = exp.column("at"), exp.column("step")
         after = exp.Add(this=at, expression=step)
         bound = _element(_listed(bounds, kind), exp.Sub(this=after.copy(), expression=number(1)))
@@ -115,13 +93,12 @@ class ListSearch:
     def equal(self, value: Expr, keys: Sequence[tuple[Any, int]], other: int, kind: Kind) -> Expr:
         """See `Search.equal`: a key begins an interval of one value."""
         if len(keys) <= _FEW:
-            return NestedSearch().equal(value, keys, other, kind)
+            return super().equal(value, keys, other, kind)
         cells = dict(keys)
         bounds = sorted({bound for key in cells for bound in (key, kind.after(key))})
         return self.interval(value, bounds, [other, *(cells.get(bound, other) for bound in bounds)], kind)
 
     def numbers(self, listed: Sequence[int]) -> Expr:
-        """See `Search.numbers`."""
         return _listed(listed, NUMBERS)
 
 

@@ -21,12 +21,7 @@ from privbench_core.schema.identity import canonical_json
 
 @dataclass(frozen=True)
 class DeclaredLifetime:
-    """A lifetime budget that a spec declared.
-
-    Attributes:
-        budget: It.
-        at: When, by the clock of the machine that opened the ledger with it.
-    """
+    """A lifetime budget that a spec declared, and when, by the clock of the machine that opened the ledger with it."""
 
     budget: Budget
     at: str
@@ -38,12 +33,7 @@ class DeclaredLifetime:
 
 @dataclass(frozen=True)
 class Declarations:
-    """The declarations of one database in a store.
-
-    Attributes:
-        store: Of the ledger.
-        database: Name of the database.
-    """
+    """The declarations of one database in the store of a ledger."""
 
     store: LedgerStore
     database: str

@@ -58,11 +58,10 @@ class Hold:
 
 def open_holds(store: LedgerStore, database: str, account: str) -> list[Hold]:
     """Return the holds of an account that nobody has ended, those of killed processes among them."""
+    rows = store.query(_OPEN, (database, account))
     return [
         Hold(int(number), purpose, mark, at, Price(Measure(measure), _rest(amount, drawn), _rest(delta, drawn_delta)))
-        for number, purpose, mark, at, measure, amount, delta, drawn, drawn_delta in store.query(
-            _OPEN, (database, account)
-        )
+        for number, purpose, mark, at, measure, amount, delta, drawn, drawn_delta in rows
     ]
 
 
@@ -78,20 +77,19 @@ def held_by_others(holds: Iterable[Hold], purpose: str, alive: Alive) -> list[Ho
 
 
 def insert_hold(store: LedgerStore, database: str, account: str, hold: Hold) -> int:
-    """Record a hold and return its number; ends the transaction. The number in ``hold`` is not used."""
+    """Record a hold, inside a transaction, and return its number; that in ``hold`` is not used."""
     price = (hold.left.measure.value, hold.left.amount, hold.left.delta)
     ((number,),) = store.query(
         "insert into hold(database, account, purpose, mark, measure, amount, delta, at)"
         " values (?, ?, ?, ?, ?, ?, ?, ?) returning id",
         (database, account, hold.purpose, hold.mark, *price, hold.at),
-        last=True,
     )
     return int(number)
 
 
 def draw(store: LedgerStore, database: str, account: str, purpose: str, reservation: int, at: str) -> None:
-    """Take a reservation out of the open holds of its purpose; ends the transaction."""
-    store.query(_DRAW, (reservation, at, database, account, purpose), last=True)
+    """Take a reservation out of the open holds of its purpose; inside a transaction."""
+    store.query(_DRAW, (reservation, at, database, account, purpose))
 
 
 def end(store: LedgerStore, hold: int, at: str) -> None:

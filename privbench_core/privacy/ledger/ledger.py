@@ -15,17 +15,25 @@ most expensive of them costs (parallel composition).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from privbench_core.errors import BudgetExhaustedError, ReleaseError
 from privbench_core.privacy.budget import Budget, Measure, Price
-from privbench_core.privacy.ledger.balance import Balance, epsilon_at, shortfall, shortfall_beside_holds
+from privbench_core.privacy.ledger.balance import (
+    AccountSpend,
+    Balance,
+    Purchase,
+    RefreshLimits,
+    epsilon_at,
+    read_spend,
+    shortfall,
+    shortfall_beside_holds,
+)
 from privbench_core.privacy.ledger.declarations import Declarations, DeclaredLifetime, covers
 from privbench_core.privacy.ledger.holds import Alive, Hold, draw, end, held_by_others, insert_hold, open_holds
-from privbench_core.privacy.ledger.refresh_limits import AccountSpend, Purchase, RefreshLimits, read_spend
 from privbench_core.privacy.ledger.sqlite import SqliteStore
 from privbench_core.privacy.ledger.store import LedgerStore, create_tables
 from privbench_core.privacy.neighbour_relation import Relation
@@ -50,13 +58,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class OtherDatabase:
-    """Another database with accounts of its own in the same ledger.
-
-    Attributes:
-        database: Its name.
-        entries: Number of its reservations.
-        last: Time of the last one, by the clock of the machine that made it.
-    """
+    """Another database in the same ledger, its number of reservations, and the time of the last one."""
 
     database: str
     entries: int
@@ -117,11 +119,9 @@ class Ledger:
         self._store.close()
 
     def claim(self, mark: str, *, replace: bool = False) -> None:
-        """Bind the ledger to one state folder, which holds its releases and secret.
+        """Bind the ledger to the state folder with the pseudonym ``mark``, which holds its releases and secret.
 
-        Args:
-            mark: A pseudonym of the folder.
-            replace: Use this folder instead of the last one, which was lost. Its releases must be paid for again.
+        ``replace`` gives up the last folder, which was lost: its releases must be paid for again.
 
         Raises:
             ReleaseError: The ledger belongs to another folder: its releases would be bought a second time.
@@ -203,20 +203,13 @@ class Ledger:
                 "insert into reservation(database, account, release, step, run, measure, amount, rho, delta, at)"
                 " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id",
                 (self.database, account, release, step, run, *price_row, _now()),
-                last=not purpose,
             )
             if purpose:
                 draw(self._store, self.database, account, purpose, number, _now())
         return int(number)
 
     def require(self, what: str, price: Price, account: str = "", purchases: Iterable[Purchase] = ()) -> None:
-        """Check that ``price`` could be paid now if no other run were at work, without reserving it.
-
-        Args:
-            what: The purpose, as the error message names it.
-            price: The total.
-            account: Who pays.
-            purchases: The steps to buy, at which ε: they decide the refresh.
+        """Check that ``price`` could be paid now if no other run were at work; arguments as of `hold`.
 
         Raises:
             BudgetExhaustedError: The lifetime budget or the refresh policy does not allow it.
@@ -343,10 +336,9 @@ class Ledger:
         return self._declarations.unrecorded(self._relation, account) if self._relation else {}
 
     def _require_beside(
-        self, held: Iterable[Hold], what: str, price: Price, account: str, purchases: Iterable[Purchase]
+        self, held: Sequence[Hold], what: str, price: Price, account: str, purchases: Iterable[Purchase]
     ) -> None:
         """Refuse ``price`` if it is affordable only until the runs at work buy what they hold."""
-        held = list(held)
         if not held:
             return
         spent = self.spent(account)

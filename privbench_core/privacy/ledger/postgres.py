@@ -27,7 +27,6 @@ set local idle_in_transaction_session_timeout = '{LOCK_TIMEOUT / 2:.0f}s';
 select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') in ('off', 'local');
 select pg_advisory_xact_lock({_LOCK});
 """
-_COMMIT = ";\ncommit"
 
 
 class PostgresStore:
@@ -46,7 +45,6 @@ class PostgresStore:
         self._url = parse_url(url, "privacy.ledger")
         if self._url.get_backend_name() != "postgresql":
             raise LedgerError("privacy.ledger: not a PostgreSQL URL; write postgresql://user:${PASSWORD}@host/database")
-        self._begin = ""
         self._inside = False
         self._db = self._connect()
 
@@ -54,22 +52,15 @@ class PostgresStore:
         """Close the connection."""
         self._db.close()
 
-    def query(self, statement: str, parameters: Sequence[object] = (), *, last: bool = False) -> list[Row]:
-        """See `LedgerStore`. Reconnects to a server that is away, but never once a transaction has begun.
-
-        ``begin`` and ``commit`` are sent with the first and the last statement, to hold the lock for fewer round trips.
-        """
-        whole = f"{self._begin}{statement}{_COMMIT if last else ''}"
+    def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """See `LedgerStore`. Reconnects to a server that is away, but never inside a transaction."""
         try:
-            rows = self._run(whole, parameters)
+            return self._run(statement, parameters)
         except LedgerError:
-            begun = self._inside and not self._begin
-            if begun or last or not self._db.broken:
+            if self._inside or not self._db.broken:
                 raise
             self._reconnect()
-            rows = self._run(whole, parameters)
-        self._begin, self._inside = "", self._inside and not last
-        return rows
+            return self._run(statement, parameters)
 
     def has_tables(self, name: str) -> bool:
         """See `LedgerStore`."""
@@ -84,17 +75,17 @@ class PostgresStore:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """See `LedgerStore`. A transaction is never repeated."""
-        self._begin, self._inside = _BEGIN, True
         try:
+            self.query(_BEGIN)
+            self._inside = True
             yield
-            if self._inside and not self._begin:
-                self._run("commit")
+            self._run("commit")
         except BaseException:
             with suppress(LedgerError):  # a server that is away has rolled back
                 self._run("rollback")
             raise
         finally:
-            self._begin, self._inside = "", False
+            self._inside = False
 
     def _run(self, statements: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Run statements with parameters quoted by the client; return the rows of the last one that has any."""

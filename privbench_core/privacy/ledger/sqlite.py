@@ -38,8 +38,8 @@ class SqliteStore:
         """Close the file."""
         self._db.close()
 
-    def query(self, statement: str, parameters: Sequence[object] = (), *, last: bool = False) -> list[Row]:
-        """See `LedgerStore`; the transaction ends with its block, whatever ``last`` says."""
+    def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """See `LedgerStore`."""
         try:
             return self._db.execute(statement, tuple(parameters)).fetchall()
         except sqlite3.Error as error:

@@ -85,17 +85,8 @@ class LedgerStore(Protocol):
         It reads what the last such transaction wrote.
         """
 
-    def query(self, statement: str, parameters: Sequence[object] = (), *, last: bool = False) -> list[Row]:
-        """Run one statement.
-
-        Args:
-            statement: With ``?`` for each parameter.
-            parameters: In that order.
-            last: Commits the transaction too, which saves a round trip to the server while others wait.
-
-        Returns:
-            The rows of a ``select`` or a ``returning``.
-        """
+    def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run one statement, with ``?`` for each parameter; return the rows of a ``select`` or a ``returning``."""
 
     def has_tables(self, name: str) -> bool:
         """Return whether there is a table of that name."""
@@ -147,11 +138,7 @@ def _layout(store: LedgerStore) -> int | None:
 
 
 def sqlite_statements(found: int | None = None) -> list[str]:
-    """Return the statements that create the tables in SQLite, with a trigger per row against changes.
-
-    Args:
-        found: The layout that is there, whose tables are left as they are; None if there are no tables.
-    """
+    """Return the statements that create the tables that layout ``found`` lacks, with a trigger per row and change."""
     parts = _missing(found)
     guards = [
         f"create trigger {table}_{verb} before {verb} on {table} begin select raise(abort, 'append only'); end"
@@ -163,11 +150,7 @@ def sqlite_statements(found: int | None = None) -> list[str]:
 
 
 def postgres_statements(found: int | None = None) -> list[str]:
-    """Return the statements that create the tables in PostgreSQL, as ``deploy/postgres/ledger*.sql`` have them.
-
-    Args:
-        found: As in `sqlite_statements`.
-    """
+    """Return the same statements for PostgreSQL, as ``deploy/postgres/ledger*.sql`` have them."""
     parts = _missing(found)
     guards = [
         f"""create trigger {table}_stays before update or delete or truncate on {table}

@@ -23,9 +23,11 @@ _MOST_DAYS = (2**63 - 1) // DAY - 10**6  # what nanoseconds of 64 bits add is le
 
 
 def cast_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    """Return numbers, text or times as ``target``; ArrowInvalid if a value does not fit."""
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return _cast_text(values, target)
+    """Return values of any kind as ``target``; ArrowInvalid if one does not fit."""
+    if pa.types.is_duration(target):
+        return _durations(values)
+    if _is_text(values.type):
+        return _bytes_of_text(values) if pa.types.is_binary(target) else _cast_text(values, target)
     if pa.types.is_floating(values.type) and not pa.types.is_floating(target):
         # pandas stores integers with gaps as floats, the gaps being NaN.
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
@@ -66,37 +68,28 @@ def read_uuids(values: pa.ChunkedArray) -> pa.ChunkedArray:
     Raises:
         ArrowInvalid: A value is not a UUID.
     """
-    kind = values.type
-    if pa.types.is_null(kind):
-        return values.cast(pa.string())
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(values.type) or pa.types.is_null(values.type):
         return _uuids_of_text(values.cast(pa.string()))
     return pa.chunked_array([_uuids_of_bytes(chunk.cast(pa.binary(16))) for chunk in values.chunks], pa.string())
 
 
-def read_bytes(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    r"""Return bytes as they are, the bytes of text in PostgreSQL's hexadecimal form (``\x6869``), or text as UTF-8.
-
-    Raises:
-        ArrowInvalid: The values are neither bytes nor text.
-    """
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        hexadecimal = pc.match_substring_regex(values, _HEX)
-        if values.null_count < len(values) and pc.all(hexadecimal).as_py():
-            texts = values.to_pylist()
-            return pa.chunked_array([pa.array([text and bytes.fromhex(text[2:]) for text in texts], pa.binary())])
-    return values.cast(pa.binary())
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def read_durations(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return intervals of any kind as ``duration[us]``; months come back as days.
+def _bytes_of_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    r"""Return the bytes of text in PostgreSQL's hexadecimal form (``\x6869``), or text as UTF-8."""
+    if values.null_count == len(values) or not pc.all(pc.match_substring_regex(values, _HEX)).as_py():
+        return values.cast(pa.binary())
+    found = [text and bytes.fromhex(text[2:]) for text in values.to_pylist()]
+    return pa.chunked_array([pa.array(found, pa.binary())])
 
-    Args:
-        values: Durations; months with days and nanoseconds; times of day; text in ISO 8601 (``P1DT2H``), or as
-            PostgreSQL, DuckDB and Python write it (``1 day 02:00:00``, ``-1 days +22:00:00``).
 
-    Raises:
-        ArrowInvalid: A value is not an interval, or does not fit.
+def _durations(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return spans of time as ``duration[us]``, with 30 days to the month.
+
+    Text is in ISO 8601 (``P1DT2H``), or as PostgreSQL, DuckDB and Python write it (``1 day 02:00:00``, ``-1 days
+    +22:00:00``).
     """
     kind = values.type
     if pa.types.is_duration(kind):
@@ -106,7 +99,7 @@ def read_durations(values: pa.ChunkedArray) -> pa.ChunkedArray:
         return times.cast(pa.int64()).cast(_MICROSECONDS)
     if kind == pa.month_day_nano_interval():
         return pa.chunked_array([_durations_of_calendar(chunk) for chunk in values.chunks], _MICROSECONDS)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(kind):
         return _durations_of_text(values)
     if pa.types.is_null(kind):
         return values.cast(_MICROSECONDS)

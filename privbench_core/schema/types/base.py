@@ -50,7 +50,7 @@ class LogicalType(ABC):
     listable: ClassVar[bool] = False  # whether the domain may be a list of values
 
     # In models.
-    codec: ClassVar[str | None] = None  # kind of the codec of a column without a domain; None if it needs one
+    opaque: ClassVar[bool] = False  # whether at most the length of a value is modelled
     fixed_values: ClassVar[tuple[Scalar, ...]] = ()  # all values, where the type has but a few
     numeric: ClassVar[bool] = False
     calendar: ClassVar[bool] = False  # points in time: zero is a value like any other
@@ -91,9 +91,9 @@ class LogicalType(ABC):
         return pa.type_for_alias(self.arrow)
 
     @property
-    def opaque(self) -> bool:
-        """Whether at most the length of a value is modelled, so that a column needs no domain."""
-        return self.codec is not None and not self.fixed_values
+    def needs_domain(self) -> bool:
+        """Whether a column that is modelled has to declare its domain."""
+        return not (self.opaque or self.fixed_values)
 
     @property
     def sql_arguments(self) -> tuple[int, ...]:

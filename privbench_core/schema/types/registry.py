@@ -114,12 +114,6 @@ class SqlType:
         """The maximal number of characters, if there is one."""
         return self.arguments[0] if self.arguments and self.name.startswith("character") else None
 
-    @property
-    def integers(self) -> tuple[int, int] | None:
-        """The smallest and largest integer, for types of integers."""
-        bits = self.facts.bits
-        return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if bits else None
-
 
 def parse_sql_type(text: str) -> SqlType | None:
     """Return the type that ``text`` names, or None if it is not a known one.

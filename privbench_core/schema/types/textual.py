@@ -22,7 +22,6 @@ class BooleanType(LogicalType):
 
     name = "boolean"
     no_domain = "remove it: a boolean has two values"
-    codec = "list"
     fixed_values = (False, True)
     keyable = False
     surrogate = None
@@ -67,7 +66,7 @@ class TextType(LogicalType):
 
     name = "text"
     options = frozenset({"max_length"})
-    codec = "length"
+    opaque = True
     length_unit = "characters"
     textual = True
     surrogate = "text"
@@ -85,7 +84,7 @@ class UuidType(LogicalType):
 
     name = "uuid"
     no_domain = "remove it: random ones are generated"
-    codec = "uuid"
+    opaque = True
     has_form = True
     form = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
     surrogate = "uuid"
@@ -107,7 +106,7 @@ class BytesType(LogicalType):
     name = "bytes"
     options = frozenset({"max_length"})
     no_domain = _LENGTH_ONLY
-    codec = "length"
+    opaque = True
     length_unit = "bytes"
     has_form = True  # their length
     surrogate = None
@@ -116,11 +115,6 @@ class BytesType(LogicalType):
     reads_whole = True
     sql = (SqlName("bytea", ("blob", "varbinary")),)
     native = r"(TINY|MEDIUM|LONG)?BLOB|(VAR)?BINARY"
-
-    def read(self, values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-        from privbench_core.schema.types.arrow import read_bytes
-
-        return read_bytes(values)
 
 
 @dataclass(frozen=True)
@@ -134,7 +128,7 @@ class JsonType(LogicalType):
     name = "json"
     options = frozenset({"max_length"})
     no_domain = _LENGTH_ONLY
-    codec = "length"
+    opaque = True
     shortest = len("{}")
     frame = (b'{"a": "', b'"}')
     length_unit = "characters"

@@ -165,8 +165,3 @@ class IntervalType(_TimeType):
 
     def bound(self, value: Scalar) -> Scalar:
         return self.number(value)
-
-    def read(self, values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-        from privbench_core.schema.types.arrow import read_durations
-
-        return read_durations(values)

@@ -1,6 +1,6 @@
 """MST (McKenna, Miklau and Sheldon 2021), estimated by the `mbi` package: ``pip install 'privbench[mbi]'``.
 
-A spanning tree of pairs of columns, selected by the exponential mechanism and measured, beside the one-way marginals of
+A spanning tree of pairs of columns, selected by the exponential mechanism and measured, and the one-way marginals of
 the profile; a graphical model is fitted to the answers by mirror descent. What is stored are the model's marginals, so
 that rows are drawn without the package.
 """

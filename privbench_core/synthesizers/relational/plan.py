@@ -25,7 +25,7 @@ from privbench_core.tuning import TUNING
 
 @dataclass(frozen=True)
 class Options(LinkOptions):
-    """Public parameters beside the common ones.
+    """Public parameters in addition to the common ones.
 
     Attributes:
         tables: Name of the table synthesizer.

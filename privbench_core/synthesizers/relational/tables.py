@@ -50,7 +50,7 @@ class TableFit(Protocol):
     """What `fitted_steps` needs of a method."""
 
     def identity(self) -> Mapping[str, Any]:
-        """Return all that a release depends on beside rows and price, JSON-able."""
+        """Return all that a release depends on other than rows and price, JSON-able."""
         ...
 
     def fit(self, curator: Curator, one_way: OneWay, price: Price, rng: np.random.Generator) -> Mapping[str, Any]:

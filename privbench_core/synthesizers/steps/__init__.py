@@ -3,9 +3,9 @@
 Importing any of them makes all that steps store readable (`privbench_core.stored`).
 """
 
-from privbench_core.groups import group_model, latent
+from privbench_core.groups import group_model
 from privbench_core.links import fanout, link_model
 from privbench_core.marginals import measured, spn
 from privbench_core.profiles import profile
 
-__all__ = ["fanout", "group_model", "latent", "link_model", "measured", "profile", "spn"]
+__all__ = ["fanout", "group_model", "link_model", "measured", "profile", "spn"]

@@ -63,7 +63,7 @@ class Allocation:
         slots = 1 << (len(rows) * SLOTS - 1).bit_length()
         return cls(tuple(weighted_shares(slots, rows)))
 
-    def places(self, number: int, count: int, rng: np.random.Generator) -> Numbers:
+    def places(self, number: int, count: int, rng: Rng) -> Numbers:
         """Return which of ``count`` places a range gets, ascending: about as many as are its share.
 
         Args:
@@ -84,14 +84,8 @@ class Allocation:
         found = np.sort((inside + np.arange(len(offsets))[:, np.newaxis] * slots).ravel())
         return np.asarray(found[found < count], dtype=np.int64)
 
-    def allocated(self, number: int, degrees: Numbers, rng: np.random.Generator) -> Numbers:
-        """Return how many places of each parent a range gets, shape (parents,).
-
-        Args:
-            number: Of the range.
-            degrees: Places of each parent; parents of a kind follow each other.
-            rng: As in `places`.
-        """
+    def allocated(self, number: int, degrees: Numbers, rng: Rng) -> Numbers:
+        """Return how many `places` of each parent a range gets, shape (parents,); parents of a kind are neighbours."""
         ends = np.cumsum(degrees)
         places = self.places(number, int(ends[-1]) if len(ends) else 0, rng)
         parents = np.searchsorted(ends, places, side="right")
@@ -100,24 +94,14 @@ class Allocation:
 
 @dataclass(frozen=True)
 class AllocatedKey:
-    """The places of all parents along a key, and which of them each range of rows gets.
-
-    Attributes:
-        key: Off the ownership path.
-        lookup: Released, of the key.
-        bounded: Whether only so many rows may refer to a parent.
-        allocation: Of places to ranges of rows.
-        seed: Of the run.
-        files: One for each range of parents: their keys and codes, and how many places they have.
-        digests: Of the files.
-    """
+    """The places of all parents along a key, and which of them each range of rows gets."""
 
     key: ForeignKey
     lookup: LinkModel
-    bounded: bool
+    bounded: bool  # whether only so many rows may refer to a parent
     allocation: Allocation
     seed: int
-    files: PartFiles
+    files: PartFiles  # for each range of parents, their keys and codes, and how many places they have
     digests: tuple[str, ...]
 
     @classmethod
@@ -132,18 +116,7 @@ class AllocatedKey:
         seed: int,
         files: PartFiles,
     ) -> AllocatedKey:
-        """Decide how often each parent is referred to.
-
-        Args:
-            table: The referring one.
-            key: Of it.
-            lookup: Released, of the key.
-            coded: A range of the parents, with codes of what the link looks at.
-            sizes: Parents of each range.
-            rows: Planned for each range of the referring table.
-            seed: Of the run.
-            files: For what is decided.
-        """
+        """Decide how often each parent is referred to; ``coded`` ranges have codes of what the link depends on."""
         rng = sampling_rng(seed, "degrees", key.name)
         most = 1 if is_unique(table, key) else key.max_children
         references = round(sum(rows) * (1 - lookup.null_share))
@@ -165,7 +138,7 @@ class AllocatedKey:
         return cls(key, lookup, most is not None, Allocation.by_rows(rows), seed, files, tuple(digests))
 
     def range(self, number: int) -> Parent:
-        """The parents that a range of rows may refer to, with their room, and the link for the places it has of each.
+        """Return the parents that a range of rows may refer to, with their room, and the link for their places.
 
         Public ones are all there, as a link knows them by their position; those without room get no row of the range.
         """
@@ -182,12 +155,12 @@ class AllocatedKey:
             if stored.table is None:
                 raise InternalError(f"{self.key.name}: parents were stored without their keys")
             found.append((stored.table.take(pa.array(some)), codes, places[some], spare[some]))
-        rows = pa.concat_tables([rows for rows, *_ in found])
-        codes = {name: np.concatenate([codes[name] for _, codes, *_ in found]) for name in found[0][1]}
-        places, spare = (np.concatenate([each[which] for each in found]) for which in (2, 3))
+        tables, all_codes, all_places, all_spare = zip(*found, strict=True)
+        codes = {name: np.concatenate([codes[name] for codes in all_codes]) for name in all_codes[0]}
+        places = np.concatenate(all_places)
         sizes = {name.removeprefix(TARGET): d.size for name, d in self.lookup.targets.items()}
-        room = places + spare if self.bounded and not own else None
-        return Parent(rows, codes, sizes, None, None, room, self.lookup.with_places(places))
+        room = places + np.concatenate(all_spare) if self.bounded and not own else None
+        return Parent(pa.concat_tables(tables), codes, sizes, None, None, room, self.lookup.with_places(places))
 
     def forget(self) -> None:
         """Delete the files."""
@@ -211,22 +184,11 @@ def _public_degrees(
 
 
 def _private_degrees(
-    lookup: LinkModel,
-    coded: Callable[[int], Parent],
-    sizes: Sequence[int],
-    references: int,
-    most: int | None,
-    rng: Rng,
+    lookup: LinkModel, coded: Callable[[int], Parent], sizes: Sequence[int], references: int, most: int | None, rng: Rng
 ) -> Degrees:
     """Yield how often each private parent is to be referred to, by its rank among all of them and by its kind.
 
-    Args:
-        lookup: Released.
-        coded: As in `AllocatedKey.plan`.
-        sizes: As there.
-        references: To all parents.
-        most: Of one parent; where it is 1, each has a place, whichever row gets it.
-        rng: Sampling only.
+    Where at most one row may refer to a parent (``most``), each has a place, whichever row gets it.
     """
     popularity, total = lookup.popularity, max(1, sum(sizes))
     kinds, room = dict[str, int](), np.zeros(1)
@@ -255,7 +217,7 @@ def _private_degrees(
 
 
 def _kind_sizes(lookup: LinkModel, parent: Parent) -> dict[str, int]:
-    """Number of codes of the targets that tell kinds of parents apart, as far as a table of them can be held."""
+    """Return the number of codes of the targets by which parents differ in kind, as far as a table fits in memory."""
     sizes = dict[str, int]()
     for name in lookup.kind_columns(parent.codes):
         size = lookup.targets[name].size
@@ -284,7 +246,6 @@ def _wanted(lookup: LinkModel, kinds: Mapping[str, int], room: Array, references
 
 @lru_cache(HELD_FILES)  # one range of rows after the other reads the same
 def _read(folder: Path, number: int, digest: str) -> Artifact:
-    """Return a file of parents."""
     return PartFiles(folder).get(number, digest)
 
 
@@ -294,10 +255,7 @@ def _narrow(numbers: Numbers) -> NDArray[np.unsignedinteger[Any]]:
 
 
 def _spare(degrees: Numbers, most: int | None, usual: float) -> Numbers:
-    """Return the places of each parent beyond its degree, for rows of a range that has too few of what they ask for.
-
-    A kind may be asked for twice as often in a range as in others.
-    """
+    """Return the places of each parent beyond its degree: a range may ask for a kind twice as often as others."""
     if most is None:
         return np.zeros_like(degrees)
     return np.minimum(most - degrees, degrees + math.ceil(2 * usual))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from privbench_core.errors import SpecError, UnsupportedBudgetError
 from privbench_core.guards import MAX_MOVED
 from privbench_core.privacy.budget import Budget, Price, zero
-from privbench_core.privacy.reach import bound_in_words
-from privbench_core.privacy.relations import keys_into_other_units
+from privbench_core.privacy.relations import bound_in_words, keys_into_other_units
 from privbench_core.profiles.measure_domains import lists_to_learn
 from privbench_core.schema.checks import parse_check
 from privbench_core.schema.columns import Column, Range, Scalar, Values
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def whole_plan(name: str, schema: Schema, budget: Budget, measuring: Sequence[Step], validation: Price) -> Plan:
-    """The plan of a synthesizer that has the models of `sample.model_inputs` made by ``measuring``.
+    """Return the plan of a synthesizer that has the models of `sample.model_inputs` made by ``measuring``.
 
     Args:
         name: Of the synthesizer.
         schema: The database.
         budget: Of the whole plan.
-        measuring: The first steps; each is made after those whose releases it looks at.
+        measuring: The first steps; each is made after those whose releases it reads.
         validation: For the fidelity figures of all tables.
     """
     free = zero(validation.measure)
@@ -84,7 +83,7 @@ def refuse_impossible(schema: Schema, budget: Budget) -> None:
 
 
 def unmeasurable(schema: Schema) -> Iterator[str]:
-    """Why noise would hide any rows of a table, by the declared bounds alone, one line per table."""
+    """Yield why noise would hide any rows of a table, by the declared bounds alone, one line per table."""
     known: set[ForeignKey] = set()
     for table in schema.sampling_order:
         keys = {} if table.public else keys_into_other_units(schema, table.name)
@@ -101,7 +100,7 @@ def unmeasurable(schema: Schema) -> Iterator[str]:
 
 
 def unsampleable(schema: Schema, table: Table) -> Iterator[str]:
-    """What of a private table's keys and dependencies cannot be kept, one line each: where, what, what to do."""
+    """Yield what of a private table's keys and dependencies cannot be kept, one line each: where, what, what to do."""
     required = {name for key in table.foreign_keys if not key.optional for name in key.columns}
     for key in table.foreign_keys:
         if key.optional:
@@ -116,7 +115,7 @@ def unsampleable(schema: Schema, table: Table) -> Iterator[str]:
 
 
 def _never_empty(table: Table, key: ForeignKey, required: set[str]) -> Iterator[str]:
-    """Why a synthetic row could not leave an optional key empty."""
+    """Yield why a synthetic row could not leave an optional key empty."""
     emptied = table.emptied_columns(key)
     for name in key.columns:
         if name in emptied or name in required:

@@ -2,13 +2,13 @@
 
 PrivBench's Algorithm 7 (SampleDataFromSPN) with four changes: expected counts are rounded instead of drawn, children
 are drawn given their parent's row, every key is generated, and the schema's constraints hold. Deferred keys are NULL
-until a second pass fills them (`Links.complete`).
+until a second pass fills them (`TableModels.complete`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.differences import base_numbers, values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import InternalError, ValidationError
-from privbench_core.groups.siblings import AgreeingSiblings
+from privbench_core.groups.siblings import WithinGroupCorrelation
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.link_model import LinkModel
 from privbench_core.links.linking import Linked
@@ -56,15 +56,19 @@ DRAWING = "15"
 
 
 @dataclass(frozen=True)
-class Links:
-    """What was released of the keys of a private table, and the scale to draw it at.
+class TableModels:
+    """What was released of a private table, and of the keys that are filled in one pass over its rows.
 
     Attributes:
         schema: The database.
         table: The table.
         scale: Of the unit's table; owned tables follow their parents.
-        lookups: Links off the ownership path, by name of the key: those that are filled in one pass.
+        lookups: Links off the ownership path, by name of the key: those of the pass.
         profiles: Of the table, and of the private tables that its keys refer to, by table name.
+        model: Of its rows; None in the second pass, which fills deferred keys alone.
+        latents: Latent attribute -> number of its codes.
+        fanout: Link to its owner, None for the unit's table and in the second pass.
+        counted: Codes of the numbers of children that links depend on, along owner keys, by name of the link's key.
     """
 
     schema: Schema
@@ -72,89 +76,45 @@ class Links:
     scale: float
     lookups: Mapping[str, LinkModel]
     profiles: Mapping[str, Profile]
+    model: Model | None = None
+    latents: Mapping[str, int] = field(default_factory=dict)
+    fanout: Fanout | None = None
+    counted: Mapping[str, Mapping[ForeignKey, Discretizer]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, schema: Schema, table: Table, inputs: Mapping[Key, Artifact], scale: float) -> TableModels:
+        """Read the artifacts of `sample.model_inputs`, for the first pass."""
+        keys = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
+        stored, owner = inputs["model", table.name].data, table.owner_key
+        fanout = None if owner is None else released_fanout(inputs, owner)
+        model: Model = restored(stored["model"])
+        if fanout is not None and fanout.cross_marginals is not None:
+            model = Linked(model, fanout.cross_marginals)
+        lookups = {key.name: released_lookup(inputs, key, scale) for key in keys if not key.owner}
+        private = {table.name, *(key.parent for key in keys if not schema.table(key.parent).public)}
+        profiles = {name: released_profile(inputs, name) for name in sorted(private)}
+        counted = {
+            key.name: {
+                other: link.sizes
+                for other, link in released_numbers(schema, key, inputs).items()
+                if (fanout if key.owner and fanout else lookups[key.name]).looks_at(children_column(other.name))
+            }
+            for key in keys
+        }
+        return cls(schema, table, scale, lookups, profiles, model, dict(stored.get("latents", [])), fanout, counted)
+
+    @classmethod
+    def of_deferred(cls, schema: Schema, table: Table, inputs: Mapping[Key, Artifact], scale: float) -> TableModels:
+        """Read what the second pass is drawn from."""
+        keys = [key for key in table.foreign_keys if key.name in schema.deferred_keys]
+        lookups = {key.name: released_lookup(inputs, key, scale) for key in keys}
+        names = sorted({table.name, *(key.parent for key in keys)})
+        return cls(schema, table, scale, lookups, {name: released_profile(inputs, name) for name in names})
 
     @property
     def keys(self) -> tuple[ForeignKey, ...]:
         """The keys of `lookups`."""
         return tuple(key for key in self.table.foreign_keys if key.name in self.lookups)
-
-    @property
-    def discretizers(self) -> Mapping[str, Discretizer]:
-        """Of the table's attributes."""
-        return self.profiles[self.table.name].discretizers
-
-    def parent(self, name: str, sample: Sample) -> Parent:
-        """Return synthetic parents with their attributes as codes; public ones have none."""
-        if self.schema.table(name).public:
-            return Parent(sample.table, {}, {}, None)
-        discretizers = self.profiles[name].discretizers
-        codes, sizes = sample.encoded(self.schema.table(name), discretizers), _sizes(discretizers)
-        for latent, (size, drawn) in sample.latents.items():
-            codes[latent], sizes[latent] = drawn, size
-        return Parent(sample.table, codes, sizes, sample.weights, sample.units)
-
-    def complete(self, first: Sample, parents: Mapping[str, Parent], rng: np.random.Generator) -> Sample:
-        """Fill the deferred keys of rows whose other columns are drawn, and stay.
-
-        A reference that breaks a check is redrawn, and left NULL if that does not help.
-        """
-        table, made = self.table, first.table
-        codes = first.encoded(table, self.discretizers)
-        rows = Rows(made.num_rows, codes, _sizes(self.discretizers), first.weights)
-        waiting = {name for key in self.keys for name in table.emptied_columns(key)}
-        columns = {n: made.column(n).combine_chunks() for n in made.column_names if n not in waiting}
-        draw_references(table, self.keys, rows, parents, columns, row_rules(table), rng, first.units)
-        for key in self.keys:
-            for unique in (table.primary_key, *table.unique):
-                if not set(key.columns).isdisjoint(unique):
-                    again = pa.array(repeated(group_numbers([columns[name] for name in unique], rows.n)))
-                    columns |= {name: pc.if_else(again, None, columns[name]) for name in table.emptied_columns(key)}
-        return replace(first, table=_finished(table, columns))
-
-
-@dataclass(frozen=True)
-class TableModels(Links):
-    """What was released of a private table: its rows, and all links but deferred ones.
-
-    Attributes:
-        model: Of its rows.
-        latents: Latent attribute -> number of its codes.
-        fanout: Link to its owner, None for the unit's table.
-        counted: Codes of the numbers of children that links look at, along owner keys, by name of the link's key.
-    """
-
-    model: Model
-    latents: Mapping[str, int]
-    fanout: Fanout | None
-    counted: Mapping[str, Mapping[ForeignKey, Discretizer]]
-
-    @classmethod
-    def of(cls, schema: Schema, table: Table, inputs: Mapping[Key, Artifact], scale: float) -> TableModels:
-        """Read the artifacts of `sample.model_inputs`."""
-        keys = [key for key in table.foreign_keys if key.name not in schema.deferred_keys]
-        stored = inputs["model", table.name].data
-        fanout = None if table.owner_key is None else released_fanout(inputs, table.owner_key)
-        lookups = {key.name: released_lookup(inputs, key, scale) for key in keys if not key.owner}
-        model: Model = restored(stored["model"])
-        private = {table.name, *(key.parent for key in keys if not schema.table(key.parent).public)}
-        return cls(
-            schema,
-            table,
-            scale,
-            lookups,
-            {name: released_profile(inputs, name) for name in sorted(private)},
-            model if fanout is None or fanout.cross_marginals is None else Linked(model, fanout.cross_marginals),
-            dict(stored.get("latents", [])),
-            fanout,
-            {
-                key.name: {
-                    other: link.sizes
-                    for other, link in released_numbers(schema, key, inputs).items()
-                    if (fanout if key.owner and fanout else lookups[key.name]).looks_at(children_column(other.name))
-                }
-                for key in keys
-            },
-        )
 
     @property
     def profile(self) -> Profile:
@@ -168,14 +128,20 @@ class TableModels(Links):
             return max(1, round(self.profile.total * self.scale)), 0
         return round(self.fanout.owned * self.scale), round(self.fanout.ownerless * self.scale)
 
+    def parent(self, name: str, sample: Sample) -> Parent:
+        """Return synthetic parents with their attributes as codes; public ones have none."""
+        if self.schema.table(name).public:
+            return Parent(sample.table, {}, {}, None)
+        discretizers = self.profiles[name].discretizers
+        codes, sizes = sample.encoded(self.schema.table(name), discretizers), sizes_of(discretizers)
+        for latent, (size, drawn) in sample.latents.items():
+            codes[latent], sizes[latent] = drawn, size
+        return Parent(sample.table, codes, sizes, sample.weights, sample.units)
+
     def counting(
-        self,
-        key: ForeignKey,
-        samples: Mapping[str, SampledTable],
-        number: int | None,
-        own: Numbers | None = None,
+        self, key: ForeignKey, samples: Mapping[str, SampledTable], number: int | None, own: Numbers | None = None
     ) -> Parent:
-        """Parents along a key, with their numbers of children as further columns, where the link looks at them.
+        """Return parents along a key, with the numbers of children that the link depends on as further columns.
 
         Args:
             key: The key.
@@ -186,7 +152,7 @@ class TableModels(Links):
         parents = samples[key.parent]
         parent = self.parent(key.parent, parents.part(number))
         codes, sizes = dict(parent.codes), dict(parent.sizes)
-        for other, coder in self.counted[key.name].items():
+        for other, coder in self.counted.get(key.name, {}).items():
             if other == self.table.owner_key:
                 numbers = own
             else:
@@ -196,9 +162,6 @@ class TableModels(Links):
                 raise InternalError(f"{key.name}: how many rows each of its parents owns is not known")
             name = children_column(other.name)
             codes[name], sizes[name] = coder.encode_numbers(numbers), coder.size
-        for lag in self.fanout.lags if key.owner and self.fanout else ():
-            codes[lag.context] = lag.above.encode(parent.table.column(lag.base))
-            sizes[lag.context] = lag.above.size
         return replace(parent, codes=codes, sizes=sizes)
 
     def draw(
@@ -218,10 +181,14 @@ class TableModels(Links):
             rng: Sampling only.
             numbering: How many rows are in the ranges before, and in all of them.
         """
-        table, first, per_unit = self.table, numbering[0], self.profile.size.rows_per_unit
-        units = self._units(rows.n, owners, parents, first)
+        if self.model is None:
+            raise InternalError(f"{self.table.name}: rows without a model")
+        table = self.table
+        if table.owner_key is not None and owners is None:
+            raise InternalError(f"{table.owner_key.name}: children without owners")
+        units = self._units(rows.n, owners, parents, numbering[0])
         add_sizes(rows, units, self.profile, self.model)
-        columns, places, codes = self._columns(rows, owners, parents, rng, numbering, units)
+        columns, places, codes = self._columns(self.model, rows, owners, parents, rng, numbering, units)
         kept, dropped = _kept(table, self._rules, columns, places)
         weights = None if owners is None else rows.weights
         if dropped:
@@ -229,16 +196,28 @@ class TableModels(Links):
             columns = {name: values.take(pa.array(kept)) for name, values in columns.items()}
             places = {name: place[kept] for name, place in places.items()}
             left = None if table.owner_key is None else places[table.owner_key.name]
-            units = self._units(len(kept), left, parents, first)
-            weights = None if weights is None else row_weights(units, per_unit)
+            units = self._units(len(kept), left, parents, numbering[0])
+            weights = None if weights is None else row_weights(units, self.profile.size.rows_per_unit)
         latents = {name: (size, codes[name][kept] if dropped else codes[name]) for name, size in self.latents.items()}
         bases = base_numbers(table, {name: columns[name] for name in table.owner_bases})
         return Sample(_finished(table, columns), places, weights, dropped, units, latents, bases)
 
-    @property
-    def _rules(self) -> list[RowRule]:
-        """Checks that can be judged in the first pass."""
-        return [rule for rule in row_rules(self.table) if self._later.isdisjoint(rule.columns)]
+    def complete(self, first: Sample, parents: Mapping[str, Parent], rng: np.random.Generator) -> Sample:
+        """Fill the deferred keys of rows whose other columns are drawn, and stay.
+
+        A reference that breaks a check is redrawn, and left NULL if that does not help.
+        """
+        table, made, discretizers = self.table, first.table, self.profile.discretizers
+        rows = Rows(made.num_rows, first.encoded(table, discretizers), sizes_of(discretizers), first.weights)
+        waiting = {name for key in self.keys for name in table.emptied_columns(key)}
+        columns = {n: made.column(n).combine_chunks() for n in made.column_names if n not in waiting}
+        draw_references(table, self.keys, rows, parents, columns, row_rules(table), rng, first.units)
+        for key in self.keys:
+            for unique in (table.primary_key, *table.unique):
+                if not set(key.columns).isdisjoint(unique):
+                    again = pa.array(repeated(group_numbers([columns[name] for name in unique], rows.n)))
+                    columns |= {name: pc.if_else(again, None, columns[name]) for name in table.emptied_columns(key)}
+        return replace(first, table=_finished(table, columns))
 
     @property
     def _later(self) -> frozenset[str]:
@@ -246,8 +225,14 @@ class TableModels(Links):
         deferred = [key for key in self.table.foreign_keys if key.name in self.schema.deferred_keys]
         return frozenset(name for key in deferred for name in self.table.emptied_columns(key))
 
+    @property
+    def _rules(self) -> list[RowRule]:
+        """Checks that can be judged in the first pass."""
+        return [rule for rule in row_rules(self.table) if self._later.isdisjoint(rule.columns)]
+
     def _columns(
         self,
+        model: Model,
         rows: Rows,
         owners: Numbers | None,
         parents: Mapping[str, Parent],
@@ -256,32 +241,28 @@ class TableModels(Links):
         units: Numbers,
     ) -> tuple[Columns, dict[str, Numbers], dict[str, Codes]]:
         """Draw all columns, and return them with the parent of each row by key, and its codes."""
-        table, discretizers, owner, rules = self.table, self.discretizers, self.table.owner_key, self._rules
+        table, fanout, rules = self.table, self.fanout, self._rules
+        discretizers = self.profile.discretizers
         columns, places, above = Columns(), dict[str, Numbers](), None
-        if owner is not None:
-            if owners is None:
-                raise InternalError(f"{owner.name}: children without owners")
-            above = parents[owner.name].table, owners
-            columns |= copied_columns(owner, owners, above[0], ()) | values_of_owners(table, *above)
-            places[owner.name] = owners
+        if table.owner_key is not None and owners is not None:
+            above = parents[table.owner_key.name].table, owners
+            columns |= copied_columns(table.owner_key, owners, above[0], ()) | values_of_owners(table, *above)
+            places[table.owner_key.name] = owners
         keys = lookup_order(table, self.schema.deferred_keys)
-        inside = tuple(key for key in keys if key.same_unit)
+        inside, outside = ([key for key in keys if key.same_unit is same] for same in (True, False))
         unknown = Rows(rows.n, weights=rows.weights)
         places |= draw_references(table, inside, unknown, parents, columns, rules, rng, units)
-        context = _referred(rows, inside, parents, places)
-        fanout = self.fanout
         lags = Lags(fanout.lags if fanout else (), self.profile.lags, frozenset(self.profile.guessed))
-        model = AgreeingSiblings(self.model, fanout.agreements) if fanout and fanout.agreements else self.model
+        if fanout and fanout.agreements:
+            model = WithinGroupCorrelation(model, fanout.agreements)
         dated = dated_columns(lags, discretizers, above)
+        context = _referred(rows, inside, parents, places)
         draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated)
         draft.settle()
         codes, columns = draft.codes, columns | draft.values
-        outside = tuple(key for key in keys if not key.same_unit)
-        linked = {
-            name for key in outside for name in parents[key.name].link.context if name in rows.codes
-        } - codes.keys()
-        seen = {name: codes[name] for name in codes if name in discretizers} | {n: rows.codes[n] for n in linked}
-        own = Rows(rows.n, seen, _sizes(discretizers), rows.weights)
+        names = {n for key in outside for n in parents[key.name].link.context if n in rows.codes} - codes.keys()
+        seen = {name: codes[name] for name in codes if name in discretizers} | {n: rows.codes[n] for n in names}
+        own = Rows(rows.n, seen, sizes_of(discretizers), rows.weights)
         places |= draw_references(table, outside, own, parents, columns, rules, rng, units)
         columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in self._later}
         columns |= fresh_keys(table, columns, rows.n, numbering, added_by(self.schema, table))
@@ -290,39 +271,39 @@ class TableModels(Links):
         return columns, places, codes
 
     def _units(self, rows: int, owners: Numbers | None, parents: Mapping[str, Parent], first: int) -> Numbers:
-        """Number of the unit of each row."""
-        key = self.table.owner_key
-        if key is None or owners is None:
-            return unit_numbers(self.schema, self.table.name, rows, None, first)
-        units = parents[key.name].units
-        if units is None:
-            raise InternalError(f"{key.name}: the units of its owners are not known")
-        return unit_numbers(self.schema, self.table.name, rows, (owners, units), first)
+        """Return the number of the unit of each row."""
+        key, above = self.table.owner_key, None
+        if key is not None and owners is not None:
+            units = parents[key.name].units
+            if units is None:
+                raise InternalError(f"{key.name}: the units of its owners are not known")
+            above = owners, units
+        return unit_numbers(self.schema, self.table.name, rows, above, first)
 
 
-def _sizes(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:
+def sizes_of(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:
+    """Return the number of codes of each column."""
     return {name: discretizer.size for name, discretizer in discretizers.items()}
 
 
 def _referred(
     rows: Rows, keys: Sequence[ForeignKey], parents: Mapping[str, Parent], places: Mapping[str, Numbers]
 ) -> Rows:
-    """``rows`` with the attributes of what they refer to as more context."""
-    context = replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes))
-    links = dict(rows.links)
+    """Return ``rows`` with the attributes of what they refer to as more context."""
+    context = replace(rows, codes=dict(rows.codes), sizes=dict(rows.sizes), links=dict(rows.links))
     for key in keys:
         parent, lookup = parents[key.name], parents[key.name].link
         for name, codes in lookup.referred(parent.codes, places[key.name]).items():
             context.add(f"{key.name}: {name}", len(lookup.marginals[name]), codes)
-        links |= {(f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()}
-    context.links = links
+        links = {(f"{key.name}: {name}", column): joint for (name, column), joint in lookup.pair_tables.items()}
+        context.links = {**context.links, **links}
     return context
 
 
 def _kept(
     table: Table, rules: Sequence[RowRule], columns: Columns, places: Mapping[str, Numbers]
 ) -> tuple[Numbers, dict[str, int]]:
-    """The rows that keep every constraint, and why others go: without a required parent, then checks, then repeated."""
+    """Return the rows that keep all constraints, and why others go: no required parent, checks, repeated values."""
     n = len(next(iter(columns.values())))
     keep, dropped = np.ones(n, dtype=bool), dict[str, int]()
 
@@ -356,8 +337,9 @@ def _kept(
 def _finished(table: Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
     """Return rows as the files of bundles hold them; NULL where there must be none is for validation to report."""
     rows = pa.table({column.name: columns[column.name] for column in table.columns})
-    fields = [
-        pa.field(column.name, column.arrow_type, column.nullable or rows.column(column.name).null_count > 0)
-        for column in table.columns
-    ]
-    return rows.cast(pa.schema(fields))
+    return rows.cast(
+        pa.schema(
+            pa.field(column.name, column.arrow_type, column.nullable or rows.column(column.name).null_count > 0)
+            for column in table.columns
+        )
+    )

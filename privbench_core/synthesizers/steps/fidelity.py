@@ -1,13 +1,13 @@
 """Fidelity steps: how close the released models are to the source, measured under differential privacy.
 
-Comparing with the source is looking at private rows, so it is priced like everything else: sums of L1 distances to
-synthetic marginals move by at most the stability per marginal, which a small share of the budget measures well. The
-figures may therefore be shown, logged and published (unpriced comparisons are `privbench evaluate`'s, and internal).
+Comparing with the source reads private rows, so it is priced like everything else: sums of L1 distances to synthetic
+marginals move by at most the stability per marginal, which a small share of the budget measures well. The figures may
+therefore be shown, logged and published (unpriced comparisons are `privbench evaluate`'s, and internal).
 
-Beside each distance of pairs stands that of *independent* columns: what a database with every column shuffled would
-have. It is a distance to the source too, so it is measured together with the first and at the same price; its reference
-is made of the reference sample alone. So its columns are as far off as the models' are, and shuffled ones are not: as
-errors that have nothing to do with each other add up in squares, the distances of single columns are taken off so.
+Each distance of pairs is measured together with that of *independent* columns, at the same price: what a database with
+every column shuffled would have. Its reference is made of the reference sample alone. So its columns are as far off as
+the models' are, and shuffled ones are not: as independent errors add up in squares, the distances of single columns
+are taken off so.
 
 Values that were made up are nobody's of the source, whatever the code that they share with those they stand for: pairs
 with such a value are as far off as rows can be. Shuffled columns have the source's own values; how far off pairs with a
@@ -52,8 +52,7 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.steps.drawing import DRAWING, TableModels
 from privbench_core.synthesizers.steps.link import counted_beside, released_profile
-from privbench_core.synthesizers.steps.range_drawing import Piece, RangeDrawing
-from privbench_core.synthesizers.steps.sample import first_parents, model_inputs
+from privbench_core.synthesizers.steps.sample import Piece, RangeDrawing, first_parents, model_inputs
 from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Array = NDArray[np.float64]
@@ -63,22 +62,22 @@ ONE_WAY, TWO_WAY, JOIN, SIZE = "one-way TVD", "two-way TVD", "join TVD", "size, 
 
 
 def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
-    """The step that compares a reference sample of a private table with the source, for ``price``."""
+    """Return the step that compares a reference sample of a private table with the source, for ``price``."""
     parents = first_parents(schema, table)
-    private = [name for name in parents if not schema.table(name).public]
-    beside = [key.child for key in counted_beside(schema, table)]
+    public = [name for name in parents if schema.table(name).public]
+    drawn = [name for name in parents if name not in public] + [key.child for key in counted_beside(schema, table)]
     inputs: list[Key] = [
         *model_inputs(schema, table),
-        *(("fidelity", name) for name in (*private, *beside)),
+        *(("fidelity", name) for name in drawn),
         ("profile", schema.unit),
     ]
 
     def run(context: StepContext) -> Artifact:
         units = released_profile(context.inputs, schema.unit).total
         models = TableModels.of(schema, table, context.inputs, min(1.0, REFERENCE_ROWS / units))
-        samples = {name: SampledTable(context.inputs["fidelity", name]) for name in (*private, *beside)}
-        public = {name: Sample(context.public[name], {}, None) for name in parents if schema.table(name).public}
-        samples |= {name: SampledTable(sample.to_artifact()) for name, sample in public.items()}
+        samples = {name: SampledTable(context.inputs["fidelity", name]) for name in drawn}
+        for name in public:
+            samples[name] = SampledTable(Sample(context.public[name], {}, None).to_artifact())
         sample = RangeDrawing(models, 0, samples, context.parts, (Piece.whole(models),)).made(0)
         metrics = _metrics(schema, table, price, context, sample, samples)
         stored = sample.to_artifact()
@@ -107,68 +106,77 @@ def _metrics(
     sample: Sample,
     samples: Mapping[str, SampledTable],
 ) -> list[FidelityFigure]:
-    """Mean total variation distances of one-way, two-way and join marginals: noisy, with the noise's deviation."""
-    session = context.opened()
-    profile = released_profile(context.inputs, table.name)
-    discretizers = {name: _clamping(discretizer) for name, discretizer in profile.discretizers.items()}
-    own: dict[str, tuple[Feature, Discretizer]] = {
-        name: (Own(name), discretizer) for name, discretizer in discretizers.items()
-    }
-    codes = sample.encoded(table, discretizers)
-    columns, owner, children = dict(own), table.owner_key, 1.0
+    """Return mean total variation distances of one-way, two-way and join marginals: noisy, with the noise's σ.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanism 2 (1 without columns).
+    """
+    session, profile, owner = context.opened(), released_profile(context.inputs, table.name), table.owner_key
+    columns: dict[str, tuple[Feature, Discretizer]] = {}
+    children, codes = 1.0, dict[str, Codes]()
     if owner is not None:
         above = released_profile(context.inputs, owner.parent)
         children = max(1.0, profile.size.rows / max(above.size.rows, 1.0))
-        places = sample.parents[owner.name]
         of_parents = {name: _clamping(discretizer) for name, discretizer in above.discretizers.items()}
         for name, found in samples[owner.parent].whole().encoded(schema.table(owner.parent), of_parents).items():
-            discretizer = of_parents[name]
-            columns[parent_column(name)] = (OfParent(owner, name), discretizer)
-            codes[parent_column(name)] = np.append(found, np.int32(discretizer.size))[places]  # -1: no owner
+            columns[parent_column(name)] = (OfParent(owner, name), of_parents[name])
+            missing = np.int32(of_parents[name].size)  # -1: no owner
+            codes[parent_column(name)] = np.append(found, missing)[sample.parents[owner.name]]
+    discretizers = {name: _clamping(discretizer) for name, discretizer in profile.discretizers.items()}
+    codes |= sample.encoded(table, discretizers)
+    of_above, own = list(columns), list(discretizers)
+    columns = {name: (Own(name), coder) for name, coder in discretizers.items()} | columns
     named: dict[str, Sequence[tuple[str, ...]]] = {
         ONE_WAY: [(name,) for name in own],
         TWO_WAY: _some(list(combinations(own, 2))),
-        JOIN: _some([(n, m) for n in columns if n not in own for m in own]),
+        JOIN: _some([(n, m) for n in of_above for m in own]),
     }
     wanted = {name: sets for name, sets in named.items() if sets}
-    if not wanted:
-        return _no_columns(session, table, price, profile)
+    if not wanted:  # a table of keys alone: its number of rows is all there is to compare
+        view = session.view(ViewSpec(table.name, {}, (profile.size.rows_per_unit,)), "fidelity")
+        rows = view.measure("rows", [Marginal(())], price)
+        distance = abs(float(rows.values[0]) - profile.total)
+        return [FidelityFigure.of((table.name, SIZE), (distance, None), rows.sigma, max(profile.total, 1.0))]
+    each = price.share(1 / len(wanted))
     sizes = {name: feature_size(*how) for name, how in columns.items()}
-    most, total = _counted(session, table.name, profile, price.share(1 / len(wanted)))
+    most, total = _counted(session, table.name, profile, each)
     weights = None if sample.units is None else row_weights(sample.units, most)
     integers = None if weights is None else np.rint(weights * WEIGHT_SCALE).astype(np.int64)
+
+    def reference(columns: tuple[str, ...]) -> Array:
+        """Return synthetic counts, scaled to the released number of rows."""
+        counts = contingency(codes, sizes, columns, integers).astype(float)
+        return np.asarray(counts * (total / max(counts.sum(), 1.0)), dtype=float)
+
     view = session.view(ViewSpec(table.name, columns, (most,)), "fidelity")
     view.expect([Marginal(cols) for cols in chain(*wanted.values())])
-    of_own = {name: rare_values(coder, 1.0) for name, (_, coder) in own.items()}
-    of_above = {name: rare_values(columns[name][1], children) for name in columns if name not in own}
-    rare = {name: value for name, value in (*of_own.items(), *of_above.items()) if value is not None}
+    rares = {name: rare_values(coder, 1.0 if name in own else children) for name, (_, coder) in columns.items()}
+    rare = {name: value for name, value in rares.items() if value is not None}
     metrics = []
     for name, sets in wanted.items():
-        references, more = [{cols: _reference(codes, sizes, cols, integers, total) for cols in sets}], [0.0, 0.0]
-        if name != ONE_WAY:
-            single = {n: _reference(codes, sizes, (n,), integers, total) for n in dict.fromkeys(chain(*sets))}
+        joints, pairs = {cols: reference(cols) for cols in sets}, name != ONE_WAY
+        references, more = [joints], [0.0, 0.0]
+        if pairs:
+            single = {n: reference((n,)) for n in dict.fromkeys(chain(*sets))}
             references.append({cols: _independent([single[n] for n in cols], total) for cols in sets})
             for cols in sets:
                 others = rare_cells(cols, sizes, rare)
-                more[0] += float(references[0][cols][others].sum())
-                references[0][cols] = np.where(others, 0.0, references[0][cols])
+                more[0] += float(joints[cols][others].sum())
+                joints[cols] = np.where(others, 0.0, joints[cols])
                 more[1] += shuffled_apart(cols, references[1][cols], single, rare)
-        groups = tuple(tuple(reference.items()) for reference in references)
-        answer = view.measure("distances", [Distances(groups)], price.share(1 / len(wanted)))
-        ours = float(answer.values[0][0]) + more[0]
-        shuffled = None if name == ONE_WAY else float(answer.values[0][1]) + more[1]
-        whole = 2 * len(sets) * total
-        metrics.append(FidelityFigure.of((table.name, name), (ours, shuffled), answer.sigma, whole))
-    above = [] if owner is None else context.inputs["fidelity", owner.parent].data["metrics"]
-    own_off, above_off = _one_way(metrics), _one_way(list(map(FidelityFigure.from_dict, above)))
+        answer = view.measure("distances", [Distances(tuple(tuple(group.items()) for group in references))], each)
+        ours, *shuffled = (float(value) + extra for value, extra in zip(answer.values[0], more, strict=False))
+        distances = ours, shuffled[0] if pairs else None
+        metrics.append(FidelityFigure.of((table.name, name), distances, answer.sigma, 2 * len(sets) * total))
+    above_figures = [] if owner is None else context.inputs["fidelity", owner.parent].data["metrics"]
+    own_off, above_off = _one_way(metrics), _one_way(list(map(FidelityFigure.from_dict, above_figures)))
     off = {TWO_WAY: (own_off, own_off), JOIN: (own_off, above_off)}
     return [figure.with_columns_off(*off.get(figure.metric, ())) for figure in metrics]
 
 
 def _counted(session: PrivateSession, table: str, profile: Profile, price: Price) -> tuple[int, float]:
-    """Up to how many rows of a unit count in full, and how many rows count then: what leaves the least in doubt.
+    """Choose up to how many rows of a unit count in full, and return that and how many rows count then.
 
-    Rows that do not count may be wrong; noise grows with those that do.
+    Minimises truncation (rows that do not count may be wrong) plus noise, which grows with the rows that count.
     """
     size = profile.size
     if size.units is None:
@@ -176,21 +184,21 @@ def _counted(session: PrivateSession, table: str, profile: Profile, price: Price
     two_sums = math.sqrt(2) * session.view(ViewSpec(table, {}), "fidelity").sigma([Marginal(())], price)
     counted = {most: max(1.0, float(size.counted(most).sum())) for most in size.classes}
 
-    def doubt(most: int) -> float:
+    def error(most: int) -> float:
         return 1 - counted[most] / max(size.rows, counted[most]) + DEVIATIONS * most * two_sums / (2 * counted[most])
 
-    most = min(size.classes, key=doubt)
+    most = min(size.classes, key=error)
     return most, counted[most]
 
 
 def _one_way(figures: Sequence[FidelityFigure]) -> float:
-    """The distance of single columns among figures, as far as it is no noise; 0 without one."""
+    """Return the distance of single columns among figures, as far as it is no noise; 0 without one."""
     found = (figure for figure in figures if figure.metric == ONE_WAY)
     return next((math.sqrt(max(0.0, figure.value**2 - figure.noise**2)) for figure in found), 0.0)
 
 
 def _clamping(discretizer: Discretizer) -> Discretizer:
-    """The discretizer with values beyond a declared range in the codes of its ends, where they are published.
+    """Return the discretizer with values beyond a declared range in the codes of its ends, where they are published.
 
     Those beyond a learned range are far from what is published for them: the range was found too narrow.
     """
@@ -205,33 +213,13 @@ def _clamping(discretizer: Discretizer) -> Discretizer:
     return Discretizer(codec, replace(binning, code_of=tuple(code_of)))
 
 
-def _no_columns(session: PrivateSession, table: Table, price: Price, profile: Profile) -> list[FidelityFigure]:
-    """A table of keys alone: its number of rows is all there is to compare."""
-    view = session.view(ViewSpec(table.name, {}, (profile.size.rows_per_unit,)), "fidelity")
-    again = view.measure("rows", [Marginal(())], price)
-    off = abs(float(again.values[0]) - profile.total)
-    return [FidelityFigure.of((table.name, SIZE), (off, None), again.sigma, max(profile.total, 1.0))]
-
-
-def _reference(
-    codes: Mapping[str, Codes],
-    sizes: Mapping[str, int],
-    columns: tuple[str, ...],
-    weights: NDArray[np.int64] | None,
-    total: float,
-) -> Array:
-    """Synthetic counts, scaled to the released number of rows."""
-    counts = contingency(codes, sizes, columns, weights).astype(float)
-    return np.asarray(counts * (total / max(counts.sum(), 1.0)), dtype=float)
-
-
 def _independent(single: Sequence[Array], total: float) -> Array:
-    """Counts of combinations of independent columns, from the counts of each."""
+    """Return counts of combinations of independent columns, from the counts of each."""
     return np.asarray(reduce(np.multiply.outer, single) / max(total, 1.0) ** (len(single) - 1), dtype=float)
 
 
 def _some(sets: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
-    """All column sets, or a choice of `MAX_PAIRS` of them that is the same in every run."""
+    """Return all column sets, or a choice of `MAX_PAIRS` of them that is the same in every run."""
     if len(sets) <= MAX_PAIRS:
         return sets
     chosen = np.random.default_rng(0).choice(len(sets), MAX_PAIRS, replace=False)
@@ -239,11 +227,11 @@ def _some(sets: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
 
 
 def rare_values(coder: Discretizer, children: float) -> Rare | None:
-    """The code that stands for values that are made up, if it has no other, and how many rows share such a value.
+    """Return the code of made-up values, if it has no others, and how many rows share such a value.
 
     Args:
         coder: Of a column.
-        children: Number of rows that are looked at, per row of the column's table.
+        children: Number of rows that are compared, per row of the column's table.
     """
     codec, binning = coder.codec, coder.binning
     if not isinstance(codec, CategoricalCodec) or codec.made is None or codec.other is None:
@@ -258,7 +246,7 @@ def rare_values(coder: Discretizer, children: float) -> Rare | None:
 
 
 def rare_cells(columns: tuple[str, ...], sizes: Mapping[str, int], rare: Mapping[str, Rare]) -> NDArray[np.bool_]:
-    """Cells with a made-up value, shape (size, ..)."""
+    """Return which cells have a made-up value, shape (size, ..)."""
     codes = [
         np.arange(sizes[name]) == rare[name][0] if name in rare else np.zeros(sizes[name], bool) for name in columns
     ]
@@ -268,7 +256,7 @@ def rare_cells(columns: tuple[str, ...], sizes: Mapping[str, int], rare: Mapping
 def shuffled_apart(
     columns: tuple[str, ...], expected: Array, single: Mapping[str, Array], rare: Mapping[str, Rare]
 ) -> float:
-    """Expected L1 distance, over the cells of two columns with rare values, of these from the same ones shuffled.
+    """Return the expected L1 distance, over cells of two columns with rare values, of these columns from shuffled ones.
 
     Of r rows that share a value of one column, a share p has a code of the other one. Two random choices of r rows
     differ there by min(1 - p, √((1 - p) / (π p r))) of these rows: nearly all, or the difference of two normal numbers.

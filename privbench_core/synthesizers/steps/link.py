@@ -26,7 +26,13 @@ from privbench_core.links.measure_references import countings
 from privbench_core.links.targets import PublicParent, Referred
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Own
-from privbench_core.privacy.relations import deciding_tables, lets_go, reference_moves, referring_rows, stability
+from privbench_core.privacy.relations import (
+    deciding_tables,
+    is_set_null_across_units,
+    reference_moves,
+    referring_rows,
+    stability,
+)
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.constraints import ForeignKey
@@ -70,11 +76,10 @@ def link_step(
     reads = deciding_tables(schema, child.name, *([] if parent.public else [parent.name]), *looked_at)
     moves = [stability(schema, child.name), reference_moves(schema, key)]
     parameters: dict[str, Any] = {"key": key_identity(key), "fit": fit, "stability": moves}
-    if lets_go(schema, key):
+    if is_set_null_across_units(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    version = "28" if key.owner else "29"
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="29")
 
 
 def bounds_references(step: Step) -> bool:
@@ -109,7 +114,7 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit = Li
             fanout, owners = released_fanout(context.inputs, owner), released_profile(context.inputs, owner.parent)
             columns = link_context(owner, owners, profile, fanout.sizes, {})
             of_owner = columns, expected_context(owner, owners, profile.size, fanout, columns, {})
-        referring = referring_rows(schema, key) if lets_go(schema, key) else None
+        referring = referring_rows(schema, key) if is_set_null_across_units(schema, key) else None
         return _artifact(fit_link(context.opened(), key, profile, parent, of_owner, price, fit, referring))
 
     inputs: tuple[Key, ...] = () if owner is None else (("profile", owner.parent), fanout_key(owner))

@@ -35,13 +35,13 @@ Networks = Callable[[Mapping[str, int]], Network]
 def profile_step(
     schema: Schema, table: Table, price: Price, first: float = 1.0, networks: Networks | None = None
 ) -> Step:
-    """The step that looks at a private table first, for ``price``: its profile, and joints if there are networks.
+    """Return the first step of a private table, for ``price``: its profile, and joints if there are networks.
 
     Args:
         schema: The database.
         table: The table.
         price: Of the step.
-        first: Share of the price for the first look at one-way marginals: all of it without networks.
+        first: Share of the price for the first one-way marginals: all of it without networks.
         networks: What models the attributes.
     """
     for column in table.modelled:
@@ -55,7 +55,7 @@ def profile_step(
         # All bounds on these tables decide which rows are kept and how much each may count.
         "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
         "stability": stability(schema, table.name),
-        **({"lags": "1"} if own_lag_pairs(table) else {}),
+        **({"lags": "2"} if own_lag_pairs(table) else {}),
         # What bounds say beyond the largest T counted once.
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
         **({} if networks is None else {**networks({}).identity(), "first": first}),
@@ -93,7 +93,7 @@ def learn_steps(schema: Schema, table: Table, price: Price, first: float, networ
 
 
 def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
-    """Released facts for people: sizes, clamped values, histograms."""
+    """Return released facts for people: sizes, clamped values, histograms."""
     bars, clamped = {}, {}
     for name, counts in cells.first.items():
         codec = cells.codecs[name]
@@ -115,7 +115,7 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
 
 
 def _bars(codec: Codec, counts: Array, most: int = 24) -> dict[str, list[Any]]:
-    """At most so many bars of a column's released histogram."""
+    """Return at most so many bars of a column's released histogram."""
     labels = codec.labels()
     shown = np.maximum(counts, 0)
     if codec.ordered > most:

@@ -29,14 +29,10 @@ _RULE = (
 
 
 def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) -> Step:
-    """The step that writes the bundle; a workload is re-bound to the synthetic rows.
+    """Return the step that writes the bundle; a workload is re-bound to the synthetic rows.
 
-    The executor does not run it after a validate step whose expectations do not hold.
-
-    Args:
-        schema: The database.
-        free: The price.
-        links: The step of each key off the ownership path: where it paid so little that noise hides it, that is said.
+    The executor does not run it after a validate step whose expectations do not hold. It says which of ``links``, the
+    steps of keys off the ownership path, paid so little that noise hides what they measure.
     """
     inputs: list[Key] = [sampled_key(schema, table) for table in schema.tables]
     inputs += [("validate", table.name) for table in schema.tables]
@@ -92,7 +88,7 @@ def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: in
 def _workload(
     context: StepContext, schema: Schema, sampled: Mapping[str, SampledTable]
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """The SQL text of the run's workload for these rows, and what the receipt says about it, both by name."""
+    """Return the SQL text of the run's workload for these rows, and what the receipt says about it, both by name."""
     if not context.workload:
         return {}, {}
     from privbench_core.workload.rebind import (

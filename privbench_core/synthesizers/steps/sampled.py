@@ -32,7 +32,7 @@ class Sample:
         table: Its rows.
         parents: Foreign key name -> row number of each row's parent, -1 for NULL.
         weights: How much each row counts in the measure of its model: less than 1 for rows of units that have more than
-            are counted in full; None where all count alike.
+            are counted in full; None where each counts 1.
         dropped: Why rows were dropped while sampling -> how many.
         units: Number of the unit of each row of a private table.
         latents: Latent attribute -> number of its codes, and the code of each row.
@@ -53,22 +53,18 @@ class Sample:
         return encoded(table, rows, discretizers)
 
     def to_artifact(self, **facts: Any) -> Artifact:
-        """As a step stores it, with more ``facts`` for its summary."""
-        summary = {"rows": self.table.num_rows, **facts}
-        if self.dropped:
-            summary["rows dropped to keep constraints"] = dict(self.dropped)
+        """Return it as a step stores it, with more ``facts`` for its summary."""
+        summary = _summary({"rows": self.table.num_rows, **facts}, self.dropped)
         data = {name: stored_form(part) for name, part in fields_of(self) if name != "table"}
         return Artifact({**data, "summary": summary}, self.table)
 
     @classmethod
     def from_artifact(cls, stored: Artifact) -> Sample:
-        """The inverse of `to_artifact`; of a table in ranges, all of them, see `SampledTable.whole`."""
+        """Return the inverse of `to_artifact`; of a table in ranges, all of them, see `SampledTable.whole`."""
         if "parts" in stored.data:
             return SampledTable(stored).whole()
-        if stored.table is None:
-            raise InternalError("a sample was stored without its rows")
         names = (field.name for field in fields(cls) if field.name != "table")
-        return cls(stored.table, **{name: restored(stored.data[name]) for name in names})
+        return cls(_rows_of(stored), **{name: restored(stored.data[name]) for name in names})
 
     @classmethod
     def joined(cls, parts: Sequence[Sample]) -> Sample:
@@ -84,8 +80,7 @@ class Sample:
             for name, (size, _) in first.latents.items()
         }
         bases = {name: np.concatenate([part.bases[name] for part in parts]) for name in first.bases}
-        dropped = sum((Counter(part.dropped) for part in parts), Counter[str]())
-        table = _together([part.table for part in parts])
+        table, dropped = _together([part.table for part in parts]), _all_dropped(parts)
         return cls(table, {}, weights, dropped, np.concatenate(units) if units else None, latents, bases)
 
     def some(self, which: NDArray[np.bool_]) -> Sample:
@@ -99,41 +94,27 @@ class Sample:
 
 @dataclass(frozen=True)
 class Listed(Storable):
-    """A finished range of rows, as a step's artifact lists it.
-
-    Attributes:
-        digest: Of its file.
-        rows: Number of rows.
-        owners: Number of the range that their owners are in; 0 for the unit's table.
-        dropped: Why rows were dropped while sampling -> how many.
-        units: The least and the greatest number of the units of its rows.
-    """
+    """A finished range of rows, as a step's artifact lists it."""
 
     digest: str
     rows: int
-    owners: int
+    owners: int  # number of the range of their owners; 0 for the unit's table
     dropped: Mapping[str, int]
-    units: tuple[int, int]
+    units: tuple[int, int]  # the least and the greatest
 
 
 @dataclass(frozen=True)
 class SampledTable:
-    """What a sample step has left.
-
-    Attributes:
-        artifact: Of the step.
-    """
+    """What a sample step has left: its ``artifact``, whose rows are in one piece or in ranges."""
 
     artifact: Artifact
 
     @classmethod
     def listing(cls, ranges: Sequence[Listed], **facts: Any) -> Artifact:
-        """The artifact of a step that has stored its rows range by range."""
-        dropped = sum((Counter(part.dropped) for part in ranges), Counter[str]())
-        summary = {"rows": sum(part.rows for part in ranges), "ranges": len(ranges), **facts}
-        if dropped:
-            summary["rows dropped to keep constraints"] = dict(dropped)
-        return Artifact({"parts": [part.to_dict() for part in ranges], "summary": summary})
+        """Return the artifact of a step that has stored its rows range by range."""
+        facts = {"rows": sum(part.rows for part in ranges), "ranges": len(ranges), **facts}
+        listed = [part.to_dict() for part in ranges]
+        return Artifact({"parts": listed, "summary": _summary(facts, _all_dropped(ranges))})
 
     @cached_property
     def listed(self) -> tuple[Listed, ...]:
@@ -143,7 +124,7 @@ class SampledTable:
     @property
     def rows(self) -> tuple[int, ...]:
         """Rows of each range."""
-        return tuple(part.rows for part in self.listed) or (self._table.num_rows,)
+        return tuple(part.rows for part in self.listed) or (_rows_of(self.artifact).num_rows,)
 
     @property
     def owners(self) -> tuple[int, ...]:
@@ -163,7 +144,8 @@ class SampledTable:
         """Read the rows of one range: some columns, or all if None."""
         if self.listed:
             return pq.read_table(pa.BufferReader(self.part_file(number)), columns=columns)
-        return self._table if columns is None else self._table.select(columns)
+        rows = _rows_of(self.artifact)
+        return rows if columns is None else rows.select(columns)
 
     def part_file(self, number: int) -> memoryview:
         """Read the rows of one range that has a file of its own, as a Parquet file; raises as `PartFiles.get`."""
@@ -197,7 +179,7 @@ class SampledTable:
         return _together([self.part_rows(number, columns) for number in range(len(self.rows))])
 
     def owners_along(self, key: ForeignKey, owners: Sequence[int], number: int | None = None) -> NDArray[np.int64]:
-        """The owner of each row along an owner key, as a row number, -1 for none.
+        """Return the owner of each row along an owner key, as a row number, -1 for none.
 
         Args:
             key: The key.
@@ -220,12 +202,6 @@ class SampledTable:
         return self._parts.get(number, self.listed[number].digest) if self.listed else self.artifact
 
     @property
-    def _table(self) -> pa.Table:
-        if self.artifact.table is None:
-            raise InternalError("a sample was stored without its rows")
-        return self.artifact.table
-
-    @property
     def _parts(self) -> PartFiles:
         if self.artifact.parts is None:
             raise InternalError("the ranges of a sample were not handed on with it")
@@ -233,10 +209,24 @@ class SampledTable:
 
 
 def span_of(units: NDArray[np.int64] | None) -> tuple[int, int]:
-    """The least and the greatest number of units; none lies between those of no rows."""
+    """Return the least and the greatest number of units; none lies between those of no rows."""
     return (0, -1) if units is None or not len(units) else (int(units.min()), int(units.max()))
 
 
+def _rows_of(stored: Artifact) -> pa.Table:
+    if stored.table is None:
+        raise InternalError("a sample was stored without its rows")
+    return stored.table
+
+
 def _together(parts: Sequence[pa.Table]) -> pa.Table:
-    """The rows of some ranges; one of them may have NULL where there must be none."""
+    """Return the rows of some ranges; one of them may have NULL where there must be none."""
     return pa.concat_tables(parts, promote_options="default")
+
+
+def _all_dropped(parts: Sequence[Sample | Listed]) -> dict[str, int]:
+    return dict(sum((Counter(part.dropped) for part in parts), Counter[str]()))
+
+
+def _summary(facts: Mapping[str, Any], dropped: Mapping[str, int]) -> dict[str, Any]:
+    return {**facts, **({"rows dropped to keep constraints": dict(dropped)} if dropped else {})}

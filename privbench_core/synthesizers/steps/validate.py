@@ -1,4 +1,4 @@
-"""Validate steps: integrity of a synthetic table as expectations, beside the fidelity figures paid for before.
+"""Validate steps: integrity of a synthetic table as expectations, and the fidelity figures paid for before.
 
 Free: integrity is a matter of the synthetic rows and the schema. How figures are judged is the spec's, see
 `publishing.figures`.
@@ -28,7 +28,7 @@ from privbench_core.validate.ranges import check_ranges, check_whole
 
 
 def validate_step(schema: Schema, table: Table, free: Price) -> Step:
-    """The step that checks a table, public or private."""
+    """Return the step that checks a table, public or private."""
     needed = tables_to_check(schema, table)
     inputs = [sampled_key(schema, schema.table(name)) for name in needed]
     if not table.public:
@@ -122,5 +122,5 @@ class _RangeRows:
         return list(dict.fromkeys(names))
 
     def whole(self) -> dict[str, pa.Table]:
-        """All rows."""
+        """Return all rows."""
         return {name: found.whole_rows() for name, found in self.sampled.items()}

@@ -1,28 +1,84 @@
-"""README.md of a bundle, for users who do not know privbench."""
+"""The texts of a bundle: its README for users who do not know privbench, and the scripts that load it without.
+
+psql reads no Parquet, so a bundle holds its rows a second time as compressed CSV, in the form that COPY reads; every
+place with psql and gzip can load it. DuckDB reads the Parquet files.
+"""
 
 from __future__ import annotations
 
+import gzip
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from privbench_core.backends.postgres.ddl import quote_text
+import pyarrow.parquet as pq
+
+from privbench_core.backends.postgres.ddl import (
+    create_keys_sql,
+    create_tables_sql,
+    name_list,
+    quote_identifier,
+    quote_text,
+)
+from privbench_core.backends.postgres.load import copy_text
 from privbench_core.publishing.figures import fidelity_table
-from privbench_core.publishing.scripts import DUCKDB, PSQL
 from privbench_core.schema.tables import Schema, Table
 
+PSQL, DUCKDB = "load.sql", "load.duckdb.sql"
+Entries = Mapping[str, Mapping[str, Any]]
+"""The manifest's entries by table name, referenced tables first."""
+_BATCH_ROWS = 100_000  # as many as loading into PostgreSQL sends at a time
+_LEVEL = 1  # of gzip: the fastest; Parquet is the small form of the rows
 
-def consumer_readme(
-    schema: Schema, tables: Mapping[str, Mapping[str, Any]], receipt: Mapping[str, Any], workload: Mapping[str, str]
-) -> str:
-    """Return the README: what the folder is, its privacy guarantee, its content and how to load it.
 
-    Args:
-        schema: The database.
-        tables: The manifest's entries by table name, referenced tables first.
-        receipt: The manifest's ``privacy``.
-        workload: SQL text by name.
-    """
+def write_csv(rows: Path, target: Path) -> None:
+    """Write the rows of a Parquet file as CSV that COPY reads, compressed; equal rows give equal bytes."""
+    with (
+        target.open("wb") as raw,
+        gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packed,
+        pq.ParquetFile(rows) as file,
+    ):
+        for batch in file.iter_batches(_BATCH_ROWS):
+            packed.write(copy_text(batch))
+
+
+def psql_script(schema: Schema, tables: Entries) -> str:
+    """Return load.sql: tables, rows, then keys and indexes, in one transaction."""
+    copies = "".join(
+        f"\\copy {quote_identifier(name)} ({name_list(column['name'] for column in entry['columns'])})"
+        f" FROM PROGRAM 'gzip -dc {entry['csv']}' WITH (FORMAT csv)\n"
+        for name, entry in tables.items()
+    )
+    return (
+        "-- Loads this bundle into PostgreSQL, all of it or nothing. Run it in this folder:\n"
+        "--     psql postgresql://user@host/database -f load.sql\n"
+        "\\set ON_ERROR_STOP on\n"
+        "BEGIN;\n\n"
+        f"{create_tables_sql(schema)}\n{copies}\n{create_keys_sql(schema)}\n"
+        "COMMIT;\nANALYZE;\n"
+    )
+
+
+def duckdb_script(schema: Schema, tables: Entries) -> str:
+    """Return load.duckdb.sql; what DuckDB cannot hold of the schema is listed at its top."""
+    from privbench_core.backends.duckdb.load import duckdb_schema, insert_rows
+
+    translated = duckdb_schema(schema)
+    left_out = "".join(f"-- Left out, because DuckDB cannot hold it: {part}\n" for part in translated.left_out)
+    statements = [*translated.enums]
+    for name, create in translated.tables.items():
+        statements += [create, f"{insert_rows(schema.table(name), quote_text(tables[name]['file']))};"]
+    body = "\n".join([*statements, *translated.after])
+    return (
+        "-- Loads this bundle into a DuckDB file, all of it or nothing. Run it in this folder:\n"
+        "--     duckdb benchmark.duckdb < load.duckdb.sql\n"
+        f"{left_out}BEGIN;\n\n{body}\n\nCOMMIT;\nANALYZE;\n"
+    )
+
+
+def consumer_readme(schema: Schema, tables: Entries, receipt: Mapping[str, Any], workload: Mapping[str, str]) -> str:
+    """Return the README: what the folder is, its privacy guarantee, its content and how to load it."""
     parts = [
         f"# {schema.name}: a synthetic database",
         _summary(schema, receipt),
@@ -47,39 +103,34 @@ def _summary(schema: Schema, receipt: Mapping[str, Any]) -> str:
 
 
 def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
-    lines = ["## Privacy guarantee", ""]
     public = [table.name for table in schema.tables if table.public]
-    stated = receipt.get("guarantee")
-    guarantee = stated if isinstance(stated, Mapping) else {}
+    guarantee = receipt.get("guarantee", {})
     unit = guarantee.get("unit", f"one row of {schema.unit} and all rows that depend on it")
-    lines.append(
+    meaning = (
         f"The privacy unit is {unit}. With or without one unit in the original, the probability of every result that "
         "anyone can compute from this folder, with any other knowledge, differs by a factor of at most exp(ε), except "
         "with probability at most δ."
     )
-    figures = [
-        ("a unit is added or removed", guarantee.get("add_or_remove_one_unit")),
-        ("a unit is replaced by another", guarantee.get("replace_one_unit")),
-    ]
-    known = [(when, figure) for when, figure in figures if isinstance(figure, Mapping)]
-    if known:
-        lines += ["", "| when | ε | δ |", "|---|---|---|"]
-        lines += [f"| {when} | {figure.get('epsilon')} | {figure.get('delta')} |" for when, figure in known]
+    lines = ["## Privacy guarantee", "", meaning]
+    figures = {
+        "a unit is added or removed": guarantee.get("add_or_remove_one_unit"),
+        "a unit is replaced by another": guarantee.get("replace_one_unit"),
+    }
+    rows = [f"| {when} | {figure['epsilon']} | {figure['delta']} |" for when, figure in figures.items() if figure]
+    lines += ["", "| when | ε | δ |", "|---|---|---|", *rows] if rows else []
     lines += [
         "",
         "Further releases about the same units add to this. `MANIFEST.json` has the full receipt under `privacy`.",
     ]
-    cohort = guarantee.get("cohort")
-    if isinstance(cohort, Mapping):
-        lines += ["", f"The units are cohort {cohort.get('name')} of the database. Declared: {cohort.get('declared')}."]
+    if cohort := guarantee.get("cohort"):
+        lines += ["", f"The units are cohort {cohort['name']} of the database. Declared: {cohort['declared']}."]
     if public:
         lines += ["", f"Not protected, because the owner declared them public: {', '.join(public)}."]
     return "\n".join(lines)
 
 
 def _fidelity(receipt: Mapping[str, Any]) -> str:
-    stated, warned = receipt.get("fidelity_paid_for"), receipt.get("fidelity_warnings") or ()
-    lines = fidelity_table(stated) if isinstance(stated, Mapping) else []
+    lines, warned = fidelity_table(receipt.get("fidelity_paid_for", {})), receipt.get("fidelity_warnings")
     if not lines:
         return ""
     careful = ["**Be careful with these tables:**", "", *(f"- {line}" for line in warned), ""] if warned else []
@@ -87,12 +138,12 @@ def _fidelity(receipt: Mapping[str, Any]) -> str:
         "Mean total variation distances between the original and the models of these rows: 0 is equal, 1 has nothing "
         "in common. They were measured under the guarantee above, so each has noise (± is two standard deviations). "
         "*Columns shuffled* is the distance of the original with its columns shuffled independently of each other. "
-        "Pairs of columns count made-up values as values that the original does not have."
+        "In two-way figures, invented values count as absent from the original."
     )
     return "\n".join(["## How close it is", "", *careful, explained, "", *lines])
 
 
-def _contents(schema: Schema, tables: Mapping[str, Mapping[str, Any]], workload: Mapping[str, str]) -> str:
+def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> str:
     lines = ["## What is in it", "", "| table | rows | primary key | what it is |", "|---|---:|---|---|"]
     for name, entry in tables.items():
         description = _cell(entry.get("description", ""))
@@ -128,7 +179,7 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _loading(tables: Mapping[str, Mapping[str, Any]]) -> str:
+def _loading(tables: Entries) -> str:
     """Return commands that work in this folder."""
     first = next(iter(tables.values()))["file"] if tables else "data/table.parquet"
     psql = [

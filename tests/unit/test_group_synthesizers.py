@@ -1,81 +1,31 @@
-"""PrivLava's plan: what it refuses, what it costs, and what types and places bring into the synthetic rows."""
+"""Synthesizers of groups: what types, places and joints of members bring into the rows, and classes of group sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.errors import SpecError, UnsupportedBudgetError
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.groups.group_model import GroupModel
+from privbench_core.groups.measure_groups import FanoutClasses, reconciled
+from privbench_core.links.fanout import Fanout
+from privbench_core.links.measure_children import expected_context
+from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Budget
+from privbench_core.profiles.names import OWNER_FANOUT, parent_column
 from privbench_core.schema.columns import Column, ColumnType, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.privlava import Options, PrivLava
-from privbench_core.synthesizers.registry import load_synthesizer, names
-from tests.helpers.databases import Database, forum, shop, town
+from privbench_core.synthesizers.registry import load_synthesizer
+from privbench_core.units.row_count import RowCount
+from tests.helpers.databases import Database
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
-
-NUMBER = ColumnType.INTEGER
-
-
-def test_it_is_found_by_its_name() -> None:
-    assert "privlava" in names()
-    assert isinstance(load_synthesizer("privlava"), PrivLava)
-
-
-def test_pure_budgets_are_refused_before_anything_is_spent() -> None:
-    with pytest.raises(UnsupportedBudgetError, match="delta > 0"):
-        PrivLava().plan(town(0, learned=False).schema, Budget(1.0), {})
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"latent": 1}, "did you mean 'latents'"),
-        ({"latents": 0}, "less than 1"),
-        ({"iterations": 0}, "less than 1"),
-        ({"types": 1}, "share strictly between 0 and 1"),
-        ({"usefulness": "much"}, "not a number"),
-    ],
-)
-def test_options_are_checked(given: dict[str, object], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        Options.parse(given)
-
-
-def test_every_option_changes_the_plan_or_what_it_releases() -> None:
-    database = shop(0)
-    budget = Budget(1.0, 1e-6)
-
-    def identity(options: Mapping[str, Any]) -> list[object]:
-        steps = PrivLava().plan(database.schema, budget, options).steps
-        return [(step.key, step.price, sorted(step.parameters.items())) for step in steps]
-
-    default = identity({})
-    for field in fields(Options):
-        value = getattr(Options(), field.name)
-        assert identity({field.name: value + 1 if isinstance(value, int) else value * 0.7}) != default, field.name
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 300.0])
-@pytest.mark.parametrize("make", [town, shop, forum])
-def test_the_whole_budget_is_planned_and_each_step_spends_no_more_than_its_price(
-    make: Callable[[int], Database], epsilon: float
-) -> None:
-    database = make(0)
-    budget = Budget(epsilon, 1e-6)
-    plan = PrivLava().plan(database.schema, budget, {})
-    assert sum(step.price.amount for step in plan.steps) == pytest.approx(budget.total().amount, rel=1e-9)
-    trace = synthesized(database, epsilon)
-    for step in plan.steps:
-        if step.key in trace.accounts:
-            assert trace.accounts[step.key].spent.amount <= step.price.amount * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("latents", [1, 2])
@@ -140,12 +90,29 @@ def test_where_noise_hides_types_there_are_none() -> None:
     assert trace.artifacts["sample", "click"].table is not None
 
 
+def test_columns_in_three_members_are_measured_where_pairs_do_not_explain_them() -> None:
+    """In each family of three the parity of the codes is even: pairs are independent, triples are not."""
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 2, (2, 3000))
+    codes = np.stack([first, second, first ^ second], axis=1)
+    codes = rng.permuted(codes, axis=1).ravel()
+    trace = synthesized(family(np.repeat(np.arange(3000), 3), codes, 2), 30.0, "privpetal")
+    model = GroupModel.from_dict(trace.artifacts["model", "child"].data["model"])
+    assert [list(group.triples) for group in model.classes] == [["x"]]
+    drawn = rows(trace, "child")
+    odd = np.bincount(drawn["home"].to_numpy(), weights=drawn["x"].to_numpy()) % 2
+    assert odd.mean() < 0.05
+
+
 def clicks_of_one_kind() -> Database:
     rng = np.random.default_rng(0)
     kinds = rng.integers(0, 2, 2000)
     of_visit = np.repeat(np.arange(2000), rng.integers(1, 4, 2000))
     of_click = np.repeat(np.arange(len(of_visit)), rng.integers(1, 4, len(of_visit)))
     return chain(of_visit, of_click, 2 * kinds[of_visit][of_click] + rng.integers(0, 2, len(of_click)))
+
+
+NUMBER = ColumnType.INTEGER
 
 
 def synthesized(database: Database, epsilon: float, name: str = "privlava", **options: Any) -> Trace:
@@ -203,3 +170,72 @@ def chain(of_visit: np.ndarray[Any, Any], of_click: np.ndarray[Any, Any], codes:
         "click": pa.table({"id": np.arange(len(of_click)), "visit": of_click, "x": codes}),
     }
     return Database(schema, tables)
+
+
+def fanout(probabilities: list[float], ownerless: float = 0.0) -> Fanout:
+    return Fanout(Discretizer(FanoutCodec(len(probabilities) - 1)), np.array(probabilities), {}, {}, 150.0, ownerless)
+
+
+def test_sizes_are_counted_from_released_numbers() -> None:
+    sizes = FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 1, of_units=True)
+    np.testing.assert_allclose(sizes.rows, [[0, 47, 30, 20], [0, 0, 30, 20], [0, 0, 0, 20]])
+    np.testing.assert_allclose(sizes.shares(np.array([False, True, True, False])), [1, 30 / 77, 0])
+    two = FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 2, of_units=True)
+    np.testing.assert_allclose(two.rows, [[0, 47, 60, 40], [0, 0, 60, 40], [0, 0, 0, 40]])
+
+
+@pytest.mark.parametrize(
+    ("least", "classes"),
+    [
+        (10, (0, 0, 1, 2)),
+        (25, (0, 0, 1, 1)),
+        (45, (0, 0, 1, 1)),
+        (60, (0, 0, 0, 0)),
+        (100, (0, 0, 0, 0)),
+        (1e9, (0, 0, 0, 0)),
+    ],
+)
+def test_classes_are_the_shortest_intervals_with_enough_groups(least: float, classes: tuple[int, ...]) -> None:
+    assert (
+        FanoutClasses.of(fanout([0.1, 0.4, 0.3, 0.2], ownerless=7.0), 100.0, 1, of_units=True).classes(least) == classes
+    )
+
+
+def test_expected_owners_follow_the_released_sizes() -> None:
+    """Every second owner has x = 1 and all of these have two children; of the others each half have one and three."""
+    pair_tables = {"x": np.array([[0.0, 0.25, 0.0, 0.25], [0.0, 0.0, 0.5, 0.0]])}
+    released = Fanout(
+        Discretizer(FanoutCodec(3)), np.array([0.0, 0.25, 0.5, 0.25]), pair_tables, {}, 125.0, ownerless=50.0
+    )
+    parent = OneWay.with_sigma({"x": np.array([50.0, 50.0]), "y": np.array([80.0, 20.0])}, 1.0)
+    size = RowCount(175, 1.0, 1, (1,), np.array([175.0]), np.array([175.0]), 3)
+
+    def owners(inside: list[bool], *, optional: bool) -> dict[str, np.ndarray]:
+        key = ForeignKey("child", ("parent_id",), "parent", ("id",), 3, owner=True, optional=optional)
+        above = SimpleNamespace(one_way=parent, size=SimpleNamespace(units=np.zeros(1)))
+        context = (OWNER_FANOUT, parent_column("x"), parent_column("y"))
+        return expected_context(key, above, size, released, context, {}, np.array(inside))
+
+    small = owners([True, True, False, False], optional=True)
+    np.testing.assert_allclose(75 * small[OWNER_FANOUT], [0, 75, 0, 0])
+    np.testing.assert_allclose(75 * small[parent_column("x")], [25, 0, 50], atol=0.1)
+    np.testing.assert_allclose(75 * small[parent_column("y")], [20, 5, 50], atol=0.1)
+    large = owners([False, False, True, True], optional=False)
+    np.testing.assert_allclose(large[OWNER_FANOUT], [0, 0, 4 / 7, 3 / 7])
+    np.testing.assert_allclose(large[parent_column("x")], [3 / 7, 4 / 7], atol=0.001)
+    assert min(values.min() for name, values in large.items() if name != OWNER_FANOUT) > 0
+
+
+def test_counts_of_parts_agree_with_those_of_the_whole_by_their_noise() -> None:
+    """Exact counts of the whole are met; with equal noise two parts and the whole each give way by a third."""
+    parts = [OneWay.with_sigma({"x": np.array([10.0, 4.0])}, 2.0), OneWay.with_sigma({"x": np.array([20.0, 5.0])}, 2.0)]
+    exact = reconciled(parts, OneWay.with_sigma({"x": np.array([36.0, 9.0])}, 0.0))
+    np.testing.assert_allclose([look.counts["x"] for look in exact], [[13, 4], [23, 5]])
+    np.testing.assert_allclose([look.sigmas["x"] for look in exact], np.full((2, 2), np.sqrt(2)))
+    noisy = reconciled(parts, OneWay.with_sigma({"x": np.array([36.0, 9.0])}, 2.0))
+    np.testing.assert_allclose([look.counts["x"] for look in noisy], [[12, 4], [22, 5]])
+    rng = np.random.default_rng(0)
+    draws = rng.normal(0, [[3.0], [1.0], [2.0]], (3, 4000))
+    looks = [OneWay.with_sigma({"x": values}, sigma) for values, sigma in zip(draws[:2], (3.0, 1.0), strict=True)]
+    for look in reconciled(looks, OneWay.with_sigma({"x": draws[2]}, 2.0)):
+        assert look.counts["x"].std() == pytest.approx(look.sigmas["x"][0], rel=0.05)
