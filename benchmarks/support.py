@@ -76,21 +76,21 @@ yes | Another schema than the default one | `?schema=name`
 
 ## Types
 yes | integer, decimal(p, s), float | exact within 64 bits; a decimal beyond them counts as outside of its domain
-    unit/test_codecs::test_the_whole_range_of_64_bits_is_exact
-    unit/test_codecs::test_decimals_are_exact_and_beyond_64_bits_they_are_outside
+    unit/test_codecs::test_values_have_these_cells
+    unit/test_codecs::test_values_have_these_cells
 yes | codes that are whole numbers | a list to learn, in place of a range: `{values: learn}`
     unit/test_stages_profile::test_a_learned_list_of_numbers_names_some_and_makes_others_up_with_as_many_digits
     unit/test_reflect::test_whole_numbers_that_are_codes_by_their_names_are_lists_to_learn
 yes | date, timestamp with and without zone | a zone is read in UTC
-    unit/test_codecs::test_dates_and_timestamps
-    unit/test_codecs::test_moments_with_a_zone_are_read_in_utc
+    unit/test_codecs::test_values_have_these_cells
+    unit/test_codecs::test_values_have_these_cells
 in part | interval | a month counts 30 days
     unit/test_spec_sql::test_spans_of_time
-    unit/test_codecs::test_intervals_are_ordered_and_zero_is_apart
+    unit/test_codecs::test_values_have_these_cells
 yes | boolean | true and false, with the same distribution
-    unit/test_codecs::test_booleans_have_no_other_value
+    unit/test_codecs::test_values_have_these_cells
 yes | enum, text as category | values declared or learned
-    unit/test_codecs::test_categories
+    unit/test_codecs::test_values_have_these_cells
 yes | text by a public rule | regular expression or Faker provider; near-unique stays near-unique
     unit/test_codecs_patterns::test_made_text_matches_in_full_and_follows_the_seed
     unit/test_codecs_patterns::test_near_unique_stays_near_unique_and_quick
@@ -227,7 +227,7 @@ yes | Foreign key to a missing table or a column that is not unique | refused
     unit/test_spec::test_each_mistake_is_explained
     integration/test_bad_schema::test_a_key_that_leads_nowhere_is_refused
 yes | Types that differ along a key | refused
-    unit/test_spec_keys::test_types_agree_along_a_key
+    unit/test_spec_keys::test_what_no_key_can_be_is_refused_in_one_line
     integration/test_bad_schema::test_a_key_that_leads_nowhere_is_refused
 yes | Several mistakes | all at once
     unit/test_spec::test_eight_mistakes_are_eight_problems
@@ -245,7 +245,7 @@ yes | A login that may read only some tables | the others are left out, and name
 yes | Rows that break the spec | refused before anything is spent
     integration/test_bad_input::test_rows_that_break_the_spec_are_refused_before_anything_is_spent
 yes | Empty tables | come out as tables with their columns
-    integration/test_bad_input::test_empty_tables_work
+    integration/test_bad_input::test_tables_of_no_row_or_one_work
 """
 
 

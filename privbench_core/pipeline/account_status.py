@@ -97,6 +97,11 @@ class AccountStatus:
     held: tuple[Hold, ...]
 
     @property
+    def left(self) -> int:
+        """How many more refreshes of all ε can be paid for, one after the other."""
+        return self.whole.times
+
+    @property
     def raises(self) -> tuple[tuple[DeclaredLifetime, DeclaredLifetime], ...]:
         """Declared lifetime budgets that allow more than the one before, each after that one."""
         return tuple((before, after) for before, after in pairwise(self.declared) if after.raises(before))
@@ -125,11 +130,11 @@ class AccountStatus:
         cost = f"A refresh of {several} costs {self.whole.share:.1%} of the lifetime budget ({self.price}{detail})"
         if self.whole.refusal is not None:
             return [f"{cost}.", f"{WARNING} the next refresh will be refused: {self.whole.refusal}"]
-        if self.whole.times == 1:
+        if self.left == 1:
             number = self.refresh + 1
             return [f"{cost}.", f"{WARNING} the next refresh (number {number}) is the last that is affordable."]
         so_far = f" Begun so far: {self.refresh:,}." if self.refresh else ""
-        return [f"{cost}. {self.whole.times:,} more such refreshes can be paid for.{so_far}"]
+        return [f"{cost}. {self.left:,} more such refreshes can be paid for.{so_far}"]
 
     def others_in_words(self) -> list[str]:
         """Return what other cohorts have spent, and what it means; nothing if there are none."""

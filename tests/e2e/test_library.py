@@ -74,8 +74,8 @@ def _check_the_method(folder: Path, names: dict[str, Any]) -> None:
     """Its tables are linked: joined pairs are nearer to the source than with shuffled links."""
     assert names["linked"].plan.synthesizer == "relational"
     found = compare(read_bundle_and_source(names["spec"], folder / "linked").pair, BRIEF)
-    join = found.keys["person.household_id"].join
-    joint, shuffled = join.metrics["joint"], join.metrics["shuffled"]
+    join = found.keys["person.household_id"]
+    joint, shuffled = join["joint"], join["shuffled"]
     assert joint is not None
     assert shuffled is not None
     assert joint < 0.8 * shuffled
@@ -89,13 +89,13 @@ def _check_the_synthesizer(folder: Path, names: dict[str, Any]) -> None:
     found = compare(read_bundle_and_source(spec, folder / MODULE).pair, BRIEF)
     one_way = {name: found.tables[name].tvd(1) for name in ("household", "person")}
     assert max(one_way.values()) < 0.06, one_way
-    join = found.keys["person.household_id"].join
-    joint, shuffled = join.metrics["joint"], join.metrics["shuffled"]
+    join = found.keys["person.household_id"]
+    joint, shuffled = join["joint"], join["shuffled"]
     assert joint is not None
     assert shuffled is not None
     assert joint < shuffled
     household = found.tables["household"]
-    assert household.tvd(2) == pytest.approx(household.shuffled, rel=0.3)
+    assert household.tvd(2) == pytest.approx(household["shuffled"], rel=0.3)
 
 
 @pytest.mark.usefixtures("beside_the_example")

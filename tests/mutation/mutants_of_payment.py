@@ -644,7 +644,7 @@ CLOSED_LISTS = [
         _ADMISSION,
         "if here.owner_key.optional:",
         "if False:",
-        (f"{_T_OWNERS}::test_no_view_looks_at_an_owner_that_may_not_be_there_or_at_its_keys",),
+        (f"{_T_OWNERS}::test_no_view_reads_an_owner_that_may_not_be_there_or_its_keys",),
     ),
     Mutant(
         "lists-of-anything",
