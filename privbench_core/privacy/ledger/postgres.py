@@ -68,9 +68,9 @@ class PostgresStore:
         listed = "select 1 from pg_catalog.pg_tables where tablename = ? and schemaname = any(current_schemas(false))"
         return bool(self.query(listed, (name,)))
 
-    def creation(self, found: int | None) -> list[str]:
+    def creation(self) -> list[str]:
         """See `LedgerStore`."""
-        return postgres_statements(found)
+        return postgres_statements()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

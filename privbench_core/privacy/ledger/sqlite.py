@@ -49,9 +49,9 @@ class SqliteStore:
         """See `LedgerStore`."""
         return bool(self.query("select 1 from sqlite_master where type = 'table' and name = ?", (name,)))
 
-    def creation(self, found: int | None) -> list[str]:
+    def creation(self) -> list[str]:
         """See `LedgerStore`."""
-        return sqlite_statements(found)
+        return sqlite_statements()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
