@@ -33,8 +33,7 @@ from privbench_core.schema.change import VersionQuery
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.engine import ENGINES
-from privbench_core.spec.model import DEFAULT_ENGINE, Spec
+from privbench_core.spec.model import DEFAULT_ENGINE, ENGINES, Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 EPSILON, DELTA = 0.8, 1e-9
