@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SpecError, did_you_mean
-from privbench_core.schema.change import Change, Content
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.location import is_spark_url, is_url
 
@@ -86,6 +85,37 @@ class DecayingRefreshes:
 
 
 RefreshPolicy = EqualRefreshes | DecayingRefreshes
+
+
+@dataclass(frozen=True)
+class Content:
+    """All declared columns of all rows are compared: misses nothing, and reads the whole table."""
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """The number of rows and the largest value of a column are compared.
+
+    Attributes:
+        column: Of the source; the spec need not declare it. ``xmin`` is PostgreSQL's own mark on every row.
+    """
+
+    column: str
+
+
+@dataclass(frozen=True)
+class VersionQuery:
+    """The one row that a query of the owner returns is compared.
+
+    Attributes:
+        sql: In the words of the source.
+    """
+
+    sql: str
+
+
+Change = Content | Watermark | VersionQuery
+"""How a table of the source is compared with what it was; what that finds is private, and hashed before it is shown."""
 
 
 @dataclass(frozen=True)
