@@ -20,7 +20,7 @@ from sqlalchemy import make_url
 from privbench_core.errors import LedgerError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.ledger.store import LAYOUT, TABLES, postgres_statements
+from privbench_core.privacy.ledger.store import LAYOUT, POSTGRES_STATEMENTS, TABLES
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.location import connection_parameters, parse_url
 from tests.helpers.ledgers import raw
@@ -92,7 +92,7 @@ def test_runs_and_events_land_in_postgresql(
 
 def test_the_script_is_what_privbench_would_make() -> None:
     script = (DEPLOY / "ledger.sql").read_text(encoding="utf-8")
-    assert "".join(f"{statement};\n" for statement in postgres_statements()) in script
+    assert "".join(f"{statement};\n" for statement in POSTGRES_STATEMENTS) in script
     assert f"values ({LAYOUT}, now())" in script
     assert f"grant select, insert on {', '.join(TABLES)} to privbench;" in script
 

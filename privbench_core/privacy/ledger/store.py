@@ -23,8 +23,6 @@ TABLES = (
     "neighbour_relation", "hold", "hold_draw", "hold_end",
 )  # fmt: skip
 
-_SQLITE_ID = "integer primary key"
-_POSTGRES_ID = "bigint generated always as identity primary key"
 _CREATE = (
     "create table ledger_layout(version integer not null, at text not null)",
     """create table lifetime(
@@ -60,6 +58,25 @@ _CREATE = (
 )
 _REFUSE = """create function refuse_change() returns trigger language plpgsql as
     $$ begin raise exception 'append only'; end $$"""
+SQLITE_STATEMENTS = (
+    *(statement.format(id="integer primary key") for statement in _CREATE),
+    *(
+        f"create trigger {table}_{verb} before {verb} on {table} begin select raise(abort, 'append only'); end"
+        for table in TABLES
+        for verb in ("update", "delete")
+    ),
+)
+"""Create the tables, with a trigger per table and change."""
+POSTGRES_STATEMENTS = (
+    *(statement.format(id="bigint generated always as identity primary key") for statement in _CREATE),
+    _REFUSE,
+    *(
+        f"""create trigger {table}_stays before update or delete or truncate on {table}
+    for each statement execute function refuse_change()"""
+        for table in TABLES
+    ),
+)
+"""The same for PostgreSQL, as ``deploy/postgres/ledger.sql`` has them."""
 
 
 class LedgerStore(Protocol):
@@ -67,9 +84,11 @@ class LedgerStore(Protocol):
 
     Attributes:
         durable: Whether rows outlive the process.
+        creation: The statements that create the tables.
     """
 
     durable: bool
+    creation: tuple[str, ...]
 
     def transaction(self) -> AbstractContextManager[None]:
         """Open a transaction: atomic, durable, and serialized over all processes and hosts.
@@ -82,9 +101,6 @@ class LedgerStore(Protocol):
 
     def has_tables(self, name: str) -> bool:
         """Return whether there is a table of that name."""
-
-    def creation(self) -> list[str]:
-        """Return the statements that create the tables."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -101,7 +117,7 @@ def create_tables(store: LedgerStore, at: str) -> None:
     with store.transaction():
         found = _layout(store)  # another process may have been faster
         if found is None:
-            for statement in store.creation():
+            for statement in store.creation:
                 store.query(statement)
             store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, at))
         elif found != LAYOUT:
@@ -116,23 +132,3 @@ def _layout(store: LedgerStore) -> int | None:
         ((version,),) = store.query("select coalesce(max(version), 0) from ledger_layout")
         return int(version)
     return 0 if store.has_tables("reservation") else None
-
-
-def sqlite_statements() -> list[str]:
-    """Return the statements that create the tables, with a trigger per table and change."""
-    guards = [
-        f"create trigger {table}_{verb} before {verb} on {table} begin select raise(abort, 'append only'); end"
-        for table in TABLES
-        for verb in ("update", "delete")
-    ]
-    return [*(statement.format(id=_SQLITE_ID) for statement in _CREATE), *guards]
-
-
-def postgres_statements() -> list[str]:
-    """Return the same statements for PostgreSQL, as ``deploy/postgres/ledger.sql`` has them."""
-    guards = [
-        f"""create trigger {table}_stays before update or delete or truncate on {table}
-    for each statement execute function refuse_change()"""
-        for table in TABLES
-    ]
-    return [*(statement.format(id=_POSTGRES_ID) for statement in _CREATE), _REFUSE, *guards]
