@@ -21,7 +21,7 @@ from tests.helpers.relatives import OWNERS, distances, mail_order, numbers, of_o
 from tests.helpers.row_figures import row_figures
 
 OPTIONS = {"relational": {"tables": "independent"}}
-CASES = covering(["privbench", "relational", "privlava", "privpetal"], [3.2, 10_000.0], always="privbench")
+CASES = covering(["privbench", "relational", "privlava", "privpetal"], [3.2, 10_000.0])
 DAYS = np.array([-np.inf, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, np.inf])
 
 
