@@ -38,7 +38,7 @@ coverage: $(VENV)/.dev ## Run all tests and show the lines that none reaches; fa
 	@$(ONE_EACH) $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term
 
 .PHONY: slow
-slow: $(VENV)/.dev ## Run the slow tests: bigger audits, two hundred kills, other examples of every property.
+slow: $(VENV)/.dev ## Run the slow tests: bigger audits, two hundred kills, all combinations, other examples.
 	@$(BIN)/python -m pytest -m slow
 	@$(BIN)/python -m pytest --hypothesis-profile=exploring tests/property
 

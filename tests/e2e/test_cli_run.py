@@ -19,6 +19,7 @@ import pytest
 
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.load import load_spec
+from tests.helpers.drafts import call
 from tests.helpers.example import part_of_the_example
 from tests.helpers.servers import wait_for
 
@@ -96,14 +97,14 @@ def test_the_report_costs_nothing_and_finds_the_bundle_close_and_its_joins_bette
 def test_a_published_bundle_joins(demo: tuple[Path, str]) -> None:
     folder, _ = demo
     target = folder.parent / "target.duckdb"
-    rows = json_of("publish", folder / "bundle", target)["rows"]
+    rows = json.loads(call("publish", folder / "bundle", target, "--json").stdout)["rows"]
     with duckdb.connect(str(target), read_only=True) as connection:
         query = 'select count(*) from person p join household h on p.household_id = h."HHID"'
         assert connection.execute(query).fetchall() == [(rows["person"],)]
 
 
 def test_an_interrupted_run_resumes_without_paying_twice(tmp_path: Path) -> None:
-    part_of_the_example(tmp_path, 8_000)
+    part_of_the_example(tmp_path, 4_000)
     spec, out = tmp_path / "spec.yaml", tmp_path / "bundle"
     arguments = ("run", spec, "--epsilon", "0.8", "--out", out)
     # A shell starts what it runs in the background with interrupts ignored, and so would this process be.
@@ -119,9 +120,9 @@ def test_an_interrupted_run_resumes_without_paying_twice(tmp_path: Path) -> None
     steps = f"{len(released)} step{'s' * (len(released) > 1)}"
     assert complaint.startswith(f"privbench: stopped; releases so far are kept: {steps} of this run (0.")
     assert not out.exists()
-    resumed = json_of(*arguments)
+    resumed = json.loads(call(*arguments, "--json").stdout)
     assert resumed["cost"]["reused"] > 0
-    times = Counter(entry["step"] for entry in json_of("ledger", spec)["entries"])
+    times = Counter(entry["step"] for entry in json.loads(call("ledger", spec, "--json").stdout)["entries"])
     assert all(times[step] == 1 for step in released)
 
 

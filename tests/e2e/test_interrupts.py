@@ -13,6 +13,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from privbench_core.pipeline.run import run_spec
+from privbench_core.spec.load import load_spec
 from tests.helpers.postgres import new_database, rows
 
 REPOSITORY = Path(__file__).parents[2]
@@ -65,10 +67,7 @@ def interrupted(
 @pytest.fixture(scope="module")
 def bundle(made_town: Path) -> Path:
     """A bundle of the town, made by the real synthesizer."""
-    spec, out = made_town, made_town.parent.parent / "bundle"
-    command = [sys.executable, "-m", "privbench_core", "run", spec, "--epsilon", "3.2", "--out", out, "--accept-noise"]
-    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
-    return out
+    return run_spec(load_spec(made_town).accepting_noise, 3.2, out=made_town.parent.parent / "bundle").out
 
 
 def said_in_one_line(error: str, what: str) -> None:

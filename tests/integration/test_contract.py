@@ -48,11 +48,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 # What goes wrong around a run is the pipeline's affair, not the synthesizer's: `make slow` has the other ones.
-@pytest.fixture(
-    params=[
-        each if each in {"privbench", "relational"} else pytest.param(each, marks=pytest.mark.slow) for each in NAMES
-    ]
-)
+@pytest.fixture(params=[NAMES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in NAMES[1:])])
 def one(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -161,7 +157,14 @@ def test_an_unknown_option_is_named_with_a_hint(name):
 # -- runs ------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=[(name, delta) for name in NAMES for delta in supported(name)], ids=str)
+def budgets() -> list[Any]:
+    """Each synthesizer with each δ that it supports: of the pure budgets, one in every run."""
+    pairs = [(name, delta) for name in NAMES for delta in supported(name)]
+    often = {(NAMES[0], 0.0), *((name, 1e-9) for name in NAMES)}
+    return [pytest.param(pair, id=str(pair), marks=[] if pair in often else [pytest.mark.slow]) for pair in pairs]
+
+
+@pytest.fixture(scope="module", params=budgets())
 def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, RunResult]:
     """A finished run of each synthesizer under each kind of budget that it supports."""
     name, delta = request.param
@@ -276,8 +279,8 @@ def test_a_run_that_is_killed_between_steps_resumes_without_paying_twice(one, ki
     assert here.out.exists()
 
 
-def test_every_paid_step_survives_a_kill_right_after_it(name, tmp_path):
-    here = place(tmp_path, name)
+def test_every_paid_step_survives_a_kill_right_after_it(one, tmp_path):
+    here = place(tmp_path, one)
     plan = plan_for(here.spec, EPSILON)
 
     def kill_before(wanted: int) -> Any:
@@ -295,8 +298,8 @@ def test_every_paid_step_survives_a_kill_right_after_it(name, tmp_path):
     assert steps == ["/".join(step.key) for step in plan.steps if step.reads]
 
 
-def test_a_step_that_dies_after_its_look_counts_as_spent_and_alone_is_paid_again(name, tmp_path, monkeypatch):
-    here = place(tmp_path, name)
+def test_a_step_that_dies_after_its_look_counts_as_spent_and_alone_is_paid_again(one, tmp_path, monkeypatch):
+    here = place(tmp_path, one)
     put, calls = ReleaseStore.put, []
 
     def full_disk(store: ReleaseStore, key: str, stored: bytes) -> str:

@@ -47,6 +47,8 @@ def case(name: str, database: str, *rest: Any) -> Any:
     """Return the parameters of one test."""
     gap = GAPS.get((name, database), GAPS.get((name, database, *rest)))
     marks = [] if gap is None else [pytest.mark.xfail(reason=gap, strict=False)]
+    if name != "privbench" and list(MADE)[(NAMES.index(name) + 1) % len(MADE)] != database:
+        marks.append(pytest.mark.slow)  # in every run, each of the others has one database
     return pytest.param(name, MADE[database], *rest, marks=marks, id="-".join([name, database, *map(str, rest)]))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pytest
 
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.tables import Schema, Table
+from tests.helpers.covering import covering
 from tests.helpers.heavy_tails import Database
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import broken_expectations, integer, owner_key, place_of, rows_of, samples_of
@@ -18,6 +21,7 @@ from tests.helpers.relatives import OWNERS, distances, mail_order, numbers, of_o
 from tests.helpers.row_figures import row_figures
 
 OPTIONS = {"relational": {"tables": "independent"}}
+CASES = covering(["privbench", "relational", "privlava", "privpetal"], [3.2, 10_000.0])
 DAYS = np.array([-np.inf, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, np.inf])
 
 
@@ -28,8 +32,7 @@ def lags(database: Database, tables: dict[str, pa.Table], later: str) -> np.ndar
     return np.asarray(np.histogram(found, DAYS)[0] / len(found))
 
 
-@pytest.mark.parametrize("synthesizer", ["privbench", "privlava", "privpetal", "relational"])
-@pytest.mark.parametrize("epsilon", [3.2, 10_000.0])
+@pytest.mark.parametrize(("synthesizer", "epsilon"), CASES)
 def test_children_come_after_their_owners(synthesizer: str, epsilon: float, tmp_path: Path):
     """Before lags were measured, a fifth to a half of them came before, and pairs of dates were .3 apart at 3.2."""
     schema, tables = mail_order(relative=False)
@@ -81,13 +84,18 @@ def projects(seed: int = 0) -> Database:
     return Schema("projects", (project, task), "project"), rows
 
 
-@pytest.mark.parametrize("synthesizer", ["privbench", "privlava", "privpetal", "relational"])
-@pytest.mark.parametrize("epsilon", [3.2, 10_000.0])
-def test_two_days_of_a_row_are_as_far_apart_as_they_should(synthesizer: str, epsilon: float, tmp_path: Path):
+@cache
+def made_projects(synthesizer: str, epsilon: float) -> dict[str, pa.Table]:
+    """Return synthetic projects and tasks."""
+    with TemporaryDirectory() as folder:
+        place = place_of(Path(folder), *projects(), synthesizer=synthesizer)
+        return samples_of(place.run_with(SeededNoise(0), epsilon))
+
+
+@pytest.mark.parametrize(("synthesizer", "epsilon"), CASES)
+def test_two_days_of_a_row_are_as_far_apart_as_they_should(synthesizer: str, epsilon: float):
     """Before, 3 to 426 days; half to a quarter of the tasks ended before they began."""
-    schema, tables = projects()
-    place = place_of(tmp_path, schema, tables, synthesizer=synthesizer)
-    made = samples_of(place.run_with(SeededNoise(0), epsilon))
+    tables, made = projects()[1], made_projects(synthesizer, epsilon)
 
     def shares(rows: dict[str, pa.Table], table: str, first: str, last: str) -> np.ndarray:
         apart = numbers(rows[table].column(last)) - numbers(rows[table].column(first))
@@ -101,10 +109,8 @@ def test_two_days_of_a_row_are_as_far_apart_as_they_should(synthesizer: str, eps
 
 
 @pytest.mark.parametrize("synthesizer", ["privbench", "privlava"])
-def test_two_days_come_after_one_and_before_another(synthesizer: str, tmp_path: Path):
-    schema, tables = projects()
-    place = place_of(tmp_path, schema, tables, synthesizer=synthesizer)
-    made = samples_of(place.run_with(SeededNoise(0), 3.2))
+def test_two_days_come_after_one_and_before_another(synthesizer: str):
+    tables, made = projects()[1], made_projects(synthesizer, 3.2)
 
     def outside(rows: dict[str, pa.Table]) -> dict[str, float]:
         ids = rows["project"].column("id").to_numpy()

@@ -85,11 +85,13 @@ ELSEWHERE = "UPDATE household SET rooms = 1 WHERE id = 100"
 )
 def test_each_choice_sees_what_it_says(database: Spec, look: CellCounts, change: Change | None, sees: set[str]) -> None:
     spec = by(database, change) if change else database
+    before = look(spec)
     for statement in (TOUCHED, UNTOUCHED, DELETED, INSERTED, ELSEWHERE):
-        before = look(spec)
         assert look(spec) == before
         execute(spec, statement)
-        assert (look(spec) != before) == (statement in sees), statement
+        after = look(spec)
+        assert (after != before) == (statement in sees), statement
+        before = after
 
 
 @pytest.mark.parametrize("change", [None, Watermark("mark"), VersionQuery("SELECT max(mark) FROM person")])
