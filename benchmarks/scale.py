@@ -29,12 +29,10 @@ from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.schema.change import VersionQuery
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.engine import ENGINES
-from privbench_core.spec.model import DEFAULT_ENGINE, Spec
+from privbench_core.spec.model import DEFAULT_ENGINE, ENGINES, Spec, VersionQuery
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 EPSILON, DELTA = 0.8, 1e-9

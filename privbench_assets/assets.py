@@ -22,9 +22,9 @@ from privbench_assets.sources import observation
 from privbench_assets.status import report_status, report_up_to_date
 from privbench_core.errors import PublishError
 from privbench_core.pipeline.account_status import WARNING
-from privbench_core.pipeline.places import bundle_folder, report_folder
 from privbench_core.pipeline.record import definition_of
 from privbench_core.pipeline.runner import Release
+from privbench_core.pipeline.workspace import bundle_folder, report_folder
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 

@@ -20,7 +20,7 @@ from dagster._core.errors import DagsterUserCodeProcessError
 from dagster_shared.error import SerializableErrorInfo
 
 from privbench_core.errors import InternalError, PrivbenchError, ReleaseError
-from privbench_core.pipeline.places import errors_folder
+from privbench_core.pipeline.workspace import errors_folder
 from privbench_core.spec.model import Spec
 
 

@@ -11,8 +11,8 @@ import dagster as dg
 import numpy as np
 
 from privbench_assets.resources import Session
-from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.runner import Release
+from privbench_core.pipeline.workspace import bundle_folder
 from privbench_core.privacy.budget import Measure
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table

@@ -20,9 +20,9 @@ from privbench_assets.keys import identifier, source_key, status_key, step_key
 from privbench_assets.metadata import SYMBOL, markdown_table
 from privbench_assets.resources import Session, session_key
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
-from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.plans import run_name
 from privbench_core.pipeline.status import ReleaseState, Stale, Status
+from privbench_core.pipeline.workspace import bundle_folder
 from privbench_core.privacy.budget import Measure, Price, epsilon_for
 from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.spec.model import Spec

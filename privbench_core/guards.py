@@ -94,3 +94,4 @@ GRID_POINTS = 1000  # of a grid on which a distribution is computed
 GRID_GROWTH = 1.03  # from one to the next of large whole numbers that are computed with
 BOUND_STEP = 4  # from one bound of what counts to the next
 SHORT_RUN = 8  # cells, whose sum of Laplace noise is far from normal; of more it hardly is
+WIDE_JOINT, LEAST_JOINT = 8 * 8, 2 * 2  # cells of a marginal of two columns that holds most of it, and anything of it

@@ -12,9 +12,8 @@ from privbench_core.backends.cast import canonical_parts, joined
 from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.fingerprint import fingerprint_rows
 from privbench_core.errors import SourceError, did_you_mean
-from privbench_core.schema.change import Change, VersionQuery, Watermark
-from privbench_core.schema.identity import change_identity
 from privbench_core.schema.tables import Table
+from privbench_core.spec.model import Change, Content, VersionQuery, Watermark
 
 XMIN = "xmin"
 """PostgreSQL's number of the transaction that wrote a row: a column of every table, in no catalogue."""
@@ -184,4 +183,15 @@ def _check_watermark(table: str, column: str, known: list[str]) -> None:
 def versioned(table: Table, change: Change, version: str) -> str:
     """Return all that identifies what was read from a table at a version, with its columns and how it was compared."""
     columns = [[field.name, str(field.type)] for field in table.arrow_schema]
-    return json.dumps([table.name, table.primary_key, columns, change_identity(change), version])
+    return json.dumps([table.name, table.primary_key, columns, _change_identity(change), version])
+
+
+def _change_identity(change: Change) -> dict[str, str]:
+    """Return how a table of the source is compared with what it was."""
+    match change:
+        case Content():
+            return {"change": "content"}
+        case Watermark(column):
+            return {"change": "watermark", "column": column}
+        case _:
+            return {"change": "query", "sql": change.sql}

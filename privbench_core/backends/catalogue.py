@@ -82,9 +82,9 @@ class FoundTable:
         name: Its name.
         columns: In the source's order.
         primary_key: Empty where none is declared.
-        foreign_keys, unique, checks, indexes, comment, key_names: As the source declares them.
+        foreign_keys, unique, checks, comment, key_names: As the source declares them.
+        indexes: Those that no constraint makes; None where the source has none at all.
         generated: Computed columns, each with the columns that it is computed from.
-        declares_indexes: Whether the source has indexes at all, so that none means none.
         notes: What had to be left out, and why.
         unreadable: Whether the login may not read its rows.
     """
@@ -95,9 +95,8 @@ class FoundTable:
     foreign_keys: tuple[FoundKey, ...] = ()
     unique: tuple[tuple[str, ...], ...] = ()
     checks: tuple[Check, ...] = ()
-    indexes: tuple[Index, ...] = ()
+    indexes: tuple[Index, ...] | None = None
     comment: str | None = None
-    declares_indexes: bool = False
     notes: tuple[str, ...] = ()
     unreadable: bool = False
     key_names: tuple[tuple[tuple[str, ...], str], ...] = ()

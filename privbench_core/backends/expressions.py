@@ -59,7 +59,6 @@ def declared_table(
         unique=tuple(dict.fromkeys(unique)),
         checks=checks,
         indexes=tuple(plain),
-        declares_indexes=True,
         notes=(*table.notes, *notes, *strange),
     )
 

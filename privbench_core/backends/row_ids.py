@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from privbench_core.backends.base import Source
 from privbench_core.backends.catalogue import Catalogue
-from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
+from privbench_core.spec.model import VersionQuery, Watermark
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,9 @@ from privbench_core.engines.choice import engine_of
 from privbench_core.errors import ReleaseError
 from privbench_core.guards import RANGE_ROWS
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
-from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.receipt import guarantee_of
-from privbench_core.pipeline.workspace import ReleaseStore
+from privbench_core.pipeline.workspace import ReleaseStore, database_folder
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import find_reaches
 from privbench_core.profiles.expected_noise import expected_noise, link_noise
@@ -37,9 +36,8 @@ from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.ranges import can_be_cut
 from privbench_core.schema.checks import unenforced_checks
 from privbench_core.schema.tables import Schema
-from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import Spec, engine_in_words, with_engine
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan
 from privbench_core.synthesizers.steps.link import bounded_keys, bounds_references

@@ -29,9 +29,8 @@ from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.publishing.bundle import is_bundle, read_bundle, refuse_foreign_bundle
-from privbench_core.spec.engine import with_engine
 from privbench_core.spec.load import load_spec
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import Spec, with_engine
 from privbench_core.synthesizers.contract import Step
 
 

@@ -13,11 +13,10 @@ from privbench_core.commands.terminal import print_json, say, show, subject
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.account_status import Cost, lifetime_share
 from privbench_core.pipeline.observe import observe, observe_each
-from privbench_core.pipeline.places import bundle_folder, database_folder, epsilon_name
 from privbench_core.pipeline.plans import plans_for
 from privbench_core.pipeline.run import prices_paid, refresh_release, warnings_of
 from privbench_core.pipeline.status import ReleaseState, Status, status_of
-from privbench_core.pipeline.workspace import Workspace
+from privbench_core.pipeline.workspace import Workspace, bundle_folder, database_folder, epsilon_name
 from privbench_core.privacy.budget import zero
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec

@@ -32,7 +32,7 @@ _INTRODUCTION = """\
 # Everything in this file is public: assume that every recipient of the benchmark knows it. So take domains and bounds
 # from a codebook or from general knowledge, never from the rows.
 # All lines without CHOOSE have a default that works. "domain: learn" is paid for from the budget; a declared domain,
-# {{min: .., max: ..}} or {{values: [..]}}, costs nothing and is exact. docs/spec.md explains every key.
+# {{min: .., max: ..}} or {{values: [..]}}, costs nothing and is exact. docs/spec_reference.md has every key.
 """
 
 

@@ -79,7 +79,7 @@ def draft_table(
     if not public:
         yield from related_lines(replace(table, primary_key=guess))
     # By default there is one per foreign key, which the source may lack.
-    lacking = "[]" if table.declares_indexes and keys else ""
+    lacking = "[]" if table.indexes is not None and keys else ""
     yield from _section("indexes", list(_indexes(table, kept.union(column.name for column in generated))), lacking)
     if generated:
         yield "    generated:"
@@ -197,7 +197,7 @@ def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
 
 
 def _indexes(table: FoundTable, kept: set[str]) -> Iterator[str]:
-    for index in table.indexes:
+    for index in table.indexes or ():
         missing = set(index.columns) - kept
         yield _without(index.name, missing) if missing else f"      - {flow_yaml(forms.INDEX.write(index))}"
 

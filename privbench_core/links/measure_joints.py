@@ -20,7 +20,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimators.coarsening import coarsenings
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
 from privbench_core.estimators.joints import NoisyTable, estimated_joint
-from privbench_core.guards import MAX_MARGINAL_CELLS, NEGLIGIBLE, TINY
+from privbench_core.guards import LEAST_JOINT, MAX_MARGINAL_CELLS, NEGLIGIBLE, TINY, WIDE_JOINT
 from privbench_core.links.link_model import ANY
 from privbench_core.links.linking import CrossMarginal
 from privbench_core.links.measure_references import Counting
@@ -36,7 +36,6 @@ from privbench_core.units.measure_by_size import Features
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-_WIDE, _LEAST = 8 * 8, 2 * 2
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Sides:
 
         Of which rows refer to another, all that is to be known is the share of each group of rows.
         """
-        return (1, 1) if list(self.right) == [ANY] else (_WIDE, _LEAST)
+        return (1, 1) if list(self.right) == [ANY] else (WIDE_JOINT, LEAST_JOINT)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -130,7 +129,7 @@ def measure_cross_marginals(
 
 
 def planned(
-    ways: Sequence[Counting], most: int, price: Price, finest: tuple[int, int] = (_WIDE, _LEAST)
+    ways: Sequence[Counting], most: int, price: Price, finest: tuple[int, int] = (WIDE_JOINT, LEAST_JOINT)
 ) -> tuple[int, float, Counting] | None:
     """Return how many marginals to measure, the cells each may have, and which rows count; None for nothing.
 
@@ -147,7 +146,7 @@ def planned(
         each = price.share(1 / number)
 
         def error(way: Counting, each: Price = each) -> float:
-            return _WIDE * way.noise(each) + TUNING.truncation_bias * (1 - way.counted)
+            return WIDE_JOINT * way.noise(each) + TUNING.truncation_bias * (1 - way.counted)
 
         best = min(ways, key=error)
         cells = TUNING.most_noise / best.noise(each)

@@ -18,9 +18,9 @@ from privbench_core.errors import ReleaseError, SourceError
 from privbench_core.files import write_durably
 from privbench_core.pipeline.record import record_observations
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.schema.change import Content
 from privbench_core.schema.identity import canonical_json, column_identity
 from privbench_core.schema.tables import Table
+from privbench_core.spec.model import Content
 from privbench_core.version import __version__
 
 _MEMORY = "stored.json"

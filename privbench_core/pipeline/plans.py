@@ -11,7 +11,7 @@ from typing import Any
 
 from privbench_core.errors import NoiseOnlyError, SpecError
 from privbench_core.estimators.segmentation import SIGNIFICANT
-from privbench_core.pipeline.places import epsilon_name
+from privbench_core.pipeline.workspace import epsilon_name
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.relations import stability

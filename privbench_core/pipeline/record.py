@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from privbench_core.errors import ReleaseError
-from privbench_core.pipeline.places import record_file
+from privbench_core.pipeline.workspace import record_file
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step
 

@@ -18,11 +18,10 @@ from privbench_core.errors import BudgetError, InternalError, PrivbenchError, Sp
 from privbench_core.evaluation.attacks import RunOnRows
 from privbench_core.evaluation.inputs import summarize_bundle
 from privbench_core.pipeline.executor import Executor
-from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.plans import plan_for, run_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import GivenRows
-from privbench_core.pipeline.workspace import Scratch, Workspace
+from privbench_core.pipeline.workspace import Scratch, Workspace, database_folder
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.publishing.bundle import is_bundle, read_bundle
 from privbench_core.spec.model import Spec

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from privbench_core.errors import SpecError
 from privbench_core.files import file_name
 from privbench_core.pipeline.executor import Executor, Progress
-from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.plans import plan_for, refuse_undeclared, run_name
 from privbench_core.pipeline.record import read_manifests
 from privbench_core.pipeline.runner import Made, Release, Run, Runner
 from privbench_core.pipeline.status import ReleaseState
-from privbench_core.pipeline.workspace import Workspace
+from privbench_core.pipeline.workspace import Workspace, bundle_folder
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.spec.model import Spec

@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from privbench_core.schema.change import Change, Content, Watermark
 from privbench_core.schema.columns import Column, Domain, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey
 
@@ -93,14 +92,3 @@ def constraints_identity(checks: Iterable[Check], dependencies: Iterable[Depende
         checks=[[check.name, check.expression] for check in checks],
         dependencies=[[list(rule.determinant), list(rule.dependent)] for rule in dependencies],
     )
-
-
-def change_identity(change: Change) -> Identity:
-    """Return how a table of the source is compared with what it was."""
-    match change:
-        case Content():
-            return {"change": "content"}
-        case Watermark(column):
-            return {"change": "watermark", "column": column}
-        case _:
-            return {"change": "query", "sql": change.sql}

@@ -12,7 +12,9 @@ from privbench_core.schema.columns import Column, EnumType, Generated
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, reachable
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,27 @@ class Schema:
     def max_rows_per_unit(self, table: str) -> int:
         """The enforced bound on rows of ``table`` that one unit owns: the product of τ along the ownership path."""
         return prod(key.max_children or 1 for key in self.ownership_path(table))
+
+    def unit_numbers(
+        self, table: str, rows: int, owners: tuple[NDArray[np.int64], NDArray[np.int64]] | None, first: int = 0
+    ) -> NDArray[np.int64]:
+        """Return a number for the unit of each row, shape (rows,): equal for rows of one unit in all tables.
+
+        A row without an owner, where the owner key may be NULL, is a unit of its own, with all that depends on it.
+
+        Args:
+            table: A private table.
+            rows: Its number of rows.
+            owners: The owner's row of each row, -1 for none, and the numbers of the owners' table; None for the unit's
+                table.
+            first: How many rows of the table are in the ranges before these rows.
+        """
+        import numpy as np
+
+        if owners is not None and (owners[0] >= 0).all():
+            return owners[1][owners[0]]
+        own = np.arange(first, first + rows, dtype=np.int64) * len(self.tables) + list(self.by_name).index(table)
+        return own if owners is None else np.where(owners[0] < 0, own, np.append(owners[1], -1)[owners[0]])
 
     @cached_property
     def deferred_keys(self) -> frozenset[str]:

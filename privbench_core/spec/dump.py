@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privbench_core.schema.change import Change, VersionQuery, Watermark
 from privbench_core.schema.columns import Column, Domain, EnumType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec import forms
 from privbench_core.spec.fields import one_or_list
+from privbench_core.spec.model import Change, VersionQuery, Watermark
 
 
 def dump_enums(schema: Schema) -> dict[str, list[str]]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.constraints import OnUnitRemoved, parse_actions
-from privbench_core.spec.engine import ENGINES
 from privbench_core.spec.fields import (
     FLAG,
     NAME,
@@ -34,7 +33,7 @@ from privbench_core.spec.fields import (
     matching,
     named,
 )
-from privbench_core.spec.model import DEFAULT_ENGINE, FidelityPolicy
+from privbench_core.spec.model import DEFAULT_ENGINE, ENGINES, FidelityPolicy
 
 _MAX_PRECISION = 38  # of decimal128, and enough for every database's default
 _CRON_FIELDS = 5

@@ -10,14 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.errors import SourceError, SpecError, did_you_mean
 from privbench_core.schema.constraints import reachable
 from privbench_core.schema.tables import Schema
 from privbench_core.spec import forms
 from privbench_core.spec.dump import dump_enums, dump_tables
-from privbench_core.spec.engine import check_engine
 from privbench_core.spec.fields import Node, Problems
-from privbench_core.spec.location import home, relative, resolve
+from privbench_core.spec.location import check_spark_url, home, is_spark_url, relative, resolve, split_spark_url
 from privbench_core.spec.model import (
     DEFAULT_STATE,
     DEFAULT_SYNTHESIZER,
@@ -26,12 +25,14 @@ from privbench_core.spec.model import (
     FidelityPolicy,
     RefreshPolicy,
     Spec,
+    engine_problem,
 )
 from privbench_core.spec.parse import parse_enums, parse_tables
 from privbench_core.spec.rules import find_problems
 from privbench_core.spec.rules_of_keys import infer_keys
 from privbench_core.spec.yaml_io import read_yaml, write_yaml
 
+_CLUSTER = re.compile(r"sc://.|\$\{\w+\}")
 _LEDGER = re.compile(r"(postgres(ql(\+psycopg)?)?://\S+|\$\{\w+\})$")
 
 
@@ -87,7 +88,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
         if "public" in privacy.fields:
             schema = _all_decided(schema, node.problems)
         node.problems.lines += find_problems(schema, delta=delta, broken=frozenset(node.problems.broken))
-    check_engine(node, found["engine"], found["source"] or "", found["cluster"], schema)
+    _check_engine(node, found["engine"], found["source"] or "", found["cluster"], schema)
     if found["source"] is None or budget is None:
         return None
     return Spec(
@@ -194,3 +195,22 @@ def dump_spec(spec: Spec) -> str:
         tables=dump_tables(schema, spec.orphans, spec.changes),
     )
     return write_yaml(content)
+
+
+def _check_engine(node: Node, engine: str, source: str, cluster: object, schema: Schema) -> None:
+    """Report what is wrong with the engine and the cluster that a spec names to the problems of ``node``."""
+    if cluster is not None and not (isinstance(cluster, str) and _CLUSTER.match(cluster)):
+        # The text is not repeated: it may hold a token.
+        node.problems.lines.append("cluster: not a URL of Spark Connect; write sc://host:port, or ${VARIABLE}")
+        return
+    if is_spark_url(source):
+        try:
+            check_spark_url(source)
+        except SourceError as error:
+            node.problems.lines.append(str(error))
+        if cluster is not None and split_spark_url(cluster)[0] != split_spark_url(source)[0]:
+            found = "cluster is not the one that source names, and rows are counted where their tables are"
+            node.problems.add("spec", found, "remove cluster")
+    problem = engine_problem(engine, source, cluster, schema)
+    if problem:
+        node.problems.add("spec", *problem)

@@ -13,12 +13,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from privbench_core.schema.change import Change
+from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.schema.tables import Schema
+from privbench_core.spec.location import is_spark_url, is_url
 
 DEFAULT_SYNTHESIZER = "privbench"
 DEFAULT_ENGINE = "auto"
 DEFAULT_STATE = ".privbench"
+ENGINES = {
+    DEFAULT_ENGINE: "spark for Spark catalogues, duckdb for Parquet files with many private rows, else memory",
+    "memory": "all rows are read into this process",
+    "duckdb": "private rows are copied into a temporary file of this machine and counted there, in little memory",
+    "source": "private rows are counted in the source's own PostgreSQL, in temporary tables; counts travel, not rows",
+    "spark": "private rows are copied to a Spark cluster's own executors and counted there; counts travel, not rows",
+}
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,37 @@ RefreshPolicy = EqualRefreshes | DecayingRefreshes
 
 
 @dataclass(frozen=True)
+class Content:
+    """All declared columns of all rows are compared: misses nothing, and reads the whole table."""
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """The number of rows and the largest value of a column are compared.
+
+    Attributes:
+        column: Of the source; the spec need not declare it. ``xmin`` is PostgreSQL's own mark on every row.
+    """
+
+    column: str
+
+
+@dataclass(frozen=True)
+class VersionQuery:
+    """The one row that a query of the owner returns is compared.
+
+    Attributes:
+        sql: In the words of the source.
+    """
+
+    sql: str
+
+
+Change = Content | Watermark | VersionQuery
+"""How a table of the source is compared with what it was; what that finds is private, and hashed before it is shown."""
+
+
+@dataclass(frozen=True)
 class FidelityPolicy:
     """When published fidelity figures are bad enough to warn, and whether they stop a bundle: free to change.
 
@@ -124,7 +163,7 @@ class Spec:
         changes: How a change of a table is detected, for tables whose content is not compared.
         ledger: URL of the PostgreSQL database that holds the ledger, as written; None for a file in ``state``.
         fidelity: How the published fidelity figures are judged.
-        engine: Where private rows are counted, see `spec.engine`; releases do not depend on it.
+        engine: Where private rows are counted, see `ENGINES`; releases do not depend on it.
         cluster: URL of the Spark Connect of the cluster that ``engine: spark`` counts in, as written; or None.
     """
 
@@ -155,3 +194,49 @@ class Spec:
     def accepting_noise(self) -> Spec:
         """The same spec, with a yes to steps of which released numbers show that they will be noise."""
         return replace(self, fidelity=replace(self.fidelity, accept_noise=True))
+
+
+def with_engine(spec: Spec, engine: str | None) -> Spec:
+    """Return the spec with another engine, if one is named; SpecError if it cannot count this spec's rows."""
+    if engine is None:
+        return spec
+    problem = engine_problem(engine, spec.source, spec.cluster, spec.schema)
+    if problem:
+        raise SpecError("--engine: " + "; ".join(problem))
+    return replace(spec, engine=engine)
+
+
+def engine_in_words(spec: Spec) -> list[str]:
+    """Return what the owner should know of the engine before a run, a sentence each."""
+    lines = [f"Engine: {spec.engine}; {ENGINES[spec.engine]}."]
+    private = [table.name for table in spec.schema.private_tables]
+    compared = [name for name in private if isinstance(spec.changes.get(name, Content()), Content)]
+    if spec.engine in {"source", "spark"} and compared:
+        todo = " declare change: {watermark: ..} or {sql: ..} to leave them where they are."
+        lines.append(
+            f"Rows of {', '.join(compared)} still pass through this process once, to see whether they have changed"
+            + (f";{todo}" if spec.engine == "source" or is_spark_url(spec.source) else ".")  # files have neither
+        )
+    return lines
+
+
+def engine_problem(engine: str, source: str, cluster: str | None, schema: Schema) -> tuple[str, str] | None:
+    """Return what is wrong and what to do, None if the engine can count these rows, as far as a spec tells."""
+    if engine not in ENGINES:
+        return f"there is no engine {engine!r}", did_you_mean(engine, ENGINES)
+    if engine == "spark" and not is_spark_url(source):
+        if cluster is None and not source.startswith("${"):
+            return "engine spark needs a cluster", "add cluster: sc://host:port, the URL of its Spark Connect"
+        if is_url(source):
+            found = "engine spark counts in folders of Parquet files and Spark catalogues, and this source is neither"
+            return found, "choose engine duckdb, source or memory"
+    if engine == "source" and not source.startswith(("postgresql", "${")):
+        others = "spark, duckdb or memory" if is_spark_url(source) else "duckdb or memory"
+        return "engine source counts in PostgreSQL, and this source is not one", f"choose engine {others}"
+    if engine not in {"source", "spark"}:
+        return None
+    numbered = [table.name for table in schema.tables if table.row_id and not table.public]
+    if numbered:
+        found = f"engine {engine} cannot number the rows of {', '.join(numbered)} (row_id: generated)"
+        return found, "choose engine duckdb or memory"
+    return None

@@ -13,7 +13,6 @@ from itertools import count
 from typing import Any
 
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.change import Change, VersionQuery, Watermark
 from privbench_core.schema.columns import (
     Column,
     ColumnType,
@@ -33,6 +32,7 @@ from privbench_core.schema.types.base import OrderedType
 from privbench_core.schema.types.registry import known_sql_types, parse_sql_type
 from privbench_core.spec import forms
 from privbench_core.spec.fields import Kind, Node, Problems
+from privbench_core.spec.model import Change, VersionQuery, Watermark
 
 _OPTIONS = ("precision", "scale", "max_length", "identity")  # of some types only
 _TEXT_HINT = "write {pattern: a regular expression} or {faker: email}, or leave it out; or make it a category"

@@ -13,7 +13,6 @@ from privbench_core.columns.systematic import ascends
 from privbench_core.sampling.row_groups import common_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
-from privbench_core.schema.unit_numbers import unit_numbers
 
 NO_PARENT = -1
 """Stands for the parent row of a child whose key is NULL or has no match."""
@@ -61,4 +60,4 @@ def unit_rows(schema: Schema, table: str, tables: Mapping[str, pa.Table]) -> NDA
     owners = None
     if key is not None:
         owners = parent_rows(tables[key.parent], tables[table], key), unit_rows(schema, key.parent, tables)
-    return unit_numbers(schema, table, tables[table].num_rows, owners)
+    return schema.unit_numbers(table, tables[table].num_rows, owners)

@@ -22,14 +22,12 @@ import pytest
 
 from privbench_core.errors import InternalError, PrivbenchError, SourceError
 from privbench_core.pipeline.observe import observe
-from privbench_core.pipeline.places import database_folder
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.run import run_spec
 from privbench_core.pipeline.runner import Run, Runner
-from privbench_core.pipeline.workspace import Workspace
-from privbench_core.schema.change import Change, VersionQuery, Watermark
+from privbench_core.pipeline.workspace import Workspace, database_folder
 from privbench_core.spec.load import load_spec
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import Change, Spec, VersionQuery, Watermark
 from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.noise import SeededNoise
 

@@ -15,9 +15,9 @@ from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.engines.sql.engine import SqlEngine
-from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
+from privbench_core.spec.model import VersionQuery, Watermark
 from tests.helpers.databases import SECRET, Database
 
 

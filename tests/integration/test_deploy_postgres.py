@@ -20,7 +20,7 @@ from sqlalchemy import make_url
 from privbench_core.errors import LedgerError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.ledger.store import LAYOUT, TABLES, postgres_statements
+from privbench_core.privacy.ledger.store import LAYOUT, POSTGRES_STATEMENTS, TABLES
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.location import connection_parameters, parse_url
 from tests.helpers.ledgers import raw
@@ -92,36 +92,9 @@ def test_runs_and_events_land_in_postgresql(
 
 def test_the_script_is_what_privbench_would_make() -> None:
     script = (DEPLOY / "ledger.sql").read_text(encoding="utf-8")
-    assert "".join(f"{statement};\n" for statement in postgres_statements()) in script
+    assert "".join(f"{statement};\n" for statement in POSTGRES_STATEMENTS) in script
     assert f"values ({LAYOUT}, now())" in script
     assert f"grant select, insert on {', '.join(TABLES)} to privbench;" in script
-    extension = (DEPLOY / "ledger_2_to_3.sql").read_text(encoding="utf-8")
-    assert "".join(f"{statement};\n" for statement in postgres_statements(2)) in extension
-    assert f"values ({LAYOUT}, now())" in extension
-
-
-def test_a_role_that_may_not_add_tables_is_told_what_to_run(databases: tuple[str, str], postgres: str) -> None:
-    """A ledger of the version before: only the owner of its tables can extend it, by a script."""
-    owned, url = beside(postgres, "ledger"), databases[1]
-    raw(owned, "drop owned by ledger_owner cascade")
-    added = postgres_statements(2)
-    statements = "; ".join(statement for statement in postgres_statements() if statement not in added)
-    version = "insert into ledger_layout(version, at) values (2, 'then')"
-    tables = "ledger_layout, lifetime, reservation, charge, result, state_folder"
-    grant = f"grant select, insert on {tables} to privbench"
-    raw(owned, "grant usage, create on schema public to ledger_owner")
-    raw(owned, f"set role ledger_owner; {statements}; {version}; {grant}")
-    with pytest.raises(LedgerError, match=r"layout 2, .*could not be added.*run deploy/postgres/ledger_2_to_3\.sql"):
-        Ledger(url, "d", "u", Budget(2.0))
-    script = (DEPLOY / "ledger_2_to_3.sql").read_text(encoding="utf-8")
-    raw(owned, f"set role ledger_owner; {script}")
-    ledger = Ledger(url, "d", "u", Budget(2.0), relation={"person": {"unit": True}})
-    hold = ledger.hold("run", Price(Measure.PURE, 2.0), "purpose", "mark")
-    ledger.reserve("r", "s", "run", Price(Measure.PURE, 1.0), purpose="purpose")
-    ledger.end_hold(hold)
-    with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        raw(url, "delete from hold_end")
-    ledger.close()
 
 
 def test_the_ledgers_role_can_only_add(databases: tuple[str, str]) -> None:

@@ -26,9 +26,8 @@ from privbench_core.pipeline.workspace import open_ledger
 from privbench_core.privacy.view_building import build_view
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.engine import with_engine
 from privbench_core.spec.load import load_spec
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import Spec, with_engine
 from tests.helpers import networks
 from tests.helpers.databases import SECRET
 from tests.helpers.engines import Cluster, engine_of

@@ -36,9 +36,8 @@ from privbench_core.pipeline.workspace import Workspace, open_ledger
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.tables import Table
-from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import Spec, engine_in_words, with_engine
 from tests.conftest import Town
 from tests.helpers.databases import Database
 from tests.helpers.engines import in_postgres

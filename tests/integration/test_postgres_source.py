@@ -18,11 +18,10 @@ from privbench_core.backends.registry import open_stored
 from privbench_core.backends.sqlalchemy import read as database
 from privbench_core.draft.draft import reflect
 from privbench_core.errors import SourceError
-from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import Spec, VersionQuery, Watermark
 from tests.helpers.postgres import execute, new_database
 from tests.helpers.specs import changed, load
 

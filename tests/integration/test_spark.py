@@ -36,9 +36,8 @@ from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import Spec, engine_in_words, with_engine
 from tests.helpers.databases import SECRET, database_from
 from tests.helpers.engines import Cluster, engine_of, opened
 from tests.helpers.sail import Sail

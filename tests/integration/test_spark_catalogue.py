@@ -33,12 +33,10 @@ from privbench_core.pipeline.run import run_spec
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.view_building import build_view
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.engine import engine_in_words, with_engine
 from privbench_core.spec.load import load_spec
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import Spec, VersionQuery, Watermark, engine_in_words, with_engine
 from tests.helpers.catalogues import in_catalogue
 from tests.helpers.databases import SECRET
 from tests.helpers.specs import changed, explained

@@ -327,15 +327,6 @@ PAYMENT = [
         (f"{_T_RELATIONS}::test_of_two_that_opened_the_ledger_before_one_bought_the_other_is_refused",),
     ),
     Mutant(
-        "earlier-entries-under-any-relation",
-        "payment",
-        "what was bought before relations were recorded binds nobody",
-        _LEDGER,
-        "        return unrecorded if late else {}\n",
-        "        return {}\n",
-        (f"{_T_RELATIONS}::test_a_ledger_of_layout_2_is_extended_and_loses_nothing",),
-    ),
-    Mutant(
         "relation-without-owners",
         "payment",
         "the neighbour relation does not say whose rows a table holds",

@@ -9,7 +9,6 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.columns import (
     Column,
     ColumnType,
@@ -27,7 +26,7 @@ from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Ind
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.types.durations import duration_text
 from privbench_core.spec.load import dump_spec, load_spec
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import Spec, VersionQuery, Watermark
 
 # Words that some version of YAML reads as something other than text, beside ordinary ones.
 TRICKY = ["no", "On", "y", "null", "~", "1e5", "007", "0x1f", "1_000", "12:30", "2020-01-01", "<<", "- a", "a: b", "#x"]

@@ -11,7 +11,7 @@ import pytest
 from privbench_assets.assets import NOTICE
 from privbench_core import api
 from privbench_core.errors import SourceError
-from privbench_core.pipeline.places import database_folder
+from privbench_core.pipeline.workspace import database_folder
 from tests.helpers.orchestrated import Orchestrated, errors, shown
 
 REPORT = "evaluate/report"

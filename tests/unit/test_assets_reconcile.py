@@ -11,7 +11,7 @@ import pytest
 from dagster._core.test_utils import create_run_for_test
 
 from privbench_core.locks import VARIABLE
-from privbench_core.pipeline.places import record_file
+from privbench_core.pipeline.workspace import record_file
 from tests.helpers.orchestrated import Orchestrated
 
 LOW, HIGH = "0.8", "3.2"

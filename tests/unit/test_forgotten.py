@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from privbench_core.errors import LedgerError
-from privbench_core.pipeline.places import bundle_folder
 from privbench_core.pipeline.run import run_spec
-from privbench_core.pipeline.workspace import open_ledger
+from privbench_core.pipeline.workspace import bundle_folder, open_ledger
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from tests.helpers.fake_synthesizer import FakeSynthesizer

@@ -18,9 +18,8 @@ from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.observe import observe
 from privbench_core.pipeline.snapshot import Snapshot
 from privbench_core.pipeline.workspace import Workspace
-from privbench_core.schema.change import Change, VersionQuery, Watermark
 from privbench_core.spec.load import load_spec
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import Change, Spec, VersionQuery, Watermark
 
 PERSON = ["person"]
 SEEN = 987_654_321  # the largest mark: somebody's, so private

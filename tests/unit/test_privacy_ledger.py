@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import sqlite3
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -381,20 +380,19 @@ def test_the_cap_in_rho_is_that_of_the_lifetime(place: Place) -> None:
     ledger.close()
 
 
-def test_tables_of_an_unknown_layout_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    connection = sqlite3.connect(path)
-    connection.execute("create table reservation(id integer primary key)")
-    connection.close()
-    with pytest.raises(LedgerError, match="layout 0, this privbench knows"):
-        open_ledger(path, PURE)
-
-
-def test_a_newer_layout_is_refused(place: Place) -> None:
-    open_ledger(place).close()
-    raw(place, f"insert into ledger_layout(version, at) values ({LAYOUT + 1}, 'later')")
-    with pytest.raises(LedgerError, match="use the version that made it"):
-        open_ledger(place)
+@pytest.mark.parametrize(
+    ("layout", "statement"),
+    [
+        (0, "create table reservation(id integer primary key)"),
+        (2, "create table ledger_layout as select 2 as version, 'then' as at"),
+        (LAYOUT + 1, f"create table ledger_layout as select {LAYOUT + 1} as version, 'later' as at"),
+    ],
+)
+def test_tables_of_another_layout_are_refused(place: Place, layout: int, statement: str) -> None:
+    raw(place, statement)
+    refusal = f"layout {layout}, this privbench knows {LAYOUT}: use the version that made it"
+    with pytest.raises(LedgerError, match=refusal):
+        open_ledger(place, PURE)
 
 
 def test_a_ledger_is_tied_to_one_state_folder(place: Place) -> None:

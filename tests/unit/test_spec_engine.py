@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from privbench_core.cli import app
 from privbench_core.errors import SpecError
-from privbench_core.spec.engine import with_engine
 from privbench_core.spec.load import load_spec
+from privbench_core.spec.model import with_engine
 from tests.helpers.specs import changed, explained, load
 
 

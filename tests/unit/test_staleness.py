@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from privbench_core.pipeline.places import claim_folder, record_file
 from privbench_core.pipeline.plans import plans_for
 from privbench_core.pipeline.record import (
     Manifest,
@@ -18,6 +17,7 @@ from privbench_core.pipeline.record import (
     write_manifests,
 )
 from privbench_core.pipeline.status import ReleaseState, staleness
+from privbench_core.pipeline.workspace import claim_folder, record_file
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key

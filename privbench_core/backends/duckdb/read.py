@@ -27,9 +27,9 @@ from privbench_core.backends.expressions import declared_table, in_postgres
 from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import SourceError
-from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
+from privbench_core.spec.model import VersionQuery, Watermark
 
 _ROWS = 1 << 20  # read at a time
 _CATALOGUE = {

@@ -21,10 +21,10 @@ from privbench_core.backends.catalogue import SEVERAL_VALUES, Catalogue, FoundCo
 from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.backends.folder.csv_files import csv_batches, csv_columns, is_csv
 from privbench_core.errors import SourceError
-from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import is_kind
+from privbench_core.spec.model import VersionQuery, Watermark
 
 _ROWS = 1 << 18  # of a Parquet file at a time: more take memory, and no less time
 

@@ -204,7 +204,6 @@ class _Reflected:
             tuple(checks),
             tuple(self._index(row, textual) for row in indexes if not row.is_unique),
             self.about.comment,
-            declares_indexes=True,
             notes=tuple(self.notes),
             unreadable=bool(self.columns) and not any(row.readable for row in self.columns),
             key_names=tuple(self.names.items()),

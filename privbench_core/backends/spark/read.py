@@ -21,8 +21,8 @@ from privbench_core.backends.spark.session import (
     to_arrow_schema,
     types,
 )
-from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
+from privbench_core.spec.model import VersionQuery, Watermark
 
 # Where Spark's name of a type means another type in the words of `found_column`, or none.
 _SQL_NAMES = {

@@ -31,9 +31,9 @@ from privbench_core.backends.expressions import declared_table
 from privbench_core.backends.postgres import read as postgres
 from privbench_core.backends.postgres.catalogue import postgres_catalogue
 from privbench_core.errors import SourceError
-from privbench_core.schema.change import VersionQuery, Watermark
 from privbench_core.schema.tables import Table
 from privbench_core.spec.location import describe, open_engine, parse_url
+from privbench_core.spec.model import VersionQuery, Watermark
 
 _CHUNK = 50_000  # rows fetched at a time: the only ones that stand as Python objects
 

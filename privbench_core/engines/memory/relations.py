@@ -15,7 +15,6 @@ from privbench_core.engines.unit_weights import unit_divisors, unit_weights
 from privbench_core.privacy.relations import carries
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
-from privbench_core.schema.unit_numbers import unit_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,7 +178,7 @@ class Relations:
         if table not in self._units:
             key = self.schema.table(table).owner_key
             owners = None if key is None else (self.parent_rows(key), self.unit_of(key.parent))
-            self._units[table] = unit_numbers(self.schema, table, self.rows(table), owners)
+            self._units[table] = self.schema.unit_numbers(table, self.rows(table), owners)
         return self._units[table]
 
     def _first_children(self, table: str, parents: Rows, alive: NDArray[np.bool_], bound: int) -> NDArray[np.bool_]:

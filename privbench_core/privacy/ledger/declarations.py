@@ -2,8 +2,7 @@
 
 The unit never changes. Each changed lifetime budget is appended, and the last one counts. A table's part of the
 neighbour relation is recorded with the first reservation of an account after which the table is declared, and never
-changes: costs under another relation do not add up (`privacy.neighbour_relation`). Entries that are older than these
-records (layout 2) count under the relation of the first spec that opens the account.
+changes: costs under another relation do not add up (`privacy.neighbour_relation`).
 """
 
 from __future__ import annotations

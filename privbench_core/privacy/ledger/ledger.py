@@ -319,17 +319,12 @@ class Ledger:
 
     def _declare(self, unit: str, account: str) -> None:
         wanted = (unit, self.lifetime.epsilon, self.lifetime.delta)
-        if self._declarations.last() == wanted and not self._late(account):
+        if self._declarations.last() == wanted:
+            self._unrecorded(account)  # which refuses another neighbour relation
             return
         with self._store.transaction():
             self._declarations.declare(unit, self.lifetime, _now())
-            self._declarations.record(self._late(account), account, _now())
-
-    def _late(self, account: str) -> dict[str, str]:
-        """Return the relation if the account has spent before relations were recorded; BudgetError if it is another."""
-        unrecorded = self._unrecorded(account)
-        late = bool(unrecorded) and not self._declarations.relation(account) and bool(self.entries(account))
-        return unrecorded if late else {}
+            self._unrecorded(account)
 
     def _unrecorded(self, account: str) -> dict[str, str]:
         """Return what of the relation is not recorded yet; BudgetError if the account has spent under another one."""

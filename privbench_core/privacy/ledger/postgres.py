@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from privbench_core.errors import LedgerError
-from privbench_core.privacy.ledger.store import LOCK_TIMEOUT, Row, postgres_statements
+from privbench_core.privacy.ledger.store import LOCK_TIMEOUT, POSTGRES_STATEMENTS, Row
 from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
 
 _RECONNECT_SECONDS = 0.2  # chosen by hand
@@ -41,6 +41,8 @@ class PostgresStore:
 
     durable = True
 
+    creation = POSTGRES_STATEMENTS
+
     def __init__(self, url: str) -> None:
         self._url = parse_url(url, "privacy.ledger")
         if self._url.get_backend_name() != "postgresql":
@@ -67,10 +69,6 @@ class PostgresStore:
         # Not to_regclass(): it answers from a cache that may be older than the lock.
         listed = "select 1 from pg_catalog.pg_tables where tablename = ? and schemaname = any(current_schemas(false))"
         return bool(self.query(listed, (name,)))
-
-    def creation(self, found: int | None) -> list[str]:
-        """See `LedgerStore`."""
-        return postgres_statements(found)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from privbench_core.errors import LedgerError
-from privbench_core.privacy.ledger.store import LOCK_TIMEOUT, Row, sqlite_statements
+from privbench_core.privacy.ledger.store import LOCK_TIMEOUT, SQLITE_STATEMENTS, Row
 
 MEMORY = ":memory:"
 _PRIMARY_CODE = 0xFF  # bits of SQLite's primary result code; the others hold the extended one
@@ -22,6 +22,8 @@ class SqliteStore:
     Args:
         path: The file, created if missing; ":memory:" for tests, which makes the ledger not durable.
     """
+
+    creation = SQLITE_STATEMENTS
 
     def __init__(self, path: Path | str) -> None:
         self.durable = str(path) != MEMORY
@@ -48,10 +50,6 @@ class SqliteStore:
     def has_tables(self, name: str) -> bool:
         """See `LedgerStore`."""
         return bool(self.query("select 1 from sqlite_master where type = 'table' and name = ?", (name,)))
-
-    def creation(self, found: int | None) -> list[str]:
-        """See `LedgerStore`."""
-        return sqlite_statements(found)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 Rows are only ever inserted. A reservation is *released* when `result` has a row for it; a hold has ended when
 `hold_end` has one, and `hold_draw` says which reservations were taken out of it. ``ledger_layout`` says which layout a
-ledger has. Each version of privbench reads one; tables of layout 2 are extended in place, all others are refused.
+ledger has. Each version of privbench reads one and refuses all others.
 """
 
 from __future__ import annotations
@@ -18,56 +18,65 @@ LOCK_TIMEOUT = 60.0
 """Seconds to wait for another process's transaction or for a server; chosen by hand, far above one transaction."""
 LAYOUT = 3
 """Raise it with any change of a table."""
-UPGRADABLE = 2
-"""The layout that is extended to this one by adding tables."""
+TABLES = (
+    "ledger_layout", "lifetime", "reservation", "charge", "result", "state_folder",
+    "neighbour_relation", "hold", "hold_draw", "hold_end",
+)  # fmt: skip
 
-_TABLES = {
-    2: ("ledger_layout", "lifetime", "reservation", "charge", "result", "state_folder"),
-    3: ("neighbour_relation", "hold", "hold_draw", "hold_end"),
-}
-TABLES = (*_TABLES[2], *_TABLES[3])
-
-_SQLITE_ID = "integer primary key"
-_POSTGRES_ID = "bigint generated always as identity primary key"
-_CREATE = {
-    2: (
-        "create table ledger_layout(version integer not null, at text not null)",
-        """create table lifetime(
+_CREATE = (
+    "create table ledger_layout(version integer not null, at text not null)",
+    """create table lifetime(
     id {id}, database text not null, unit text not null, epsilon double precision not null,
     delta double precision not null, at text not null)""",
-        """create table reservation(
+    """create table reservation(
     id {id}, database text not null, account text not null, release text not null, step text not null,
     run text not null, measure text not null check (measure in ('pure', 'zcdp')),
     amount double precision not null check (amount >= 0), rho double precision not null check (rho >= 0),
     delta double precision not null check (delta >= 0), at text not null)""",
-        "create index reservation_by_account on reservation(database, account)",
-        "create index reservation_by_release on reservation(release)",
-        """create table charge(
+    "create index reservation_by_account on reservation(database, account)",
+    "create index reservation_by_release on reservation(release)",
+    """create table charge(
     id {id}, reservation bigint not null references reservation, label text not null,
     amount double precision not null, delta double precision not null, at text not null)""",
-        "create index charge_by_reservation on charge(reservation)",
-        """create table result(
+    "create index charge_by_reservation on charge(reservation)",
+    """create table result(
     reservation bigint primary key references reservation, digest text not null, at text not null)""",
-        "create table state_folder(id {id}, database text not null, mark text not null, at text not null)",
-    ),
-    3: (
-        """create table neighbour_relation(
+    "create table state_folder(id {id}, database text not null, mark text not null, at text not null)",
+    """create table neighbour_relation(
     id {id}, database text not null, account text not null, name text not null, facts text not null, at text not null,
     unique (database, account, name))""",
-        """create table hold(
+    """create table hold(
     id {id}, database text not null, account text not null, purpose text not null, mark text not null,
     measure text not null check (measure in ('pure', 'zcdp')), amount double precision not null check (amount >= 0),
     delta double precision not null check (delta >= 0), at text not null)""",
-        "create index hold_by_account on hold(database, account)",
-        """create table hold_draw(
+    "create index hold_by_account on hold(database, account)",
+    """create table hold_draw(
     id {id}, hold bigint not null references hold, reservation bigint not null references reservation,
     at text not null)""",
-        "create index hold_draw_by_hold on hold_draw(hold)",
-        "create table hold_end(hold bigint primary key references hold, at text not null)",
-    ),
-}
+    "create index hold_draw_by_hold on hold_draw(hold)",
+    "create table hold_end(hold bigint primary key references hold, at text not null)",
+)
 _REFUSE = """create function refuse_change() returns trigger language plpgsql as
     $$ begin raise exception 'append only'; end $$"""
+SQLITE_STATEMENTS = (
+    *(statement.format(id="integer primary key") for statement in _CREATE),
+    *(
+        f"create trigger {table}_{verb} before {verb} on {table} begin select raise(abort, 'append only'); end"
+        for table in TABLES
+        for verb in ("update", "delete")
+    ),
+)
+"""Create the tables, with a trigger per table and change."""
+POSTGRES_STATEMENTS = (
+    *(statement.format(id="bigint generated always as identity primary key") for statement in _CREATE),
+    _REFUSE,
+    *(
+        f"""create trigger {table}_stays before update or delete or truncate on {table}
+    for each statement execute function refuse_change()"""
+        for table in TABLES
+    ),
+)
+"""The same for PostgreSQL, as ``deploy/postgres/ledger.sql`` has them."""
 
 
 class LedgerStore(Protocol):
@@ -75,9 +84,11 @@ class LedgerStore(Protocol):
 
     Attributes:
         durable: Whether rows outlive the process.
+        creation: The statements that create the tables.
     """
 
     durable: bool
+    creation: tuple[str, ...]
 
     def transaction(self) -> AbstractContextManager[None]:
         """Open a transaction: atomic, durable, and serialized over all processes and hosts.
@@ -91,15 +102,12 @@ class LedgerStore(Protocol):
     def has_tables(self, name: str) -> bool:
         """Return whether there is a table of that name."""
 
-    def creation(self, found: int | None) -> list[str]:
-        """Return the statements that create the tables that layout ``found`` lacks; all of them for None."""
-
     def close(self) -> None:
         """Close the connection."""
 
 
 def create_tables(store: LedgerStore, at: str) -> None:
-    """Create the tables if there are none, or add those that `UPGRADABLE` lacks, and note the time ``at``.
+    """Create the tables if there are none, and note the time ``at``.
 
     Raises:
         LedgerError: There are tables of another layout, or tables may not be added.
@@ -108,25 +116,14 @@ def create_tables(store: LedgerStore, at: str) -> None:
         return
     with store.transaction():
         found = _layout(store)  # another process may have been faster
-        if found == LAYOUT:
-            return
-        if found not in {None, UPGRADABLE}:
+        if found is None:
+            for statement in store.creation:
+                store.query(statement)
+            store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, at))
+        elif found != LAYOUT:
             raise LedgerError(
                 f"the ledger has layout {found}, this privbench knows {LAYOUT}: use the version that made it"
             )
-        try:
-            for statement in store.creation(found):
-                store.query(statement)
-            store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, at))
-        except LedgerError as error:
-            if found is None:
-                raise
-            message = (
-                f"the ledger has layout {found}, and the tables of layout {LAYOUT} could not be added to it. Nothing"
-                " was changed. In PostgreSQL let the owner of the tables run deploy/postgres/ledger_2_to_3.sql; for a"
-                " file, check the disk"
-            )
-            raise LedgerError(message, private_detail=error.private_detail or str(error)) from error
 
 
 def _layout(store: LedgerStore) -> int | None:
@@ -135,32 +132,3 @@ def _layout(store: LedgerStore) -> int | None:
         ((version,),) = store.query("select coalesce(max(version), 0) from ledger_layout")
         return int(version)
     return 0 if store.has_tables("reservation") else None
-
-
-def sqlite_statements(found: int | None = None) -> list[str]:
-    """Return the statements that create the tables that layout ``found`` lacks, with a trigger per row and change."""
-    parts = _missing(found)
-    guards = [
-        f"create trigger {table}_{verb} before {verb} on {table} begin select raise(abort, 'append only'); end"
-        for part in parts
-        for table in _TABLES[part]
-        for verb in ("update", "delete")
-    ]
-    return [statement.format(id=_SQLITE_ID) for part in parts for statement in _CREATE[part]] + guards
-
-
-def postgres_statements(found: int | None = None) -> list[str]:
-    """Return the same statements for PostgreSQL, as ``deploy/postgres/ledger*.sql`` have them."""
-    parts = _missing(found)
-    guards = [
-        f"""create trigger {table}_stays before update or delete or truncate on {table}
-    for each statement execute function refuse_change()"""
-        for part in parts
-        for table in _TABLES[part]
-    ]
-    refuse = [_REFUSE] if found is None else []
-    return [statement.format(id=_POSTGRES_ID) for part in parts for statement in _CREATE[part]] + refuse + guards
-
-
-def _missing(found: int | None) -> list[int]:
-    return [part for part in _CREATE if found is None or part > found]

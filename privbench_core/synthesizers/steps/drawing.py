@@ -37,7 +37,6 @@ from privbench_core.sampling.references import Parent, copied_columns, draw_refe
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.schema.unit_numbers import unit_numbers
 from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key
@@ -278,7 +277,7 @@ class TableModels:
             if units is None:
                 raise InternalError(f"{key.name}: the units of its owners are not known")
             above = owners, units
-        return unit_numbers(self.schema, self.table.name, rows, above, first)
+        return self.schema.unit_numbers(self.table.name, rows, above, first)
 
 
 def sizes_of(discretizers: Mapping[str, Discretizer]) -> dict[str, int]:
