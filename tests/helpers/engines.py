@@ -36,7 +36,8 @@ class RowsInMemory:
     def batches(self, table: Table) -> Iterator[pa.Table]:
         """Small parts, so that there are several."""
         rows = self.rows[table.name]
-        yield from (rows.slice(start, 7) for start in range(0, max(rows.num_rows, 1), 7))
+        part = max(7, rows.num_rows // 8)
+        yield from (rows.slice(start, part) for start in range(0, max(rows.num_rows, 1), part))
 
     def known_rows(self, table: Table) -> int | None:
         return self.rows[table.name].num_rows

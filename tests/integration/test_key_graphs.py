@@ -236,7 +236,7 @@ def exact() -> tuple[Schema, Tables, Tables]:
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.8, 3.2])
 def test_all_keys_resolve_at_every_epsilon_and_the_bundle_is_published(epsilon: float, tmp_path: Path) -> None:
-    schema, tables = company()
+    schema, tables = company(120)
     place = place_of(tmp_path, schema, tables)
     result = place.run(epsilon)
     assert unresolved(schema, samples_of(result)) == {}
@@ -385,7 +385,7 @@ def test_two_required_keys_that_share_a_column_agree_on_it() -> None:
 @pytest.mark.parametrize("synthesizer", names() or ["privbench"])
 def test_every_row_refers_to_another_along_a_required_key_that_lets_go(synthesizer: str, tmp_path: Path) -> None:
     """Views may see rows that refer to nothing; no bundle has one, even where noise hides all references."""
-    database = forum(0, 200, required=True)
+    database = forum(0, 100, required=True)
     rows = {name: found.cast(database.schema.table(name).arrow_schema) for name, found in database.tables.items()}
     place = place_of(tmp_path / "place", database.schema, rows, synthesizer=synthesizer, delta=1e-6)
     for epsilon in (0.2, 20.0):

@@ -21,6 +21,7 @@ from privbench_core.draft.keys import propose_keys
 from privbench_core.errors import SpecError
 from privbench_core.schema.columns import ColumnType
 from privbench_core.spec.load import load_spec
+from tests.helpers.examples import examples
 
 # Words that answers and marks of drafts are made of are names as well.
 NAMES = [
@@ -61,6 +62,7 @@ def published(text: str) -> set[str]:
     return ({str(name) for name in listed} | tables) - {"CHOOSE"}
 
 
+@examples(40, 100)
 @given(catalogues(), st.data())
 def test_defaults_alone_never_publish_a_table(catalogue: Catalogue, data: st.DataObject) -> None:
     readable = [table.name for table in catalogue.tables if not table.unreadable]

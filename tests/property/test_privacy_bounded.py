@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privbench_core.errors import InternalError
@@ -19,6 +19,7 @@ from privbench_core.privacy.views import BoundedReferences, CodedView, ViewSpec
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema
 from tests.helpers.databases import Database
+from tests.helpers.examples import examples
 from tests.helpers.key_graphs import Ids, database_of, key, table, with_attributes
 from tests.helpers.networks import PLACE, X
 
@@ -88,7 +89,7 @@ def moved(asked: Marginal | RankSums, one: CodedView, other: CodedView) -> tuple
     [(False, False), (True, False), (False, True)],
     ids=["alone", "beside a key that cascades", "required"],
 )
-@settings(max_examples=20, deadline=None)
+@examples(8, 20)
 @given(st.integers(0, 10_000), st.sampled_from([1, 2, 3, 8]), st.sampled_from([1, 2, 5, 64]))
 def test_no_unit_moves_bounded_references_beyond_what_is_claimed(
     carried: bool, required: bool, seed: int, per_unit: int, most: int

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privbench_core.privacy.budget import Budget
@@ -21,6 +22,7 @@ from privbench_core.synthesizers.contract import Synthesizer
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.privpetal import PrivPetal
 from tests.helpers.databases import Database
+from tests.helpers.examples import examples
 from tests.helpers.key_graphs import (
     Positions,
     capped,
@@ -38,7 +40,7 @@ from tests.helpers.key_graphs import (
 )
 from tests.helpers.plans import record, replay_within_prices
 
-EXAMPLES = settings(max_examples=80, deadline=None)
+EXAMPLES = examples(25, 80)
 
 
 def blog(tau: int, most: int, seed: int, *, none: float = 0.2) -> Database:
@@ -230,32 +232,30 @@ def test_what_depends_on_truncated_rows_is_not_kept() -> None:
         assert notes["quote"][row] is None or notes["quote"][row] in kept
 
 
+SHAPES: dict[str, tuple[Callable[..., Database], str, str | None]] = {
+    "blog": (blog, "user", "post"),
+    "blog cascading": (blog_cascading, "user", "post"),
+    "staff": (staff, "person", None),
+    "diamond": (diamond, "user", "a"),
+    "mixed": (mixed, "user", "a"),
+    "mixed cascading": (lambda *size: cascading(mixed(*size)), "user", "a"),
+}
+PLANS: dict[str, tuple[Budget, Synthesizer, dict[str, float]]] = {
+    "pure": (Budget(30.0), PrivBench(), {"beta": 2}),
+    "zCDP": (Budget(30.0, 1e-6), PrivBench(), {"beta": 2}),
+    "groups": (Budget(3000.0, 1e-6), PrivPetal(), {"usefulness": 0.1}),
+}
+# Every shape and every plan in every run, all pairs of them in the slow one.
+_QUICK = {*product([*SHAPES][:-1], ["zCDP"], [0]), ("mixed", "pure", 0), ("blog cascading", "groups", 0)}
+
+
 @pytest.mark.parametrize(
-    ("budget", "synthesizer", "options"),
-    [
-        (Budget(30.0), PrivBench(), {"beta": 2}),
-        (Budget(30.0, 1e-6), PrivBench(), {"beta": 2}),
-        (Budget(3000.0, 1e-6), PrivPetal(), {"usefulness": 0.1}),
-    ],
-    ids=["pure", "zCDP", "groups"],
+    ("shape", "kind", "seed"),
+    [pytest.param(*case, marks=[] if case in _QUICK else pytest.mark.slow) for case in product(SHAPES, PLANS, (0, 1))],
 )
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    ("make", "unit", "alone"),
-    [
-        (blog, "user", "post"),
-        (blog_cascading, "user", "post"),
-        (staff, "person", None),
-        (diamond, "user", "a"),
-        (mixed, "user", "a"),
-        pytest.param(lambda *size: cascading(mixed(*size)), "user", "a", marks=pytest.mark.slow),
-    ],
-    ids=["blog", "blog cascading", "staff", "diamond", "mixed", "mixed cascading"],
-)
-def test_a_whole_plan_moves_no_noise_beyond_its_price(
-    make, unit: str, alone: str | None, seed: int, budget: Budget, synthesizer: Synthesizer, options: dict[str, float]
-) -> None:  # type: ignore[no-untyped-def]
+def test_a_whole_plan_moves_no_noise_beyond_its_price(shape: str, kind: str, seed: int) -> None:
     """Record on a database, replay on a neighbour: all artifacts are the same, every call stays in its bounds."""
+    (make, unit, alone), (budget, synthesizer, options) = SHAPES[shape], PLANS[kind]
     database = with_attributes(make(2, 2, seed), seed)
     plan = synthesizer.plan(database.schema, budget, options)
     recorded, first = record(plan, database, seed)

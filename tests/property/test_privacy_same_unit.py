@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privbench_core.engines.memory.database import PrivateDatabase
@@ -27,6 +27,7 @@ from privbench_core.schema.columns import Column, ColumnType, Learn
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema
 from tests.helpers.databases import SECRET, Database
+from tests.helpers.examples import examples
 from tests.helpers.key_graphs import (
     Ids,
     Positions,
@@ -43,7 +44,7 @@ from tests.helpers.key_graphs import (
 )
 
 CASCADE = OnUnitRemoved.CASCADE
-EXAMPLES = settings(max_examples=20, deadline=None)
+EXAMPLES = examples(8, 20)
 Make = Callable[[int, int, int], Database]
 
 
@@ -347,7 +348,7 @@ def test_where_optional_keys_become_null_nothing_is_passed_on() -> None:
 
 
 @SHAPES
-@settings(max_examples=3, deadline=None)
+@examples(2, 3)
 @given(st.integers(1, 3), st.integers(0, 10_000))
 def test_where_a_private_row_stands_is_in_no_view(make: Make, tau: int, seed: int) -> None:
     """Positions shift with the rows before: a view that told them would change for units that are still there."""
