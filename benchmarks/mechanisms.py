@@ -185,11 +185,11 @@ def _counted() -> None:
 
 
 def _public_attributes() -> None:
-    _replace("links.measure_references.ParentReferences.with_attributes", lambda references, *_: references)
+    _replace("links.measure_popularity.ParentReferences.with_attributes", lambda references, *_: references)
 
 
 def _exchanged_references() -> None:
-    _replace("links.link_model._differing", lambda assigned, *_: assigned)
+    _replace("links.linked_lookup._differing", lambda assigned, *_: assigned)
 
 
 def _parts_of_whole() -> None:

@@ -35,7 +35,6 @@ from privbench_core.columns.codec import Codes
 from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.joins import LinkedTables, junctions, link_junction, link_tables
 from privbench_core.evaluation.marginals import crossing_subsets, mean_distances
-from privbench_core.links.measure_link import LinkFit
 from privbench_core.marginals.sampler import Rows
 from privbench_core.pipeline.executor import Executor
 from privbench_core.pipeline.run import public_workload
@@ -53,7 +52,7 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepContext, StepKind
 from privbench_core.synthesizers.privbench import network_plan
 from privbench_core.synthesizers.relational.plan import Options
-from privbench_core.synthesizers.steps.link import learned_link
+from privbench_core.synthesizers.steps.learned_link import LinkFit, learned_link
 from privbench_core.synthesizers.steps.profile import profile_step
 
 DELTA = 1e-9

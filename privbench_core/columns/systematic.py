@@ -51,6 +51,36 @@ def systematic_counts(
     return np.asarray(np.where(begins, allocated, np.diff(allocated, prepend=0)), dtype=np.int64)
 
 
+def diffused_counts(expected: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return whole numbers near those that are expected, in each group and for each value over all groups.
+
+    Groups are rounded one after the other: what a value has lacked so far is added to what the next group expects of
+    it, as in error diffusion. So a value is off by about one in all, and in each run of neighbouring groups.
+
+    Args:
+        expected: Rows of each group that should get each value, shape (groups, values).
+        counts: Of rows of each group, which its numbers add up to, shape (groups,).
+
+    >>> diffused_counts(np.array([[0.5, 0.5], [0.5, 0.5], [1.5, 1.5]]), np.array([1, 1, 3])).tolist()
+    [[1, 0], [0, 1], [2, 1]]
+    """
+    result, lacking = np.zeros(expected.shape, dtype=np.int64), np.zeros(expected.shape[1])
+    for group, rows in enumerate(counts.tolist()):
+        possible = np.flatnonzero(expected[group] > 0)
+        wanted = expected[group, possible] + lacking[possible]
+        whole = np.maximum(np.floor(wanted), 0.0)
+        while (missing := rows - int(whole.sum())) != 0:
+            order = np.argsort(whole - wanted, kind="stable")  # those that lack most first
+            if missing > 0:
+                whole[order[:missing]] += 1
+            else:
+                taken = order[whole[order] > 0][missing:]
+                whole[taken] -= 1
+        lacking[possible] = wanted - whole
+        result[group, possible] = whole
+    return result
+
+
 def _spread(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return numbers in [0, 1), each uniform, those of `SPREAD_GROUPS` neighbours in different parts of it, shape (n,).
 

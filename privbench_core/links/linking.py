@@ -1,9 +1,11 @@
 """Cross-table marginals, as released, and rows linked so that they have them.
 
-Section 3 of Alimohammadi et al. with two changes: the relaxed bi-adjacency has a row and a column per *class* of rows
-with equal codes, and degrees of both sides are given. It is fitted by mirror descent with the negative-entropy mirror
-(appendix B). Columns that no marginal measures are linked at random; marginals that would make the matrix too large are
-left to swaps. Post-processing: uses released numbers and synthetic rows only.
+Section 3 of Alimohammadi et al. with two changes: links are learned between classes of rows (`links.biadjacency`),
+and degrees of both sides are given. Post-processing: uses released numbers and synthetic rows only.
+
+What classes lose: rows of one class are linked as if they were alike, so what no measured marginal tells of them (other
+columns, combinations of them) is linked at random. What the relaxed matrix has no room for, because a class
+more would make it too large, is left to swaps.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.estimators.fitting import fit_margins, mutual_information, raking_factors
-from privbench_core.guards import FEW_ROWS, FITTING_ROUNDS, MAX_CELLS, TINY
+from privbench_core.estimators.fitting import fit_margins, mutual_information
+from privbench_core.guards import FEW_ROWS, FITTING_ROUNDS, MAX_CELLS
+from privbench_core.links.biadjacency import ClassTarget, relaxed_links
 from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import Model, Rows, draw_grouped
 from privbench_core.stored import Storable
@@ -90,7 +92,7 @@ def link_rows(
     known = [w for w in cross_marginals if w.left in rows.codes and w.right in others]
     if not known or not rows.n:
         return order
-    tables = [CellTarget.of(cross, rows.codes, others) for cross in known]
+    tables = [_Table.of(cross, rows.codes, others) for cross in known]
     tables.sort(key=lambda table: -mutual_information(table.links))
     order = _rounded(tables, rows.n, rng)
     if rows.n < FEW_ROWS:
@@ -107,21 +109,15 @@ _ITEM = "item"
 
 
 @dataclass(frozen=True)
-class CellTarget:
-    """The links wanted between cells of a cross-table marginal.
-
-    Attributes:
-        left, right: Cell of each row, or class of rows, on either side; shapes (left,) and (right,).
-        links: Shape (left cells, right cells).
-    """
+class _Table:
+    """A cross-table marginal among certain rows: their cells, and the links wanted between cells."""
 
     left: Numbers
     right: Numbers
     links: Array
 
     @classmethod
-    def of(cls, cross: CrossMarginal, left: Mapping[str, Codes], right: Mapping[str, Codes]) -> CellTarget:
-        """Return the target among certain rows: the odds ratios of the marginal, with the margins of the rows."""
+    def of(cls, cross: CrossMarginal, left: Mapping[str, Codes], right: Mapping[str, Codes]) -> _Table:
         cells = cross.cells(left, right)
         margins = [
             ((axis,), np.bincount(of, minlength=size).astype(np.float64))
@@ -130,35 +126,7 @@ class CellTarget:
         return cls(*cells, fit_margins(cross.counts, margins))
 
 
-def relaxed_links(left: Array, right: Array, targets: Sequence[CellTarget]) -> Array:
-    """Return the links between classes, shape (left classes, right classes), none below zero.
-
-    A step along the gradient of one marginal in the dual of the negative entropy, as long as brings its cells to their
-    targets, is the Bregman projection onto them: so there is no step size to choose. Rounds end with the degrees.
-
-    Args:
-        left: Links of each class on the left, shape (left classes,).
-        right: The same on the right, with the same sum.
-        targets: All with the sums of ``left`` and ``right`` in their cells.
-    """
-    links = np.outer(left, right) / max(float(right.sum()), TINY)
-    sides = [(_sums(t.left, t.links.shape[0]), _sums(t.right, t.links.shape[1])) for t in targets]
-    for _ in range(FITTING_ROUNDS if len(targets) > 1 else 1):
-        for target, (of_left, of_right) in zip(targets, sides, strict=True):
-            current = (of_right @ (of_left @ links).T).T
-            links *= raking_factors(target.links, current)[:, target.right][target.left]
-        links *= raking_factors(right, links.sum(axis=0))
-        links *= raking_factors(left, links.sum(axis=1))[:, None]
-    return links
-
-
-def _sums(cells: Numbers, size: int) -> scipy.sparse.csr_array:
-    """Return the matrix that adds up the classes of each cell, shape (size, classes)."""
-    classes = np.arange(len(cells))
-    return scipy.sparse.csr_array((np.ones(len(cells)), (cells, classes)), (size, len(cells)))
-
-
-def _rounded(tables: Sequence[CellTarget], n: int, rng: np.random.Generator) -> Numbers:
+def _rounded(tables: Sequence[_Table], n: int, rng: np.random.Generator) -> Numbers:
     """Return links drawn from the relaxed bi-adjacency of the first tables whose classes are few enough."""
     left, right = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     chosen = []
@@ -168,7 +136,7 @@ def _rounded(tables: Sequence[CellTarget], n: int, rng: np.random.Generator) -> 
             left, right = finer
             chosen.append(table)
     first, other = (np.unique(side, return_index=True)[1] for side in (left, right))
-    targets = [CellTarget(table.left[first], table.right[other], table.links) for table in chosen]
+    targets = [ClassTarget(table.left[first], table.right[other], table.links) for table in chosen]
     links = relaxed_links(np.bincount(left).astype(np.float64), np.bincount(right).astype(np.float64), targets)
     wanted = draw_grouped(links, left, rng)
     return _matched(wanted, right, rng)

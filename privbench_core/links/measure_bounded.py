@@ -1,4 +1,4 @@
-"""Measure how many rows refer to others along a SET NULL key, and to how many of those that refer to one unit.
+"""Measuring along keys that let go: how many rows refer to others, and to how many of those that refer to one unit.
 
 What is counted of the references to the rows of one unit is bounded (`privacy.views.BoundedReferences`), so that noise
 follows from the bound, and not from how often the most popular unit may be referred to.
@@ -7,21 +7,23 @@ follows from the bound, and not from how often the most popular unit may be refe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimators.segmentation import ABSOLUTE
 from privbench_core.guards import BOUND_STEP, MAX_CELLS, TINY
-from privbench_core.links.degrees import extrapolated, rank_ends, ranked, unbounded_means, zipf
-from privbench_core.links.measure_references import Counting, rank_popularity, share_in_full
+from privbench_core.links.degrees import extrapolated, ranked, unbounded_means
+from privbench_core.links.measure_targets import Referred
 from privbench_core.links.popularity import ByRank
+from privbench_core.links.popularity_shapes import rank_ends, zipf
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.queries import Marginal
+from privbench_core.privacy.curator import Curator
+from privbench_core.privacy.queries import Marginal, RankSums
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import BoundedReferences, ViewSpec
+from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount
@@ -31,27 +33,73 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BoundedCounts:
-    """Released: how many rows refer to others along a SET NULL key, with several bounds.
+    """Released: how many rows refer to others along a key that lets go, with several bounds.
 
     Attributes:
-        ways: To count references, one for each bound, ascending.
-        in_rows: Most references to one unit that count with each bound, as rows; shape (bounds,).
+        views: References with bounds, the numbers of rows that refer to one unit and count, ascending; the last is as
+            many as are declared for any unit.
+        size: Released, of the table that has the key, with the T of all views of its references.
+        alike: Rows of a unit that references to it are taken to be spread over.
+        most: Rows that refer to rows of one unit, as declared.
         totals: Estimated number of references with each bound, shape (bounds,).
-        unit_rows: Rows of a unit of the parent that references to it are taken to be spread over.
     """
 
-    ways: tuple[Counting, ...]
-    in_rows: Array
+    views: Mapping[int, Curator]
+    size: RowCount
+    alike: float
+    most: int
     totals: Array
-    unit_rows: float
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        """The bounds."""
+        return tuple(self.views)
 
     @property
     def rows(self) -> float:
         """Estimated number of rows that refer to another, at least one."""
-        return self.ways[0].references
+        return max(1.0, float(self.totals[-1]))
+
+    def counted(self, most: int) -> float:
+        """Estimated number of rows that one of the bounds counts, at least one."""
+        return max(1.0, float(self.totals[self.bounds.index(most)]))
+
+    def lost(self, most: int) -> float:
+        """Estimated share of the rows that refer to another that one of the bounds does not count."""
+        return 1 - self.counted(most) / self.rows
+
+    def in_rows(self, most: int) -> float:
+        """How many references to one unit count at most, as rows."""
+        return most * self._rows_of_row
+
+    def in_view(self, most: int) -> float:
+        """The same in a view of rows (`ViewSpec`), where units beyond T count as T rows."""
+        return self.counted(most) / self._rows_of_row
+
+    @property
+    def _rows_of_row(self) -> float:
+        """How many rows one stands for that counts in full, and how many references one that is counted."""
+        return _rows_of_count(self.size) / self.size.rows_per_unit
+
+    def best(self, price: Price, numbers: float, bias: float) -> int:
+        """The bound that lets a distribution that is measured for ``price`` tell most.
+
+        It tells as much as the references that count say of all, less the more noise there is beside them: however
+        large noise is, less of it tells more.
+
+        Args:
+            price: Of the measurement.
+            numbers: That it consists of.
+            bias: Share that references which do not count are taken to differ by from those that do, 1 at worst.
+        """
+
+        def told(most: int) -> float:
+            return (1 - bias * self.lost(most)) / (1 + numbers * self.noise(most, price))
+
+        return max(self.bounds, key=told)
 
     def popularity(self, price: Price) -> tuple[ByRank, Price]:
-        """Return references to the most popular row of the parent, the next, and so on, and what is left of ``price``.
+        """References to the most popular row of the parent, the next, and so on, and what is left of ``price``.
 
         Where noise and the bound would leave more error than what follows from the totals has, that is taken, and
         nothing is measured.
@@ -60,33 +108,23 @@ class BoundedCounts:
         """
         ends = rank_ends(min(math.ceil(self.rows), MAX_CELLS))
         usual = zipf(ends)
-        if min(way.error(usual, price, bias=1.0) for way in self.ways) <= TUNING.clear:
-            return rank_popularity(self.ways, self.rows, price), price.share(0.0)
-        last = int(np.searchsorted(self.in_rows, self.in_rows[-1])) + 1  # what larger bounds count is no more
-        sums = ranked(self.in_rows[:last], self.totals[:last], ends, self.unit_rows)
-        return ByRank(ends, sums, 0.5, self.rows), price  # off by rounding
 
+        def error(most: int) -> float:
+            return self.lost(most) + float(np.minimum(self.noise(most, price), usual).sum())
 
-def over_all_references(shares: Array, usual: Array, way: Counting, parents: RowCount) -> Array:
-    """Return the distribution of a target over all references, from that over references that a bound counts.
+        most = min(self.bounds, key=error)
+        if error(most) > TUNING.clear:
+            in_rows = _in_rows(self.size, self.bounds, self.most)
+            last = int(np.searchsorted(in_rows, self.most)) + 1  # what larger bounds count is no more
+            sums = ranked(in_rows[:last], self.totals[:last], ends, self.alike)
+            return ByRank(ends, sums, 0.5, self.rows), price  # off by rounding
+        noisy = self.views[most].measure("ranks", [RankSums(tuple(ends.tolist()))], price)
+        scale = self.rows / self.counted(most) * _rows_of_count(self.size)
+        return ByRank(ends, noisy.values[0] * scale, noisy.sigma * scale, self.rows), price.share(0.0)
 
-    How many count per parent of each code shows how many do not: popular parents lose more of theirs. Degrees of
-    parents of a code are assumed to be exponential, so that m · (1 - exp(-bound / m)) of a mean m count. All references
-    that do not count are shared among the codes in proportion to what each so lacks. Where a unit may have several of
-    the parents, the bound is not theirs, and nothing changes.
-
-    Args:
-        shares: Over the references that count, shape (codes,).
-        usual: Among all parents, shape (codes,).
-        way: Which references count.
-        parents: Number of rows that may be referred to.
-    """
-    if way.bounded is None or parents.units is not None:
-        return shares
-    there = usual * max(parents.rows, 1.0)
-    rates = shares * (way.references * way.inside) / np.maximum(there, TINY)
-    lost = (unbounded_means(rates, way.bound) - rates) * there
-    return shares * way.inside + lost * ((1 - way.inside) / lost.sum()) if lost.sum() > 0 else shares
+    def noise(self, most: int, price: Price) -> float:
+        """Return the expected error of a number by noise, as a share of all that are counted."""
+        return ABSOLUTE * self.views[most].sigma([Marginal(())], price) * _rows_of_count(self.size) / self.counted(most)
 
 
 def measure_bounded(
@@ -95,13 +133,13 @@ def measure_bounded(
     """Count the rows that refer to others with several bounds, up to ``most``; return what is left of ``price``, too.
 
     Bounds with which noise would hide everything are not asked for: what totals are there follows from smaller ones.
-    T is chosen for this: what a unit's own rows weigh is noise of references to all.
+    Up to how many rows of a unit count in full is chosen anew: what its own rows weigh is noise of references to all.
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1 and 4.
 
     Args:
         session: Open for the step.
-        key: Becomes NULL where a unit goes.
+        key: Lets go.
         size: Released, of the table that has the key.
         parents: Released, of the table that it refers to.
         most: Rows that refer to rows of one unit, as declared: larger bounds are of no use.
@@ -111,10 +149,10 @@ def measure_bounded(
     while bounds[-1] < min(most, math.ceil(size.rows)):
         bounds.append(bounds[-1] * BOUND_STEP)
     each, noisy, sigmas = price.share(1 / len(bounds)), list[float](), list[float]()
-    per_unit = _best_rows_per_unit(session, key, size, each)
-    scale = per_unit / share_in_full(size, per_unit)
+    size = _counted_best(session, key, size, each)
+    scale = _rows_of_count(size)
     name = "at most {:,} references to a unit"
-    views = {bound: session.references(key, per_unit, name.format(bound), bound) for bound in bounds}
+    views = {bound: session.references(key, size.rows_per_unit, name.format(bound), bound) for bound in bounds}
     for view in views.values():
         sigma = view.sigma([Marginal(())], each) * scale
         if noisy and sigma > max(noisy[-1], 0.0):
@@ -122,48 +160,68 @@ def measure_bounded(
         noisy.append(float(view.measure("references", [Marginal(())], each).values[0]) * scale)
         sigmas.append(sigma)
     units = max(1.0, float(np.sum(parents.units_of)) if parents.bound > 1 else parents.rows)
-    once = units * scale / per_unit  # if every unit were referred to as often as the first bound counts
-    in_rows = np.minimum(np.array(bounds) * (scale / per_unit), most)
-    totals = extrapolated(np.array(noisy), np.array(sigmas), in_rows, (once, size.rows))
-    rows = max(1.0, float(totals[-1]))
-    ways = [
-        Counting(view, size, per_unit, rows, BoundedReferences(key, bound), max(1.0, total) / rows)
-        for (bound, view), total in zip(views.items(), totals.tolist(), strict=True)
-    ]
-    found = BoundedCounts(tuple(ways), in_rows, totals, max(1.0, parents.rows / units))
-    return found, price.share(1 - len(noisy) / len(bounds))
+    once = units * scale / size.rows_per_unit  # if every unit were referred to as often as the first bound counts
+    totals = extrapolated(np.array(noisy), np.array(sigmas), _in_rows(size, bounds, most), (once, size.rows))
+    alike = max(1.0, parents.rows / units)
+    return BoundedCounts(views, size, alike, most, totals), price.share(1 - len(noisy) / len(bounds))
 
 
-def most_informative(ways: Sequence[Counting], price: Price, numbers: float, bias: float) -> Counting:
-    """Return the way to count with which a distribution that is measured for ``price`` has least error.
+def unbounded_targets(
+    targets: Mapping[str, Array], parent: Referred, counts: BoundedCounts, most: int, known: float
+) -> dict[str, Array]:
+    """Distributions of targets over all references, of those over references that a bound counts.
 
-    It is informative as far as the references that count say something of all, less the more noise there is beside
-    them: however large noise is, less of it is better.
+    How many count per parent of each code shows how many do not: popular parents lose more of theirs. Degrees of
+    parents of a code are assumed to be exponential, so that m · (1 - exp(-bound / m)) of a mean m count. All references
+    that do not count are shared among the codes in proportion to what each so lacks. Where a unit may have several of
+    the parents, the bound is not theirs, and nothing changes.
 
     Args:
-        ways: To count references.
-        price: Of the measurement.
-        numbers: That it consists of.
-        bias: Share that references which do not count are taken to differ by from those that do, 1 at worst.
+        targets: Distributions over the references that count, by target.
+        parent: What is released of those referred to.
+        counts: Numbers of references with each bound.
+        most: The bound.
+        known: Weight of the estimate against ``targets``, from 0 to 1: less where noise hides how many count.
     """
+    rows, parents = counts.rows, parent.profile.size
+    counted = min(counts.counted(most), rows)
+    if parents.units is not None or counted >= rows:
+        return dict(targets)
+    usual, result = parent.usual_shares(), dict(targets)
+    for name, shares in targets.items():
+        if name in usual:
+            there = usual[name] * max(parents.rows, 1.0)
+            rates = shares * counted / np.maximum(there, TINY)
+            lost = (unbounded_means(rates, counts.in_rows(most)) - rates) * there
+            if lost.sum() > 0:
+                whole = (shares * counted + lost * ((rows - counted) / lost.sum())) / rows
+                result[name] = (1 - known) * shares + known * whole
+    return result
 
-    def informativeness(way: Counting) -> float:
-        return (1 - bias * (1 - way.inside)) / (1 + numbers * way.noise(price))
 
-    return max(ways, key=informativeness)
-
-
-def _best_rows_per_unit(session: PrivateSession, key: ForeignKey, size: RowCount, price: Price) -> int:
-    """Return the T that has the least expected error of a number of references, for ``price``.
+def _counted_best(session: PrivateSession, key: ForeignKey, size: RowCount, price: Price) -> RowCount:
+    """The same size with the T that has the least expected error of a number of references, for ``price``.
 
     If one row may refer to each unit, T rows of a unit's own go with it, and one of another's; up to T of others take
     their place. What further private parents add is left out here, so that no view of rows is made for each T.
     """
     of_unit = session.view(ViewSpec(key.child, {}), "references").sigma([Marginal(())], price)
 
-    def error(most: int) -> float:
-        full = share_in_full(size, most)
-        noise = ABSOLUTE * of_unit * math.hypot(1 + 1 / most, 1.0) * most / full
-        return TUNING.clear * (1 - full) + noise / max(size.rows / 2, 1.0)
+    def error(sized: RowCount) -> float:
+        one = 1 / sized.rows_per_unit
+        noise = ABSOLUTE * of_unit * math.hypot(1 + one, 1.0) * _rows_of_count(sized)
+        lost = 1 - float(sized.counted(sized.rows_per_unit).sum()) / max(float(sized.rows_of.sum()), TINY)
+        return TUNING.clear * lost + noise / max(size.rows / 2, 1.0)
 
-    return min(size.classes, key=error)
+    return min((replace(size, rows_per_unit=most) for most in size.classes), key=error)
+
+
+def _in_rows(size: RowCount, bounds: Sequence[int], most: int) -> Array:
+    """How many references to one unit count at most with each bound, as rows; no unit has more than ``most``."""
+    return np.minimum(np.array(bounds) * (_rows_of_count(size) / size.rows_per_unit), most)
+
+
+def _rows_of_count(size: RowCount) -> float:
+    """How many rows a count of a view of references stands for: units beyond T are taken to refer as others do."""
+    counted = float(size.counted(size.rows_per_unit).sum()) / max(float(size.rows_of.sum()), TINY)
+    return size.rows_per_unit / max(counted, 1 / max(size.rows, 1.0))

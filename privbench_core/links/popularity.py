@@ -20,7 +20,7 @@ from privbench_core.guards import (
     TINY,
     TOLERANCE,
 )
-from privbench_core.links.degrees import rank_sums
+from privbench_core.links.popularity_shapes import rank_sums
 from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.exact_sums import cell_index
-from privbench_core.columns.systematic import distribute, group_counts, narrow, systematic_counts
+from privbench_core.columns.systematic import diffused_counts, distribute, group_counts, narrow, systematic_counts
 from privbench_core.estimators.fitting import AxesMargin, CodesMargin, fit_margins, mutual_information, rake
-from privbench_core.guards import BLOCK_ROWS, MAX_CELLS, MAX_CONTEXT, SAMPLE_ROWS, SETTLING_ROUNDS, TINY
+from privbench_core.guards import BLOCK_ROWS, MAX_CELLS, MAX_CONTEXT, MAX_DIFFUSED, SAMPLE_ROWS, SETTLING_ROUNDS, TINY
 
 Array = NDArray[np.float64]
 PairTables = Mapping[tuple[str, str], NDArray[np.float64]]
@@ -77,6 +77,8 @@ def draw_grouped(
     conditionals: NDArray[np.float64],
     groups: NDArray[np.integer[Any]],
     rng: np.random.Generator,
+    *,
+    diffused: bool = False,
 ) -> Codes:
     """Draw one code per row from the distribution of the row's group, by systematic sampling within each group.
 
@@ -86,6 +88,8 @@ def draw_grouped(
         conditionals: Non-negative weights, shape (groups, codes); a group without weight is drawn uniformly.
         groups: Group of each row, shape (n,).
         rng: Sampling only.
+        diffused: Whether codes are as even over all groups as within each (`diffused_counts`), which takes a moment for
+            each group; a row's code then has the distribution of its group and of those before.
     """
     n, size = len(groups), conditionals.shape[1]
     if n == 0:
@@ -95,10 +99,14 @@ def draw_grouped(
     weights = np.maximum(conditionals[present], 0.0)
     sums = weights.sum(axis=1, keepdims=True)
     weights = np.where(sums > 0, weights, 1.0)
+    if diffused:
+        expected = weights / weights.sum(axis=1, keepdims=True) * counts[present][:, None]
+        numbers = diffused_counts(expected, counts[present]).ravel()
+    else:
+        cumulated = np.cumsum(weights, axis=1)
+        shares = (cumulated / cumulated[:, -1:]).ravel()
+        numbers = systematic_counts(shares, np.repeat(np.arange(len(present)), size), counts[present], rng)
     codes = np.tile(narrow(np.arange(size), size), len(present))
-    cumulated = np.cumsum(weights, axis=1)
-    shares = (cumulated / cumulated[:, -1:]).ravel()
-    numbers = systematic_counts(shares, np.repeat(np.arange(len(present)), size), counts[present], rng)
     return distribute(codes, numbers, groups if len(present) > 1 else None, rng)
 
 
@@ -122,6 +130,8 @@ def draw_column(
     marginal: Array,
     pair_tables: Sequence[PairMarginal],
     rng: np.random.Generator,
+    *,
+    diffused: bool = False,
 ) -> Codes:
     """Draw the codes of a column for all rows, shape (n,).
 
@@ -130,6 +140,7 @@ def draw_column(
         marginal: Released probabilities of the target's codes.
         pair_tables: Released joints with drawn columns; the most informative ones, within the limits, are used.
         rng: Sampling only.
+        diffused: See `draw_grouped`; where there are too many contexts, codes are as even within each alone.
     """
     chosen, codes_of, context = _chosen(len(marginal), pair_tables, rows)
     if not chosen or not rows.n:
@@ -154,7 +165,7 @@ def draw_column(
     for fallback in (parts[0].target[parts[0].codes], marginal):
         empty = joint.sum(axis=1) <= 0
         joint[empty] = fallback[empty] if fallback.ndim > 1 else fallback
-    return draw_grouped(joint, context, rng)
+    return draw_grouped(joint, context, rng, diffused=diffused and len(joint) <= MAX_DIFFUSED)
 
 
 def _chosen(

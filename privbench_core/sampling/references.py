@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.errors import InternalError
 from privbench_core.guards import REDRAWING_ROUNDS
-from privbench_core.links.link_model import LinkModel
+from privbench_core.links.lookup import Lookup
 from privbench_core.links.parent_choice import Distinct, ParentChoice, repeated
 from privbench_core.marginals.sampler import Rows
 from privbench_core.sampling.constraints import RowRule
@@ -49,10 +49,10 @@ class Parent:
     weights: NDArray[np.float64] | None
     units: Places | None = None
     room: Places | None = None
-    lookup: LinkModel | None = None
+    lookup: Lookup | None = None
 
     @property
-    def link(self) -> LinkModel:
+    def link(self) -> Lookup:
         """Return `lookup`; InternalError without one."""
         if self.lookup is None:
             raise InternalError("references were to be drawn to parents without a link")

@@ -24,8 +24,8 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Plan, Step, StepContext
 from privbench_core.synthesizers.options import FidelityOptions, Prices, divided
 from privbench_core.synthesizers.steps.assemble import whole_plan
+from privbench_core.synthesizers.steps.learned_link import LinkFit, completes_junction, reference_step
 from privbench_core.synthesizers.steps.link import (
-    completes_junction,
     determined,
     link_step,
     lookup_step,
@@ -128,8 +128,16 @@ def network_prices(schema: Schema, budget: Budget, options: LinkOptions) -> Pric
 
 
 def conditional_link(schema: Schema, key: ForeignKey, price: Price) -> Step:
-    """Return the step along a key where rows are drawn given their owners, or linked to what they refer to."""
-    return (fanout_step if key.owner else lookup_step)(schema, key, price)
+    """Return the step along a key where rows are drawn given what they refer to, or choose it by what they are.
+
+    Rows of a junction table are linked as the relational synthesizer links them: who refers to what depends on the
+    attributes of both parents, and its row may have none.
+    """
+    if key.owner:
+        return fanout_step(schema, key, price)
+    if completes_junction(schema, key):
+        return reference_step(schema, key, price, LinkFit())
+    return lookup_step(schema, key, price)
 
 
 def fanout_step(schema: Schema, key: ForeignKey, price: Price, fit: Callable[..., Fanout] = fit_fanout) -> Step:

@@ -3,8 +3,7 @@
 Algorithm 3 of the paper: private foreign keys in an order in which the groups of a table are modelled before its rows
 are grouped themselves, so that latent attributes found below are columns of the tables above. Here these keys are the
 owner keys; rows refer to further parents, private or public, by what is measured between their attributes, matched to
-rows that are there already (`links.link_model`): a group along such a key has rows of many units and no unit-wise
-type.
+rows that are there already (`links.lookup`): a group along such a key has rows of many units, and no unit-wise type.
 """
 
 from __future__ import annotations

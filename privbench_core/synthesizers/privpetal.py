@@ -2,7 +2,7 @@
 
 Algorithm 4 of the paper goes through the private foreign keys in topological order and runs Algorithm 1 for each. Here
 a table has one ownership key, along which its rows are drawn as groups; rows refer to further parents, private or
-public, by what is measured between their attributes, matched to rows that are drawn already (`links.link_model`).
+public, by what is measured between their attributes, matched to rows that are drawn already (`links.lookup`).
 """
 
 from __future__ import annotations

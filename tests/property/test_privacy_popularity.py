@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privbench_core.links.measure_references import row_popularity
+from privbench_core.links.measure_popularity import row_popularity
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.noise import NoiseSource

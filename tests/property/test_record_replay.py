@@ -271,10 +271,8 @@ def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_n
     plan = plan_with(database.schema, ZCDP, SPLITTING)
     recorded, first = record(plan, database, 1)
     sites = {call.head[1] for call in recorded.tape}
-    for key, attribute in (("port_id", "region"), ("pilot_id", "rank")):
-        assert f"fanout/call.{key}/links/cross-table marginal" in sites
-        measured = rf"fanout/call\.{key}/links/parent\.kind/\d+ x target\.{attribute}/\d+"
-        assert any(re.fullmatch(measured, site) for site in sites)
+    assert {f"fanout/call.port_id/lookup/target.{name} x parent.kind" for name in ("region", "depth", "#row")} <= sites
+    assert any(re.fullmatch(r"fanout/call\.pilot_id/lookup of .*/target\.rank x parent\.kind", site) for site in sites)
     alone = np.flatnonzero(database.tables["call"].column("ship_id").is_null().to_numpy())
     for table, gone in [*(("ship", number) for number in (0, 1, 2, 40)), *(("call", int(n)) for n in alone[:2])]:
         losses = replay_within_prices(plan, recorded, first, database.without(gone, table))
@@ -282,14 +280,12 @@ def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_n
 
 
 def test_ranks_of_bounded_references_cost_what_they_should() -> None:
-    """Where noise is small, ranks of all references are asked for, beside totals, targets and cross-table marginals."""
+    """Where noise is small, ranks of all references are asked for, beside totals, targets, scores and joints."""
     database = forum(0)
     plan = plan_with(database.schema, Budget(1e6, 1e-6), SPLITTING)
     recorded, first = record(plan, database, 0)
     asked = {call.head[1].split("/")[-1] for call in recorded.tape if call.head[1].startswith("fanout/vote.user_id/")}
-    sites = {call.head[1].removeprefix("fanout/vote.user_id/") for call in recorded.tape}
-    assert {"references", "ranks", "targets"} <= asked
-    assert any(re.fullmatch(r"links/up/\d+ x target\.age/\d+", site) for site in sites)
+    assert {"references", "ranks", "targets", "context", "dependence scores", "target.age x up"} <= asked
     for gone in range(4):
         replay_within_prices(plan, recorded, first, database.without(gone))
 

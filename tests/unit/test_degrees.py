@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privbench_core.links.degrees import extrapolated, rank_ends, ranked
-from privbench_core.links.measure_bounded import _best_rows_per_unit
+from privbench_core.links.degrees import extrapolated, ranked
+from privbench_core.links.measure_bounded import _counted_best
+from privbench_core.links.popularity_shapes import rank_ends
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
@@ -75,5 +76,5 @@ def test_references_count_fewer_rows_of_a_unit_where_these_are_noise() -> None:
         def sigma(self, queries: object, price: Price) -> float:
             return price.amount**-0.5
 
-    found = [_best_rows_per_unit(Session(), key, size, Price(Measure.ZCDP, rho)) for rho in (1e-3, 1e2)]  # type: ignore[arg-type]
-    assert found == [1, 128]
+    found = [_counted_best(Session(), key, size, Price(Measure.ZCDP, rho)) for rho in (1e-3, 1e2)]  # type: ignore[arg-type]
+    assert [each.rows_per_unit for each in found] == [1, 128]

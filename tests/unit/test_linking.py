@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.links.link_model import LinkModel
-from privbench_core.links.linking import CellTarget, CrossMarginal, Linked, link_rows, relaxed_links
-from privbench_core.links.measure_joints import Sides, _Candidate, _cross_marginal, planned
-from privbench_core.links.measure_references import countings
+from privbench_core.links.biadjacency import ClassTarget, relaxed_links
+from privbench_core.links.linked_lookup import LinkedLookup, _differing
+from privbench_core.links.linking import CrossMarginal, Linked, link_rows
+from privbench_core.links.measure_linking import Reference, _Candidate, _cross_marginal, _planned, countings
+from privbench_core.links.measure_targets import PublicParent
 from privbench_core.links.parent_choice import Distinct, ParentChoice
 from privbench_core.links.popularity import ByRow
-from privbench_core.links.targets import PublicParent
 from privbench_core.marginals.sampler import Rows
 from privbench_core.marginals.spn import Leaf
 from privbench_core.privacy.budget import Budget, Measure, Price
@@ -26,13 +27,13 @@ from privbench_core.schema.tables import Table
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.relational.plan import Relational
-from privbench_core.synthesizers.steps.link import completes_junction
+from privbench_core.synthesizers.steps.learned_link import completes_junction
 from privbench_core.units.row_count import RowCount
 from tests.helpers.databases import Database, club, forum, shop
-from tests.helpers.heavy_tails import many_to_many
+from tests.helpers.heavy_tails import many_to_many, optional_keys
 from tests.helpers.noise import SeededNoise
 from tests.helpers.plans import Trace, computing_steps, run_step
-from tests.helpers.planted import integer, rows_of
+from tests.helpers.planted import integer, place_of, rows_of, samples_of
 
 JOINT = np.array([[0.4, 0.1], [0.1, 0.4]])
 
@@ -45,7 +46,8 @@ def answered(noisy: np.ndarray, sigma: float, left: np.ndarray, right: np.ndarra
     """What is made of the answer for a pair, shape (left codes, right codes)."""
     codes = np.arange(len(left)), np.arange(len(right))
     found = Measurement((noisy,), sigma)
-    return _cross_marginal(_Candidate("a", "b", codes), found, (left, right), Sides({}, {}, {})).counts
+    alone = Reference(Rows(1), {}, None, 1.0, RowCount(1.0, 0.0))
+    return _cross_marginal(_Candidate("a", "b", codes), found, (left, right), alone).counts
 
 
 def counted(left: np.ndarray, right: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -58,8 +60,8 @@ def test_relaxed_links_keep_the_degrees_of_both_sides_and_meet_their_targets():
     left, right = true.sum(axis=1), true.sum(axis=0)
     cells = np.arange(12) % 3, np.arange(15) % 4
     targets = [
-        CellTarget(cells[0], cells[1], np.zeros((3, 4))),
-        CellTarget(np.arange(12), np.zeros(15, int), left[:, None]),
+        ClassTarget(cells[0], cells[1], np.zeros((3, 4))),
+        ClassTarget(np.arange(12), np.zeros(15, int), left[:, None]),
     ]
     np.add.at(targets[0].links, (cells[0][:, None], cells[1][None, :]), true)
     links = relaxed_links(left, right, targets)
@@ -115,11 +117,12 @@ def test_what_is_stored_comes_back():
     schema, tables = many_to_many()
     targets = PublicParent(schema.table("course"), tables["course"]).targets(np.ones(150), optional=True)
     marginals = {name: np.full(coding.size, 1 / coding.size) for name, coding in targets.items()}
-    lookup = LinkModel(targets, marginals, (pair(),), ByRow(np.ones(150)), 0.1, optional=True)
-    again = LinkModel.from_dict(Artifact.from_bytes(Artifact({"link": lookup.to_dict()}).to_bytes()).data["link"])
+    lookup = LinkedLookup(targets, marginals, {}, ByRow(np.ones(150)), True, cross_marginals=(pair(),))
+    again = LinkedLookup.from_dict(Artifact.from_bytes(Artifact({"link": lookup.to_dict()}).to_bytes()).data["link"])
+    assert isinstance(again, LinkedLookup)
     assert again.optional
     assert again.targets == lookup.targets
-    assert again.joints[0].counts.tolist() == JOINT.tolist()
+    assert again.cross_marginals[0].counts.tolist() == JOINT.tolist()
 
 
 def test_public_rows_are_coded_by_position_and_none_has_a_code_of_its_own():
@@ -146,7 +149,7 @@ def test_degrees_and_pairs_of_a_junction_are_kept():
     """Popular parents have nearly as many references as there are scopes, and no scope repeats a parent."""
     rng = np.random.default_rng(5)
     degrees = np.array([180, 150, 90, 60, 20])
-    lookup = LinkModel({}, {}, (), ByRow(degrees.astype(float)))
+    lookup = LinkedLookup({}, {}, {}, ByRow(degrees.astype(float)))
     scope = np.concatenate([np.repeat(np.arange(100), 3), np.repeat(np.arange(100, 200), 2)])
     choice = ParentChoice(np.zeros(500, int), np.zeros(5, int), (Distinct(scope, np.arange(5)),))
     found = lookup.draw(Rows(500), {"x": np.zeros(5, dtype=np.uint8)}, 5, rng, choice)
@@ -154,9 +157,18 @@ def test_degrees_and_pairs_of_a_junction_are_kept():
     assert np.abs(np.bincount(found, minlength=5) - degrees).sum() <= 10
 
 
+def test_exchanges_keep_all_degrees():
+    rng = np.random.default_rng(6)
+    assigned, scope = rng.integers(0, 40, 1000), rng.integers(0, 100, 1000)
+    found = _differing(assigned, np.arange(40) % 4, [Distinct(scope, np.arange(40))], rng)
+    assert np.bincount(found).tolist() == np.bincount(assigned).tolist()
+    assert len(np.unique(scope * 40 + found)) == 1000
+
+
 def test_fewer_rows_of_a_unit_count_where_noise_is_large():
     """Ten thousand units have a hundred rows: to count them in full takes a hundred times the noise."""
     size = RowCount(1_010_000, 100.0, 128, (1, 128), np.array([1e4, 1e6]), np.array([1e4, 1e4]), 200)
+    reference = Reference(Rows(4), {}, np.array([1, 100, 100, 100]), 1_010_000, size)
 
     class OfUnits:
         def view(self, spec: ViewSpec, name: str) -> OfUnits:
@@ -165,12 +177,12 @@ def test_fewer_rows_of_a_unit_count_where_noise_is_large():
         def sigma(self, queries: object, price: Price) -> float:
             return price.amount**-0.5
 
-        def references(self, key: ForeignKey, most: int, name: str) -> OfUnits:
-            return self
-
-    ways = countings(OfUnits(), ForeignKey("row", ("of",), "user", ("id",)), size)  # type: ignore[arg-type]
-    plans = [planned(ways, 10, Price(Measure.ZCDP, rho)) for rho in (1e-3, 1e4)]
-    assert [plan and plan[2].most for plan in plans] == [1, 128]
+    ways = countings(OfUnits(), ForeignKey("row", ("of",), "user", ("id",)), reference)  # type: ignore[arg-type]
+    plans = [_planned(ways, 10, Price(Measure.ZCDP, rho)) for rho in (1e-3, 1e4)]
+    assert [plan and plan[2].rows_per_unit for plan in plans] == [1, 128]
+    weights = reference.weights(1)
+    assert weights is not None
+    assert weights[1:] * 100 == pytest.approx(weights[0], rel=1e-3)
 
 
 def test_a_junction_of_privbench_is_linked_by_what_both_sides_say():
@@ -179,9 +191,10 @@ def test_a_junction_of_privbench_is_linked_by_what_both_sides_say():
     trace = Trace()
     for step in computing_steps(PrivBench().plan(database.schema, Budget(3000.0, 1e-6), {})):
         run_step(step, database, SeededNoise(0), trace)
-    link = LinkModel.from_dict(trace.artifacts["fanout", "enrolment.course_id"].data["link"])
-    assert link.joints
-    assert {cross.left for cross in link.joints} <= {"parent.age", "#siblings", "paid"}
+    link = LinkedLookup.from_dict(trace.artifacts["fanout", "enrolment.course_id"].data["link"])
+    assert isinstance(link, LinkedLookup)
+    assert link.cross_marginals
+    assert {cross.left for cross in link.cross_marginals} <= {"parent.age", "#siblings", "paid"}
     shop_keys = shop(0).schema.table("item").foreign_keys
     assert not any(completes_junction(shop(0).schema, key) for key in shop_keys)
 
@@ -232,3 +245,15 @@ def test_rows_of_keys_alone_leave_nothing_of_their_links_unspent(method: PrivBen
     price = next(step.price for step in plan.steps if step.key == ("fanout", owner.name))
     assert spent == pytest.approx(price.amount)
     assert price.amount < sum(step.price.amount for step in plan.steps if step.key[0] == "fanout") / 2
+
+
+def test_a_sample_in_which_no_row_refers_to_another_ends_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where few rows refer to any: there is nothing to compare the source's marginals across the tables with."""
+    monkeypatch.setattr(LinkedLookup, "linked", lambda _self, _referred, n: np.zeros(n, dtype=bool))
+    schema, tables = optional_keys(300)
+    here = place_of(tmp_path / "place", schema, tables, delta=1e-9, synthesizer="relational", options={})
+    made = samples_of(here.run_with(SeededNoise(0), 9e8))
+    found, wanted = (rows["post"].column("editor_id").null_count for rows in (made, tables))
+    assert found == pytest.approx(wanted, rel=0.05)

@@ -6,21 +6,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
+from privbench_core.columns.systematic import diffused_counts
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.guards import MAX_PUBLIC_CODES
-from privbench_core.links.link_model import ROW, LinkModel
-from privbench_core.links.linking import CrossMarginal
-from privbench_core.links.measure_bounded import most_informative
-from privbench_core.links.measure_link import LinkFit, fit_link
-from privbench_core.links.measure_references import Counting, row_popularity
+from privbench_core.links.lookup import ANY, ROW, TARGET, Lookup, marginals_of, with_code_of_none
+from privbench_core.links.measure_bounded import BoundedCounts, unbounded_targets
+from privbench_core.links.measure_lookup import fit_lookup
+from privbench_core.links.measure_popularity import row_popularity
+from privbench_core.links.measure_targets import PublicParent, Referred
 from privbench_core.links.popularity import ByRow
-from privbench_core.links.targets import PublicParent, Referred, marginals_of
-from privbench_core.marginals.sampler import Rows
+from privbench_core.marginals.one_way import OneWay
+from privbench_core.marginals.sampler import Rows, draw_grouped
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.privacy.views import BoundedReferences
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.profiles.profile import Profile
+from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -41,7 +44,6 @@ from tests.helpers.planted import (
     texts,
 )
 
-NO_OWNER: tuple[dict, dict] = {}, {}
 UNIT = Table("unit", (integer("id"), category("a", 3)), ("id",))
 
 
@@ -127,18 +129,38 @@ def test_a_range_without_places_draws_references_all_the_same(optional: bool):
     rows = rows_of(table, id=np.arange(10), kind=texts(np.arange(10) % 2))
     targets = PublicParent(table, rows).targets(np.ones(10), optional=optional)
     marginals = marginals_of(targets, np.ones(10), 0.5 if optional else 0.0)
-    joints = []
+    tables = {}
     for name, marginal in marginals.items():
-        joint = np.outer([0.5, 0.5], marginal)
-        joint[:, :2] *= [[1.8, 0.2], [0.2, 1.8]]
-        joints.append(CrossMarginal("a", name, (), joint))
-    link = LinkModel(targets, marginals, tuple(joints), ByRow(np.ones(10)), 0.5 * optional, optional)
-    link = link.with_places(np.zeros(10, dtype=np.int64))
+        joint = np.outer(marginal, [0.5, 0.5])
+        joint[:2] *= [[1.8, 0.2], [0.2, 1.8]]
+        tables[name, "a"] = joint
+    link = Lookup(targets, marginals, tables, ByRow(np.ones(10)), optional).with_places(np.zeros(10, dtype=np.int64))
     drawn = Rows(1000)
     drawn.add("a", 2, np.arange(1000) % 2)
     found = link.draw(drawn, {}, 10, np.random.default_rng(0))
     assert (found < 0).mean() == pytest.approx(0.5 * optional, abs=0.1)
     assert np.bincount(found[found >= 0], minlength=10).min() > 0
+
+
+def test_references_are_as_popular_as_released_however_many_contexts_rows_have():
+    """Rounded within each context, 3,000 contexts of a row or two each left popularity to chance."""
+    rng = np.random.default_rng(6)
+    codes, popular = rng.integers(0, 3000, 5000), np.array([0.5, 0.3, 0.15, 0.05])
+    drawn = draw_grouped(np.tile(popular, (3000, 1)), codes, rng, diffused=True)
+    assert np.bincount(drawn) == pytest.approx(5000 * popular, abs=2)
+
+
+def test_numbers_are_diffused_without_leaving_what_is_possible():
+    rng = np.random.default_rng(7)
+    counts = rng.integers(1, 6, 400)
+    shares = rng.dirichlet(np.full(9, 0.2), 400) * (rng.random((400, 9)) < 0.7)
+    shares[:, 0] += 1e-3
+    expected = shares / shares.sum(axis=1, keepdims=True) * counts[:, None]
+    found = diffused_counts(expected, counts)
+    assert found.min() >= 0
+    assert (found.sum(axis=1) == counts).all()
+    assert found[expected == 0].max(initial=0) == 0
+    assert np.abs(found.sum(axis=0) - expected.sum(axis=0)).max() < 5
 
 
 def test_codes_of_public_rows_hold_about_as_many_references_each():
@@ -192,8 +214,8 @@ def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bo
     parent = schema.table(key.parent)
     rows = tables[key.parent]
     of_parent = PublicParent(parent, rows) if public else Referred(profile_of(parent, rows))
-    found = fit_link(session, key, child, of_parent, NO_OWNER, price, LinkFit())
-    assert not found.joints
+    found, _ = fit_lookup(session, key, child, of_parent, price)
+    assert not found.pair_tables
     assert sum(cost for _, cost in spent) == pytest.approx(price.amount)
     for_popularity = sum(cost for label, cost in spent if "rows/" in label)
     assert for_popularity > 0.7 * price.amount
@@ -215,7 +237,7 @@ def test_a_required_reference_is_never_null_whatever_the_noise():
     for shift in range(20):
         own = profile_of(unit, tables["unit"])
         parent = PublicParent(place, tables["place"])
-        lookup = fit_link(door_of(schema, tables), unit.foreign_keys[0], own, parent, NO_OWNER, PLENTY, LinkFit())
+        lookup, _ = fit_lookup(door_of(schema, tables), unit.foreign_keys[0], own, parent, PLENTY)
         rows = Rows(50)
         rows.add("a", coders_of(unit)["a"].size, np.zeros(50, dtype=np.int32))
         drawn = lookup.draw(rows, {}, 30, np.random.default_rng(shift))
@@ -225,7 +247,7 @@ def test_a_required_reference_is_never_null_whatever_the_noise():
 
 
 def test_an_empty_parent_has_nothing_to_refer_to():
-    lookup = LinkModel({}, {})
+    lookup = Lookup({}, {}, {})
     assert lookup.draw(Rows(3), {}, 0, np.random.default_rng(0)).tolist() == [-1, -1, -1]
 
 
@@ -296,10 +318,9 @@ def test_a_lookup_comes_back_from_a_stored_artifact():
     own = profile_of(visit, tables["visit"], rows_per_unit=4)
     of_doctors = profile_of(doctor, tables["doctor"])
     for parent in (of_doctors, replace(of_doctors, discretizers={})):
-        door, key = door_of(schema, tables), visit.foreign_keys[1]
-        lookup = fit_link(door, key, own, Referred(parent), NO_OWNER, PLENTY, LinkFit())
+        lookup, _ = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, Referred(parent), PLENTY)
         stored = Artifact({"link": lookup.to_dict()}).to_bytes()
-        back = LinkModel.from_dict(Artifact.from_bytes(stored).data["link"])
+        back = Lookup.from_dict(Artifact.from_bytes(stored).data["link"])
         assert Artifact({"link": back.to_dict()}).to_bytes() == stored
         assert back.targets == lookup.targets
 
@@ -310,29 +331,98 @@ def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
     visit = schema.tables[2]
     own = profile_of(visit, tables["visit"], rows_per_unit=4)
     parent = Referred(profile_of(schema.tables[1], tables["doctor"]))
-    lookup = fit_link(door_of(schema, tables), visit.foreign_keys[1], own, parent, NO_OWNER, PLENTY, LinkFit())
+    lookup, _ = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, parent, PLENTY)
     (discretizer,) = lookup.targets.values()
     assert discretizer.size == 2
     assert discretizer.encode_numbers(np.array([-1, 0, 1, 2**40])).tolist() == [1, 0, 0, 0]
 
 
+def test_rows_without_a_matching_parent_fall_back_to_fewer_attributes():
+    """The wanted combination does not exist among the synthetic parents: the attribute that tells most wins."""
+    discretizers = coders_of(Table("p", (integer("id"), category("k", 2), category("l", 2)), ("id",)))
+    discretizer = discretizers["k"]
+    certain = np.zeros(discretizer.size)
+    certain[1] = 1.0
+    strong, weak = np.zeros((discretizer.size, 2)), np.zeros((discretizer.size, 2))
+    strong[1] = [0.5, 0.5]
+    strong[0, 0] = 1e-3
+    weak[1] = [0.5, 0.5]
+    weak[0, 0] = 1e-6
+    pair_tables = {("target.k", "x"): strong / strong.sum(), ("target.l", "x"): weak / weak.sum()}
+    lookup = Lookup(
+        {"target.k": discretizer, "target.l": discretizer}, {"target.k": certain, "target.l": certain}, pair_tables
+    )
+    rows = Rows(200)
+    rows.add("x", 2, np.tile([0, 1], 100).astype(np.int32))
+    parents = {"k": np.array([0, 1], dtype=np.int32), "l": np.array([1, 0], dtype=np.int32)}
+    assert (lookup.draw(rows, parents, 2, np.random.default_rng(0)) == 1).mean() > 0.97
+
+
+def test_a_link_of_rows_that_all_refer_to_another_has_no_share_of_none() -> None:
+    """What is looked at may refer to none; what is drawn may not, even where noise says that nothing refers."""
+    shares, nothing = np.array([0.3, 0.1, 0.6]), np.array([0.0, 0.0, 1.0])
+    joint = np.array([[0.2, 0.1], [0.1, 0.0], [0.3, 0.3]])
+    coder = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 1)), table="t"))
+    names = f"{TARGET}x", f"{TARGET}y", ANY
+    marginals = dict(zip(names, (shares, nothing, np.array([0.4, 0.6])), strict=True))
+    pair_tables = {(names[0], "a"): joint, (ANY, "a"): joint[:2]}
+    link = Lookup(dict.fromkeys(names, coder), marginals, pair_tables, optional=True).of_all_rows()
+    assert (link.optional, link.none, set(link.targets)) == (False, 0.0, set(names[:2]))
+    np.testing.assert_allclose(link.marginals[names[0]], [0.75, 0.25])
+    np.testing.assert_allclose(link.marginals[names[1]], [0.5, 0.5])
+    assert link.pair_tables.keys() == {(names[0], "a")}
+    np.testing.assert_allclose(link.pair_tables[names[0], "a"], [[0.5, 0.25], [0.25, 0.0]])
+    assert link.of_all_rows() is link
+    rows = Rows(300, {"a": np.tile([0, 1, 1], 100)}, {"a": 2})
+    places = link.draw(rows, {"x": np.array([0, 1, 0, 1]), "y": np.array([0, 0, 1, 1])}, 4, np.random.default_rng(0))
+    assert places.min() >= 0
+
+
+def test_popular_parents_lose_what_a_bound_does_not_count_of_references():
+    """Half of the parents are referred to once, the others 20 times on average: most of these do not count."""
+    codec = codec_for(Column("kind", ColumnType.INTEGER, Range(0, 1)), table="user")
+    coder = Discretizer(codec)
+    usual = np.ones(coder.size)
+    parent = Profile({"kind": coder}, OneWay({"kind": usual}, {"kind": usual}), RowCount(1000.0, 0.0))
+    degrees = np.concatenate([np.ones(500), np.random.default_rng(0).exponential(20, 500)])
+    bounded, rows = np.minimum(degrees, 4), float(degrees.sum())
+    seen = np.zeros(coder.size)
+    seen[:2] = bounded[:500].sum(), bounded[500:].sum()
+    counts = BoundedCounts({4: None, 400: None}, RowCount(rows, 0.0), 1.0, 400, np.array([seen.sum(), rows]))  # type: ignore[dict-item]
+    shares = {f"{TARGET}kind": seen / seen.sum()}
+    assert shares[f"{TARGET}kind"][1] < 0.8
+    found = unbounded_targets(shares, Referred(parent), counts, 4, 1.0)[f"{TARGET}kind"]
+    assert found.sum() == pytest.approx(1)
+    assert found[1] == pytest.approx(degrees[500:].sum() / rows, abs=0.04)
+    np.testing.assert_array_equal(
+        unbounded_targets(shares, Referred(parent), counts, 400, 1.0)[f"{TARGET}kind"], shares[f"{TARGET}kind"]
+    )
+    several = replace(parent, size=RowCount(1000.0, 0.0, units=np.ones(3)))
+    assert unbounded_targets(shares, Referred(several), counts, 4, 1.0) == shares
+
+
+class _Noise:
+    """A view in which a number has so much noise, whatever is asked and paid."""
+
+    def __init__(self, sigma: float) -> None:
+        self._sigma = sigma
+
+    def sigma(self, _asked: object, _price: object) -> float:
+        return self._sigma
+
+
 @pytest.mark.parametrize(("sigma", "best"), [(0.01, 4096), (10.0, 16), (1e4, 1)])
 def test_more_noise_is_answered_with_a_smaller_bound(sigma: float, best: int):
     """However large it is: a measurement that is all noise has the least of it with the smallest bound."""
+    bounds, totals = [4**power for power in range(7)], np.array([6e3, 1.1e4, 1.6e4, 2.1e4, 2.9e4, 3.7e4, 4.4e4])
+    views = {bound: _Noise(sigma * bound) for bound in bounds}
+    counts = BoundedCounts(views, RowCount(9e4, 0.0), 1.0, 4096, totals)  # type: ignore[arg-type]
+    assert counts.best(PLENTY, 50, 1.0) == best
 
-    class Noise:
-        def __init__(self, sigma: float) -> None:
-            self.sigma = lambda _asked, _price: sigma
 
-    totals = {4**power: total for power, total in enumerate([6e3, 1.1e4, 1.6e4, 2.1e4, 2.9e4, 3.7e4, 4.4e4])}
-    size, key = RowCount(9e4, 0.0), ForeignKey("post", ("editor_id",), "user", ("id",))
-    ways = [
-        Counting(Noise(sigma * bound), size, 1, 4.4e4, BoundedReferences(key, bound), total / 4.4e4)  # type: ignore[arg-type]
-        for bound, total in totals.items()
-    ]
-    bounded = most_informative(ways, PLENTY, 50, 1.0).bounded
-    assert bounded is not None
-    assert bounded.most == best
+def test_what_is_left_of_a_column_is_for_rows_that_refer_to_none():
+    joint, every = np.array([[0.3, 0.1], [0.1, 0.1], [9.0, 9.0]]), np.array([0.5, 0.5])
+    np.testing.assert_allclose(with_code_of_none(joint, every), [[0.3, 0.1], [0.1, 0.1], [0.1, 0.3]])
 
 
 def test_who_refers_to_none_follows_columns_of_the_row_and_of_its_owner():

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
-from privbench_core.links.measure_link import LinkFit
 from privbench_core.privacy.budget import Budget
 from privbench_core.schema.tables import Schema
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.options import parsed
 from privbench_core.synthesizers.privbench import LinkOptions, network_plan
 from privbench_core.synthesizers.relational.tables import load_table_synthesizer, table_synthesizers
-from privbench_core.synthesizers.steps.link import learned_link
+from privbench_core.synthesizers.steps.learned_link import LinkFit, learned_link
 from privbench_core.tuning import TUNING
 
 

@@ -4,8 +4,8 @@ Importing any of them makes all that steps store readable (`privbench_core.store
 """
 
 from privbench_core.groups import group_model
-from privbench_core.links import fanout, link_model
+from privbench_core.links import fanout, linked_lookup
 from privbench_core.marginals import measured, spn
 from privbench_core.profiles import profile
 
-__all__ = ["fanout", "group_model", "link_model", "measured", "profile", "spn"]
+__all__ = ["fanout", "group_model", "linked_lookup", "measured", "profile", "spn"]

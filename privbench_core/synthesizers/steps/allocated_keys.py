@@ -29,7 +29,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.systematic import systematic_counts
 from privbench_core.errors import InternalError
 from privbench_core.guards import HELD_FILES, MAX_CELLS, SLOTS
-from privbench_core.links.link_model import ROW, TARGET, LinkModel
+from privbench_core.links.lookup import ROW, TARGET, Lookup
 from privbench_core.links.popularity import ByRank, ByRow, allocated_degrees, raked
 from privbench_core.sampling.ranges import is_unique, weighted_shares
 from privbench_core.sampling.references import Parent
@@ -97,7 +97,7 @@ class AllocatedKey:
     """The places of all parents along a key, and which of them each range of rows gets."""
 
     key: ForeignKey
-    lookup: LinkModel
+    lookup: Lookup
     bounded: bool  # whether only so many rows may refer to a parent
     allocation: Allocation
     seed: int
@@ -109,7 +109,7 @@ class AllocatedKey:
         cls,
         table: Table,
         key: ForeignKey,
-        lookup: LinkModel,
+        lookup: Lookup,
         coded: Callable[[int], Parent],
         sizes: Sequence[int],
         rows: Sequence[int],
@@ -119,7 +119,7 @@ class AllocatedKey:
         """Decide how often each parent is referred to; ``coded`` ranges have codes of what the link depends on."""
         rng = sampling_rng(seed, "degrees", key.name)
         most = 1 if is_unique(table, key) else key.max_children
-        references = round(sum(rows) * (1 - lookup.null_share))
+        references = round(sum(rows) * (1 - lookup.none))
         allocated = _public_degrees if isinstance(lookup.popularity, ByRow) else _private_degrees
         digests = []
         for number, (here, kind, found) in enumerate(allocated(lookup, coded, sizes, references, most, rng)):
@@ -173,7 +173,7 @@ Degrees = Iterator[tuple[Parent, Numbers, Array]]
 
 
 def _public_degrees(
-    lookup: LinkModel, coded: Callable[[int], Parent], sizes: Sequence[int], references: int, _: object, rng: Rng
+    lookup: Lookup, coded: Callable[[int], Parent], sizes: Sequence[int], references: int, _: object, rng: Rng
 ) -> Degrees:
     """Yield how often each public parent is to be referred to: as released, in whole numbers."""
     total, numbers = sum(sizes), np.zeros(sum(sizes), dtype=np.int64)
@@ -184,7 +184,7 @@ def _public_degrees(
 
 
 def _private_degrees(
-    lookup: LinkModel, coded: Callable[[int], Parent], sizes: Sequence[int], references: int, most: int | None, rng: Rng
+    lookup: Lookup, coded: Callable[[int], Parent], sizes: Sequence[int], references: int, most: int | None, rng: Rng
 ) -> Degrees:
     """Yield how often each private parent is to be referred to, by its rank among all of them and by its kind.
 
@@ -216,7 +216,7 @@ def _private_degrees(
         yield here, kind, degrees
 
 
-def _kind_sizes(lookup: LinkModel, parent: Parent) -> dict[str, int]:
+def _kind_sizes(lookup: Lookup, parent: Parent) -> dict[str, int]:
     """Return the number of codes of the targets by which parents differ in kind, as far as a table fits in memory."""
     sizes = dict[str, int]()
     for name in lookup.kind_columns(parent.codes):
@@ -234,7 +234,7 @@ def _kinds_of(parent: Parent, sizes: Mapping[str, int]) -> Numbers:
     return np.asarray(np.ravel_multi_index(codes, tuple(sizes.values())), dtype=np.int64)
 
 
-def _wanted(lookup: LinkModel, kinds: Mapping[str, int], room: Array, references: int) -> Array:
+def _wanted(lookup: Lookup, kinds: Mapping[str, int], room: Array, references: int) -> Array:
     """Return how many references each kind is to get, given the parents of each; shape (kinds,)."""
     codes = np.unravel_index(np.arange(len(room)), tuple(kinds.values())) if kinds else ()
     margins = [

@@ -21,8 +21,8 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.groups.siblings import WithinGroupCorrelation
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.link_model import LinkModel
 from privbench_core.links.linking import Linked
+from privbench_core.links.lookup import Lookup
 from privbench_core.links.parent_choice import repeated
 from privbench_core.marginals.sampler import Model, Rows
 from privbench_core.profiles.lags import Lags
@@ -73,7 +73,7 @@ class TableModels:
     schema: Schema
     table: Table
     scale: float
-    lookups: Mapping[str, LinkModel]
+    lookups: Mapping[str, Lookup]
     profiles: Mapping[str, Profile]
     model: Model | None = None
     latents: Mapping[str, int] = field(default_factory=dict)

@@ -8,7 +8,6 @@ those of its other children; of a row it refers to, all.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -17,15 +16,12 @@ from numpy.typing import NDArray
 
 from privbench_core.guards import MAX_COUNTED
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.link_model import LinkModel
-from privbench_core.links.measure_children import expected_context, link_context
-from privbench_core.links.measure_fanout import fit_sizes_and_siblings
-from privbench_core.links.measure_joints import Sides, measure_cross_marginals
-from privbench_core.links.measure_link import LinkFit, fit_link
-from privbench_core.links.measure_references import countings
-from privbench_core.links.targets import PublicParent, Referred
+from privbench_core.links.lookup import Lookup
+from privbench_core.links.measure_children import PAIRS
+from privbench_core.links.measure_lookup import fit_lookup
+from privbench_core.links.measure_targets import PublicParent, Referred
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.features import Own
+from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.relations import (
     deciding_tables,
     is_set_null_across_units,
@@ -33,6 +29,7 @@ from privbench_core.privacy.relations import (
     referring_rows,
     stability,
 )
+from privbench_core.profiles.names import parent_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.ranges import stays_inside
 from privbench_core.schema.constraints import ForeignKey
@@ -42,7 +39,6 @@ from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepContext, StepKind
 from privbench_core.units.measure_by_size import Features
 
-Array = NDArray[np.float64]
 _BOUNDED = "bounded"  # parameter of a step that counts bounded references alone
 
 
@@ -79,7 +75,8 @@ def link_step(
     if is_set_null_across_units(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version="29")
+    version = "29" if key.owner else "27" if _BOUNDED in parameters else "22" if counted else "20"
+    return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 
 
 def bounds_references(step: Step) -> bool:
@@ -92,77 +89,37 @@ def bounded_keys(plan: Plan) -> frozenset[str]:
     return frozenset(step.key[1] for step in plan.steps if bounds_references(step))
 
 
-def lookup_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit = LinkFit()) -> Step:  # noqa: B008
-    """Return the step that measures a key off the ownership path; references may follow the row's owner.
+def lookup_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
+    """The step that measures the link along a key off the ownership path; references may follow the row's owner.
 
     Not those within the unit, which the row's attributes follow, and those that are filled when all rows are there.
     """
-    target, owner = schema.table(key.parent), schema.table(key.child).owner_key
+    owner = schema.table(key.child).owner_key
     if key.same_unit or key.name in schema.deferred_keys:
         owner = None
 
     def run(context: StepContext) -> Artifact:
         profile = released_profile(context.inputs, key.child)
         parent: Referred | PublicParent | None = None
-        if target.public:
-            parent = PublicParent(target, context.public[key.parent])
+        if schema.table(key.parent).public:
+            parent = PublicParent(schema.table(key.parent), context.public[key.parent])
         elif not determined(schema, key):
             above = released_profile(context.inputs, key.parent)
             parent = Referred(above, released_numbers(schema, key, context.inputs))
-        of_owner: tuple[Features, Mapping[str, Array]] = {}, {}
-        if owner is not None:
-            fanout, owners = released_fanout(context.inputs, owner), released_profile(context.inputs, owner.parent)
-            columns = link_context(owner, owners, profile, fanout.sizes, {})
-            of_owner = columns, expected_context(owner, owners, profile.size, fanout, columns, {})
+        columns: Features = {}
+        owners: dict[str, NDArray[np.float64]] = {}
         referring = referring_rows(schema, key) if is_set_null_across_units(schema, key) else None
-        return _artifact(fit_link(context.opened(), key, profile, parent, of_owner, price, fit, referring))
+        if owner is not None:
+            found = released_profile(context.inputs, owner.parent)
+            features = found.discretizers.items()
+            columns = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
+            owners = {parent_column(name): counts for name, counts in found.one_way.clean().items()}
+        lookup, _ = fit_lookup(context.opened(), key, profile, parent, price, columns, referring, owners)
+        return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
-    inputs: tuple[Key, ...] = () if owner is None else (("profile", owner.parent), fanout_key(owner))
-    return link_step(schema, key, price, run, fit.identity(), inputs, () if owner is None else (owner.parent,))
-
-
-def learned_link(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
-    """Return the step that measures what links of rows that are drawn by themselves are learned from."""
-    return owner_step(schema, key, price, fit) if key.owner else lookup_step(schema, key, price, fit)
-
-
-def owner_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) -> Step:
-    """Return the step along an ownership key whose children are drawn by themselves: each is linked to one owner."""
-    attributes = schema.table(key.child).attributes
-
-    def run(context: StepContext) -> Artifact:
-        profile, above = (released_profile(context.inputs, name) for name in (key.child, key.parent))
-        session, siblings = context.opened(), released_numbers(schema, key, context.inputs)
-        for_sizes = price.share(fit.degrees) if attributes else price
-        fanout, _, _ = fit_sizes_and_siblings(session, key, above, profile, for_sizes, siblings)
-        if not attributes:  # rows of keys alone are all alike
-            return _artifact(replace(fanout, cross_marginals=()))
-        left = link_context(key, above, profile, fanout.sizes, {})
-        right: Features = {name: (Own(name), coder) for name, coder in profile.discretizers.items()}
-        shares = expected_context(key, above, profile.size, fanout, left, {})
-        shares |= {name: counts / counts.sum() for name, counts in profile.one_way.clean().items()}
-        ways, rest = countings(session, key, profile.size), price.share(1 - fit.degrees)
-        found = measure_cross_marginals(session, key, Sides(left, right, shares), ways, rest, fit.select)
-        return _artifact(replace(fanout, cross_marginals=found))
-
-    return link_step(schema, key, price, run, fit.identity())
-
-
-def _artifact(link: Fanout | LinkModel) -> Artifact:
-    found = link.joints if isinstance(link, LinkModel) else link.cross_marginals or ()
-    return Artifact({"link": link.to_dict(), "summary": {"cross_marginals": len(found)}})
-
-
-def completes_junction(schema: Schema, key: ForeignKey) -> bool:
-    """Whether a key off the ownership path makes its table a junction: the primary key consists of keys, this one too.
-
-    Not a key inside of a unit, nor one to a private parent without attributes, whose rows are all alike.
-    """
-    table, parent = schema.table(key.child), schema.table(key.parent)
-    primary, referring = set(table.primary_key), table.referring_columns
-    attributes = parent.public or bool(parent.attributes)
-    of_keys = set(key.columns) <= primary <= referring
-    return table.owner_key is not None and of_keys and attributes and not key.same_unit
+    looked_at = () if owner is None else (owner.parent,)
+    profiles = tuple(("profile", name) for name in looked_at)
+    return link_step(schema, key, price, run, PAIRS.identity(), profiles, looked_at)
 
 
 def determined(schema: Schema, key: ForeignKey) -> bool:
@@ -185,9 +142,9 @@ def released_fanout(inputs: Mapping[Key, Artifact], key: ForeignKey) -> Fanout:
     return Fanout.from_dict(inputs[fanout_key(key)].data["link"])
 
 
-def released_lookup(inputs: Mapping[Key, Artifact], key: ForeignKey, scale: float) -> LinkModel:
+def released_lookup(inputs: Mapping[Key, Artifact], key: ForeignKey, scale: float) -> Lookup:
     """The link along a key off the ownership path, for a synthetic database of that size relative to the source."""
-    return LinkModel.from_dict(inputs[fanout_key(key)].data["link"]).at_scale(scale)
+    return Lookup.from_dict(inputs[fanout_key(key)].data["link"]).at_scale(scale)
 
 
 def counted_along(schema: Schema, key: ForeignKey) -> tuple[ForeignKey, ...]:

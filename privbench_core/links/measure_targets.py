@@ -1,4 +1,4 @@
-"""Targets of keys: attributes of parents that references follow.
+"""Targets of keys: attributes of parents that references follow, and what is taken to be so where noise hides them.
 
 Those of a public parent are codings of the positions of its rows: the rows are public, and which one a private row
 refers to is what a view may look at (`ParentRow`). So any function of the position is a column of the view, whatever
@@ -7,6 +7,7 @@ the type of the attribute.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,15 +20,23 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.guards import MAX_PUBLIC_CODES, MAX_RUNS, TINY
+from privbench_core.estimators.denoising import onto_simplex, shrink_haar
+from privbench_core.estimators.fitting import relative_entropy
+from privbench_core.guards import MAX_PUBLIC_CODES, MAX_RUNS, NEGLIGIBLE, SHOWN_DEVIATIONS, TINY
 from privbench_core.links.fanout import Fanout
-from privbench_core.links.link_model import ROW, TARGET, coded_by_position
+from privbench_core.links.lookup import ROW, TARGET, coded_by_position
+from privbench_core.links.measure_popularity import ParentReferences, row_popularity
+from privbench_core.links.popularity_shapes import truncated_mean
+from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import Feature, OfParent, ParentFanout
+from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.names import children_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
+from privbench_core.units.row_count import RowCount
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -60,6 +69,16 @@ class Referred:
         known = {name: clean[name] for name in self.profile.discretizers}
         known |= {children_column(of.name): link.counts for of, link in self.numbers.items()}
         return {f"{TARGET}{name}": counts / counts.sum() for name, counts in known.items()}
+
+    def telling(self, marginals: Mapping[str, Array]) -> dict[str, float]:
+        """Return `Lookup.telling`: targets that noise hides have been taken to be distributed as among all parents."""
+        found = {}
+        for name, usual in self.usual_shares().items():
+            shares = marginals[name][: len(usual)]
+            apart = relative_entropy(shares / max(float(shares.sum()), TINY), usual)
+            if apart > NEGLIGIBLE:
+                found[name] = apart
+        return found
 
 
 @dataclass(frozen=True)
@@ -99,21 +118,48 @@ class PublicParent:
         return {**found, ROW: _by_position(blocks, optional=optional, ordered=False)}
 
 
-def marginals_of(targets: Mapping[str, Discretizer], counts: Array, none: float) -> dict[str, Array]:
-    """Return the probabilities of the codes of a public parent's targets, if its rows are referred to so often.
+def clean_target(noisy: Array, sigma: float, usual: Array, total: float, *, or_none: bool = False) -> Array:
+    """Return counts of a target with so many in all, near what they are among all parents as far as noise explains it.
 
     Args:
-        targets: Codings of the positions of its rows.
-        counts: How often each row is referred to, relative to the others, shape (parents,).
-        none: Share of rows that refer to none, which is the last code then; 0 where they must refer to one.
+        noisy: Counts of its codes.
+        sigma: Standard deviation of the noise on each.
+        usual: Distribution among all parents, shape (codes,).
+        total: Of the clean counts.
+        or_none: Whether there is a last code of rows that refer to none: estimated first, from all counts.
     """
-    often = counts if counts.any() else np.ones(len(counts))
-    found = {}
-    for name, codes in coded_by_position(targets, len(counts)).items():
-        marginal = np.bincount(codes, often, targets[name].size) * ((1 - none) / often.sum())
-        marginal[-1] += none
-        found[name] = marginal
-    return found
+    codes = len(usual)
+    if or_none:
+        found = (codes * noisy[-1] + total - noisy[:-1].sum()) / (codes + 1)
+        none = truncated_mean(float(found), sigma * math.sqrt(codes / (codes + 1)), total)
+        return np.append(clean_target(noisy[:-1], sigma, usual, total - none), none)
+    guess = usual * total
+    apart = float(((noisy - guess) ** 2).sum()) / max(sigma, TINY) ** 2
+    if apart < codes + SHOWN_DEVIATIONS * math.sqrt(2 * codes):
+        return guess
+    return onto_simplex(shrink_haar(noisy, sigma, guess), total)
+
+
+def public_references(
+    session: PrivateSession, key: ForeignKey, size: RowCount, parent: PublicParent, price: Price
+) -> tuple[ParentReferences, dict[str, Discretizer]]:
+    """Count references to the rows of a public table, and to its attributes, and return codings of the positions, too.
+
+    Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 4, 7 and 9.
+
+    Args:
+        session: Open for the step.
+        key: Refers to the public table.
+        size: Released, of the table that has the key.
+        parent: The public table, of at least one row.
+        price: Of everything here.
+    """
+    references = row_popularity(session, key, size, parent.rows.num_rows, price.share(1 - TUNING.size_share))
+    targets = parent.targets(references.popularity[0].counts, optional=key.optional)
+    codes = coded_by_position(targets, parent.rows.num_rows)
+    shared = (found.astype(np.int64) for name, found in codes.items() if name != ROW)
+    attributes = [found for found in shared if 2 * found.max() < len(found)]  # else as good as one code for each row
+    return references.with_attributes(attributes, price.share(TUNING.size_share)), targets
 
 
 def order_of_alike(parent: pa.Table, attributes: tuple[str, ...]) -> Numbers:
