@@ -4,8 +4,8 @@ Each field has its unit, its source (a paper, a bound, or a comparison that can 
 *What mechanisms earn*), and the range in which figures do not change. What is fixed by an argument stands in the code.
 
 **Flat range**: unless a field says otherwise, multiplied by 1.41 or by .71 alone it moves the mean of all figures of
-each database by less than 4% or two standard errors (chain, hospital and many_to_many 4 seeds, web_shop 3, adult 2, at
-ε = .8 and 3.2: ``python -m benchmarks compare --without 'FIELD*1.41' 'FIELD*0.71'``).
+chain, hospital, many_to_many (4 seeds) and web_shop (3) by less than 4% or two standard errors, and pairs, triples of
+adult (2) by less than 2%, at ε = .8 and 3.2: ``python -m benchmarks compare --without 'FIELD*1.41' 'FIELD*0.71'``.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ class Tuning:
 
     standing_out: float = 2.0
     """How many of the smallest spikes that show a cell must hold, beyond what its neighbours explain, to be cut; four
-    times as many in all, if it has few values. Source: as for `detail_share`. Flat range: no effect on these
-    databases."""
+    times as many in all, if it has few values. Source: as for `detail_share`."""
 
     tail_span: float = 0.1
     """Share of a column's range from which on an interval beside a denser one is a tail, which is cut into pieces.
@@ -112,8 +111,7 @@ class Tuning:
 
     triple_share: float = 0.02
     """Of a price, for screening triples and measuring those that stand out: the noise of all else grows by 1%. Source:
-    without triples xor is 300 times as far off (`compare --without triples`). Flat range: no effect on these
-    databases."""
+    without triples xor is 300 times as far off (`compare --without triples`)."""
 
     coarsening_loss: float = 4.0
     """Share of a dependence that is lost per square of the share of rows in a group of neighbours; half of it per share
