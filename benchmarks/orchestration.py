@@ -181,7 +181,7 @@ class _Operator:
     def report(self, epsilon: str) -> None:
         """Write manifests of all steps, made from the source as it was observed."""
         plan = plans_for(self._spec)[epsilon]
-        seen = {table: found.fingerprint for table, found in last_observed(self._spec).items()}
+        seen = last_observed(self._spec)
         digests = {step.key: f"{step_name(step.key)} {epsilon}" for step in plan.steps}
         sources: dict[Key, dict[str, str]] = {}
         manifests: dict[Key, Manifest] = {}

@@ -1,7 +1,7 @@
 """The source as assets that are observed.
 
 A source table's data version is its keyed fingerprint: it changes if and only if the rows do, and says nothing about
-them. Only the first step that looks at a table depends on that table's asset. The steps behind it depend on the step,
+them. Only the first step that reads a table depends on that table's asset. The steps behind it depend on the step,
 so that none of them can be refreshed past a profile that is still the old one.
 """
 

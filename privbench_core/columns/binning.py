@@ -23,7 +23,7 @@ from privbench_core.estimators.segmentation import (
     segment_and_smooth,
     segment_sums,
 )
-from privbench_core.guards import FEW, NEGLIGIBLE, SMOOTHING
+from privbench_core.guards import FEW, NEGLIGIBLE, SMOOTHING, TINY
 from privbench_core.stored import Storable
 from privbench_core.tuning import TUNING
 
@@ -90,7 +90,7 @@ class Binning(Storable):
             counts: Rows of each code, shape (size,).
         """
         of_cell = self._code_array[: len(widths)]
-        spans = np.maximum(np.bincount(of_cell, widths, self.ordered), NEGLIGIBLE * widths.sum())
+        spans = np.maximum(np.bincount(of_cell, widths, self.ordered), max(NEGLIGIBLE * widths.sum(), TINY))
         density = counts[: self.ordered] / spans
         piece, away = np.zeros(len(self.code_of), np.int64), np.zeros(self.size, np.int64)
         for code in np.flatnonzero(spans >= TUNING.tail_span * widths.sum()).tolist():

@@ -66,7 +66,7 @@ def refresh_stale(path: Path, epsilon: float | None, *, dry_run: bool, accept_no
 def _look(spec: Spec, plans: Mapping[str, Plan]) -> tuple[Status, dict[str, SourceError]]:
     """Return the status by the source as it is now, and which tables could not be read.
 
-    Nothing is looked at, and no state folder made, if there was never a run.
+    Nothing is read, and no state folder made, if there was never a run.
     """
     if not database_folder(spec).exists():
         with reading_ledger(spec) as ledger:
@@ -130,7 +130,7 @@ def _state_in_words(state: ReleaseState) -> str:
 
 
 def _price_in_words(plan: Plan, steps: Iterable[Step], unpaid: Collection[Step]) -> str:
-    """Return what is still to be bought of some steps, at most; "free" if they look at no private row."""
+    """Return what is still to be bought of some steps, at most; "free" if they read no private row."""
     steps = tuple(steps)
     total = sum((step.price for step in steps if step in unpaid), start=zero(plan.budget.measure))
     if total.amount:

@@ -1,6 +1,6 @@
 """Smooth shapes of distributions of sizes, and of long tails of columns, from noisy counts of classes.
 
-Where noise hides single classes of sizes, all of them together still show how heavy the tail is. Shapes are densities
+Where single classes of sizes are below the noise, all of them still show how heavy the tail is. Shapes are densities
 exp(-a x - b x²/2) of the logarithm x of a size: power laws (b = 0), log-normal ones, and narrow ones. Each is weighted
 by its likelihood under the noise, with the number of groups integrated out; what is expected of a class is the mean
 over shapes. Real sizes have no such shape exactly, so counts far above the noise weigh no more than those a little

@@ -30,7 +30,7 @@ def extrapolated(noisy: Array, sigmas: Array, bounds: Sequence[float] | Array, m
     usual = typical = 0.5  # between parents alike (0) and the tail of Zipf's law (1)
     half, noise = most[1] / 2, float(sigmas[0]) ** 2
     times = np.array(bounds[1:]) / np.array(bounds[:-1])
-    for _ in range(2):  # where noise hides the first total, parents are taken to be more alike
+    for _ in range(2):  # where the first total is below the noise, parents are taken to be more similar
         half = most[1] / 2 / (1 + float(usual ** np.arange(1, len(bounds)) @ _part(usual, times)))
         usual = typical * half**2 / max(half**2 + noise, NEGLIGIBLE)
     spread = half**2  # off by as much as itself, as a rule

@@ -98,7 +98,7 @@ class Lookup(Storable):
         return sorted(found, key=lambda name: -self.telling[name])
 
     def of_all_rows(self) -> Self:
-        """The link where every row refers to another, from one in which those that are looked at may refer to none."""
+        """The link where every row refers to another, from one in which those that count may refer to none."""
         if not self.optional:
             return self
         pair_tables = {(target, column): t[:-1] for (target, column), t in self.pair_tables.items() if target != ANY}
@@ -261,7 +261,7 @@ class Lookup(Storable):
             some = np.flatnonzero(refers)
             whole = list[Level]()
             for have, wanted_of_some in self.of_all_rows()._preferences(rows.take(some), parents, wanted, rng)[1]:
-                want = np.zeros(rows.n, dtype=np.int64)  # those that refer to none are not looked at
+                want = np.zeros(rows.n, dtype=np.int64)  # those that refer to none do not count
                 want[some] = wanted_of_some
                 whole.append((have, want))
             return refers, whole

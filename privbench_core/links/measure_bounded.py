@@ -1,4 +1,4 @@
-"""Measuring along keys that let go: how many rows refer to others, and to how many of those that refer to one unit.
+"""Measuring along SET NULL keys: how many rows refer to others, and to how many of those that refer to one unit.
 
 What is counted of the references to the rows of one unit is bounded (`privacy.views.BoundedReferences`), so that noise
 follows from the bound, and not from how often the most popular unit may be referred to.
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BoundedCounts:
-    """Released: how many rows refer to others along a key that lets go, with several bounds.
+    """Released: how many rows refer to others along a SET NULL key, with several bounds.
 
     Attributes:
         views: References with bounds, the numbers of rows that refer to one unit and count, ascending; the last is as

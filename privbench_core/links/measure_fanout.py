@@ -236,7 +236,7 @@ def _counts(
 ) -> tuple[SizeCounts, dict[str, Array]]:
     """Measure the number of children of each parent, and what of the parent it depends on.
 
-    Two things that are equally in doubt share a price equally: numbers and joints, classes of numbers and numbers,
+    Two things that are equally uncertain share a price equally: numbers and joints, classes of numbers and numbers,
     joints over parents and over their children.
     """
     columns: dict[str, tuple[Feature, Discretizer]] = {
@@ -249,7 +249,7 @@ def _counts(
     parents = session.view(ViewSpec(key.parent, {}, (full,)), "fanout by parent")
     share = 1 / 2 if by_class is None else 1 / 4
     if of_units and not has_power(parents, len(columns), parent.one_way.total, price.share(1 - share)):
-        columns = {}  # noise hides what numbers of children follow
+        columns = {}  # what numbers of children follow is below the noise
     share = share if columns else 1.0
     sigma = parent.one_way.total_sigma if parent.one_way.counts else parent.size.sigma
     groups, most = NoisySum(parent.one_way.total, sigma), full

@@ -51,9 +51,9 @@ class Reference:
         of_unit: Number of rows of the unit of each, shape (rows.n,); None where that is not known.
         total: Released number of rows, counted with ``size.rows_per_unit``.
         size: Released size of the table.
-        counts: Where the columns on the right are those of what rows refer to along a key that lets go: how many rows
+        counts: Where the columns on the right are those of what rows refer to along a SET NULL key: how many rows
             refer to others. Only these count, and few of those that refer to one unit.
-        linked: Where the key lets go: whether each row refers to another, shape (rows.n,); None for all.
+        linked: Along a SET NULL key: whether each row refers to another, shape (rows.n,); None for all.
     """
 
     rows: Rows
@@ -79,7 +79,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Counting:
-    """A way to count rows: up to so many of a unit, or of those that refer to one unit where a key lets go.
+    """A way to count rows: up to so many of a unit, or of those that refer to one unit along a SET NULL key.
 
     Attributes:
         rows_per_unit: T of the view.
@@ -262,7 +262,7 @@ def _cross_marginal(
 ) -> CrossMarginal:
     """Return the estimate of a marginal over all rows, given those of both sides, which are known better.
 
-    Where the key lets go, whether a row counts may follow its own columns: those of the left are only near what is
+    Along a SET NULL key, whether a row counts may follow its own columns: those of the left are only near what is
     expected. And of each cell on the left, rows that refer to none are what those that refer to others leave.
     """
     left, right = sides

@@ -1,6 +1,6 @@
 """Measuring keys off the ownership path: which row of another parent a row refers to, given its attributes.
 
-Along a key that lets go, only rows that refer to others are looked at, and few of those that refer to one unit. How
+Along a SET NULL key, only rows that refer to others count, and few of those that refer to one unit. How
 many rows refer to others is counted with several bounds first (`links.measure_bounded`). With which bound attributes of
 parents are measured, and joints with attributes of the rows, follows from that: more rows count with a larger one, and
 noise is larger. What is said of rows that refer to none is what is left of all rows.
@@ -68,11 +68,11 @@ def fit_lookup(
         parent: What is released of a private parent, a public parent, or None where a row can refer to one row alone.
         price: Of everything here.
         owner: Attributes of the row's owner, which the reference may follow as well as the row's own.
-        referring: Where the key lets go: the most rows that refer to rows of one unit, as declared.
+        referring: Along a SET NULL key: the most rows that refer to rows of one unit, as declared.
         owners: Where it does: how frequent the codes of ``owner`` are among owners.
 
     Returns:
-        The link; where the key lets go, how many rows refer to others, too.
+        The link; along a SET NULL key, how many rows refer to others, too.
     """
     own: Features = {name: (Own(name), discretizer) for name, discretizer in child.discretizers.items()}
     own = {**own, **(owner or {})}
@@ -112,7 +112,7 @@ def _bounded(
     referring: int,
     owners: Mapping[str, Array],
 ) -> tuple[Lookup, BoundedCounts]:
-    """`fit_lookup` along a key that lets go, where ``own`` are all columns that references may follow."""
+    """`fit_lookup` along a SET NULL key, where ``own`` are all columns that references may follow."""
     counts, left = measure_bounded(
         session, key, child.size, parent.profile.size, referring, price.share(TUNING.size_share)
     )
@@ -141,7 +141,7 @@ def _lookup(
     pair_tables: Joints,
     popularity: Popularity | None,
 ) -> Lookup:
-    """Return the link, where rows that are looked at may refer to none unless each has to refer to another."""
+    """Return the link, where rows that count may refer to none unless each has to refer to another."""
     targets = {name: discretizer for name, (_, discretizer) in features.items()}
     telling = parent.telling(marginals) if parent else {}
     found = Lookup(targets, marginals, pair_tables, popularity, key.may_be_empty, telling)
@@ -237,7 +237,7 @@ class _NoisyTargets:
 
 @dataclass(frozen=True)
 class _Looks:
-    """What is looked at of the rows that refer to others along a key that lets go: attributes as of `_bounded`."""
+    """What is measured of the rows that refer to others along a SET NULL key: attributes as of `_bounded`."""
 
     session: PrivateSession
     key: ForeignKey

@@ -113,7 +113,7 @@ def refresh_executor(
 
 
 def prices_paid(made: Mapping[Key, Made]) -> list[Price]:
-    """Return what some steps have cost: nothing for those that were bought before, or that look at no private row."""
+    """Return what some steps have cost: nothing for those that were bought before, or that read no private row."""
     return [step.release.paid for step in made.values() if step.release.paid is not None]
 
 

@@ -1,7 +1,7 @@
 """The status of a benchmark: what is out of date at each ε and why, what a refresh costs, how often it can be paid.
 
 Worked out from what is written down alone: what each step was made from (`Manifest`), against what its inputs are and
-what the source was when it was last looked at. A command, a sensor and a check get the same answer, and it does not
+what the source was when it was last observed. A command, a sensor and a check get the same answer, and it does not
 matter when or in what order things changed.
 """
 
@@ -29,7 +29,7 @@ class Stale:
 
     Attributes:
         step: The step.
-        changed: Tables of the source that changed after it, or a step before it, looked at them.
+        changed: Tables of the source that changed after it, or a step before it, read them.
         inputs: Steps before it that were made again since, or are about to be because of a change.
         edited: Whether the spec or the code changed what it is made with.
         missing: Whether it was never made.

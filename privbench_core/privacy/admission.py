@@ -232,7 +232,7 @@ def _admitted(
 def _require_null(schema: Schema, site: str, of: str, column: str, discretizer: Discretizer) -> None:
     """Refuse a column of a key, and a discretizer without a code for the NULL that a column may have."""
     own = _attribute(schema, of, column)
-    # A difference looks at its base as well, and is NULL where that is.
+    # A difference reads its base as well, and is NULL where that is.
     bases = [] if own.relative is None else [_base(schema, of, own.relative.to)]
     nullable = any(each.nullable for each in (own, *bases))
     if nullable and not getattr(discretizer.codec, "nullable", False):

@@ -28,7 +28,7 @@ class Query(ABC):
     """A query with a known sensitivity."""
 
     def marginals(self) -> tuple[tuple[str, ...], ...]:
-        """Return the columns of each marginal that `evaluate` looks at: public; none if it looks at rows themselves."""
+        """Return the columns of each marginal that `evaluate` reads: public; none if it reads rows themselves."""
         return ()
 
     @abstractmethod

@@ -211,7 +211,7 @@ def _worth_cutting(known: CellCounts, bar: float, measure: Measure, most: int) -
 
 
 def _depth(known: CellCounts, parts: Mapping[int, int]) -> int:
-    """Return how many looks at so many parts lead from the widest of the cells to single values."""
+    """Return how many measurements of so many parts lead from the widest of the cells to single values."""
     values = known.intervals.values_in
     # Less a little, because the logarithm of a power may come out above the exponent.
     return max(math.ceil(math.log(values[cell]) / math.log(number) - NEGLIGIBLE) for cell, number in parts.items())

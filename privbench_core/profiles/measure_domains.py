@@ -201,7 +201,7 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: P
         counts: Rows by the coarsest unit that divides them, shape (units,).
         sigma: Of their noise.
         classes: The units.
-        rows: About how many rows there are, by another release; 0 if noise hides them.
+        rows: About how many rows there are, by another release; 0 if they are below the noise.
         price: Of the release.
     """
     finer = np.append(0.0, np.cumsum(counts)[:-1])

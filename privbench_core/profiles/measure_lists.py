@@ -80,7 +80,7 @@ def learn_list(
 def _measure_unnamed(
     session: PrivateSession, table: Table, column: Column, codec: CategoricalCodec, size: RowCount | None, price: Price
 ) -> MadeUp | None:
-    """Measure what the values that were not named are like; None if noise hides all rows that have one."""
+    """Measure what the values that were not named are like; None if all rows that have one are below the noise."""
     lengths, spread = _lengths(column, table.name)
     code_of = np.zeros(codec.size, int)
     code_of[len(codec.values)] = 1

@@ -59,7 +59,7 @@ class ForeignKey(Reference):
         owner: Whether this key is the child's step on its ownership path to the privacy unit.
         optional: Whether the key may be NULL (the SQL meaning: any of its columns is NULL).
         same_unit: Whether a row and the row it refers to belong to the same privacy unit, by their ownership paths.
-            Enforced: rows that break it are not looked at.
+            Enforced: rows that break it are ignored.
         on_unit_removed: Part of the definition of neighbouring databases. None is the default: ``set null`` for an
             optional key off the ownership path, ``cascade`` for any other.
         constraint, actions: For the DDL alone: its name there, None for PostgreSQL's own, and clauses such as ``ON

@@ -38,8 +38,8 @@ class Options(GroupOptions):
             other 1); the rest is for normalised permutation marginals (the 8).
         usefulness: λ: a class of group sizes must have so many groups that the average marginal is λ-useful.
         triples: Share of the NPMs' price for marginals over three members (permutation relations of order 3).
-        root_profile: Share of the budget of a table without owner for a first look at its one-way marginals; what its
-            joints do not need goes to these too.
+        root_profile: Share of the budget of a table without owner for a first measurement of its one-way marginals;
+            what its joints do not need goes to these too.
     """
 
     SHARES: ClassVar[frozenset[str]] = GroupOptions.SHARES | {"scores", "margins", "triples", "root_profile"}

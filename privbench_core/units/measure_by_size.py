@@ -2,7 +2,7 @@
 
 Units with many rows have other habits than units with few, and most rows. A unit is in one class of sizes, so that a
 marginal over (class, column) counts the rows of units with up to T rows at a noise of T, for each class its own, and
-all of them for the price of one. Classes that noise hides borrow from their neighbours (`Drift`), and from marginals
+all of them for the price of one. Classes below the noise borrow from their neighbours (`Drift`), and from marginals
 that count rows of all classes together.
 
 Noise as long as a unit's vector of counts is spread over all codes evenly, and rows are not: most have few codes, of

@@ -42,7 +42,7 @@ class SizeCounts:
         binning: Its cells merged into codes, and how groups of a code spread over its cells.
         counts: Number of groups of each code, shape (codes,), none negative.
         sigmas: Standard deviations of the noise that these were measured with, shape (codes,).
-        shapes: What is known of all of them together, where noise hides single ones.
+        shapes: What is known of all of them together, where single ones are below the noise.
         alone: ``counts`` before they were fitted to any sum; some may be negative, so that noise adds up to nothing.
     """
 

@@ -103,7 +103,7 @@ class SqlEngine:
             done.add(table.name)
 
     def coded(self, spec: ViewSpec) -> SqlRows:
-        """See `Engine.coded`: nothing is looked at until something is asked."""
+        """See `Engine.coded`: nothing is read until something is asked."""
         return SqlRows(self, spec)
 
     def references(self, key: ForeignKey, most: int, bounded: int | None = None) -> ReferenceRows:
@@ -173,7 +173,7 @@ class SqlEngine:
 
 
 class SqlRows(CodedRows):
-    """The coded rows of a view in the database: a query, which becomes a table when it is to be looked at again."""
+    """The coded rows of a view in the database: a query, which becomes a table when it is read again."""
 
     def __init__(self, engine: SqlEngine, spec: ViewSpec) -> None:
         self._engine = engine

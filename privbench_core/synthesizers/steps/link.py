@@ -53,7 +53,7 @@ def link_step(
 ) -> Step:
     """A step that measures the link along a foreign key, and what `counted_along` it has to do with it.
 
-    Where the key lets go, its work counts bounded references alone (`BoundedReferences`).
+    Along a SET NULL key, its work counts bounded references alone (`BoundedReferences`).
 
     Args:
         schema: The database.
@@ -62,7 +62,7 @@ def link_step(
         run: The work; the profiles of both private tables are among its inputs.
         fit: How it spends the price, as part of the release's identity.
         inputs: Of the work, beside the profiles.
-        looked_at: Private tables whose rows the work looks at, beside those of the key.
+        looked_at: Private tables whose rows the work reads, beside those of the key.
     """
     child, parent = schema.table(key.child), schema.table(key.parent)
     profiles: list[Key] = [("profile", table.name) for table in (child, parent) if not table.public]
