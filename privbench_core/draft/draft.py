@@ -165,7 +165,7 @@ def reflect(
             lines += [f"  # left out: {flow_yaml(table.name)} may not be read by this login; grant SELECT on it", ""]
         else:
             sampled = samples.get(table.name, {})
-            lines += [*draft_table(table, catalogue, roles, sampled, public=table.name in outside), ""]
+            lines += [*draft_table(table, catalogue, roles, sampled, outside=outside), ""]
     lines += [one_line(f"  # left out: {note}") for note in catalogue.notes]
     looked = "was read but those of the public example data" if sample_dir else "was read"
     return _with_list(_INTRODUCTION.format(looked=looked).splitlines(), lines)

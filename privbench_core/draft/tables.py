@@ -5,12 +5,12 @@ The facts are the catalogue's; defaults that an owner may change come from names
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundKey, FoundTable
-from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
+from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, orders_rows, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
@@ -33,7 +33,7 @@ def draft_table(
     roles: Roles | None,
     samples: Mapping[str, SampleColumn],
     *,
-    public: bool = False,
+    outside: Collection[str] = (),
 ) -> Iterator[str]:
     """Yield the lines of a table.
 
@@ -42,8 +42,9 @@ def draft_table(
         catalogue: All tables.
         roles: Of the keys between private tables; None as long as nobody has decided whose rows are protected.
         samples: Types and domains in public example rows, by column; empty without any.
-        public: Whether its rows can only be published as they are, so that its columns need no domain.
+        outside: Tables whose rows can only be published as they are, so that their columns need no domain.
     """
+    public = table.name in outside
     kept = set(table.usable)
     keys, implied, notes = usable_keys(table, catalogue)
     generated = [column for column, made_of in table.generated if kept.issuperset(made_of)]
@@ -88,7 +89,7 @@ def draft_table(
         )
     yield "    columns:"
     usable = replace(table, primary_key=guess, foreign_keys=tuple(keys))
-    yield from _columns(table, usable, catalogue, roles or {}, samples, public=public)
+    yield from _columns(table, usable, catalogue, roles or {}, samples, outside)
 
 
 def one_line(remark: str) -> str:
@@ -236,11 +237,12 @@ def _columns(
     catalogue: Catalogue,
     roles: Roles,
     samples: Mapping[str, SampleColumn],
-    *,
-    public: bool,
+    outside: Collection[str],
 ) -> Iterator[str]:
     """Yield the lines of a table's columns; ``usable`` is the table with those keys alone that its spec declares."""
-    in_keys, meaningful = usable.key_columns, _meaningful(usable, catalogue)
+    public = table.name in outside
+    in_keys = usable.key_columns
+    meaningful = _meaningful(usable, catalogue) | _referring(usable, catalogue, outside)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     owner = _owner(usable, catalogue, roles)
     creation = creation_of(owner) if owner else None
@@ -281,6 +283,25 @@ def _meaningful(table: FoundTable, catalogue: Catalogue) -> frozenset[str]:
     of_keys |= {name for key in here for name in key.parent_columns}
     times = {name for name, column in table.usable.items() if column.type and column.type.logical.calendar}
     return frozenset(times.intersection(table.primary_key) - of_keys)
+
+
+def _referring(table: FoundTable, catalogue: Catalogue, outside: Collection[str]) -> frozenset[str]:
+    """Return the columns of references to public rows alone that have an order: dates, and numbers that name no row.
+
+    A number names a row where it is the key of a table, or called like one.
+    """
+    found, others = set[str](), set[str]()
+    for key in table.foreign_keys:
+        if key.parent not in outside:
+            others.update(key.columns)
+            continue
+        naming = {o.columns[0] for o in catalogue.table(key.parent).foreign_keys if len(o.columns) == 1}
+        for name, target in zip(key.columns, key.parent_columns, strict=True):
+            kind = table.usable[name].type
+            number = kind is ColumnType.INTEGER and target not in naming
+            if kind and (kind.logical.calendar or (number and orders_rows(name, alone=len(key.columns) == 1))):
+                found.add(name)
+    return frozenset(found - others - ({*table.primary_key} if len(table.primary_key) == 1 else set()))
 
 
 @dataclass(frozen=True)
