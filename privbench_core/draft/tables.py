@@ -185,7 +185,7 @@ def _to_decide(table: FoundTable, key: FoundKey, role: Role, *, numbered: bool) 
 def _about_removal(parent: str) -> Iterator[str]:
     """Yield what the owner of a required key should know to decide what becomes of a row without its parent."""
     yield f"      # decide: when the row of {parent} that a row refers to goes with its unit, on_unit_removed is"
-    yield "      # - set null if the row stays, and what it refers to is unknown then: little noise. Whatever else it says"
+    yield "      # - set null if the row stays, and what it refers to is unknown: little noise. Whatever else it says"
     yield f"      #   of that row of {parent} stays in it, and is protected as its owner's alone."
     yield "      # - cascade if the row goes as well. Noise grows with the bound below."
 
