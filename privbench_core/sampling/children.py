@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import place_codes, place_count
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.groups.group_model import OWNER, is_latent
@@ -30,6 +32,7 @@ def numbers_of_children(
     rng: np.random.Generator,
     table: Table | None = None,
     stratum: tuple[int, int] = (0, 1),
+    discretizers: Mapping[str, Discretizer] | None = None,
 ) -> Places:
     """Return how many children each parent has, ``total`` in all if there is room; shape (parents,).
 
@@ -40,6 +43,7 @@ def numbers_of_children(
         rng: Sampling only.
         table: The owned table, where its owner key may leave less room than the fanout says.
         stratum: Which of how many equal ranges of owners these are, see `Fanout.numbers`.
+        discretizers: Of the owned table's attributes.
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     pair_tables = [PairMarginal(name, joint.T, is_latent(name)) for name, joint in fanout.fanout_tables.items()]
@@ -49,7 +53,8 @@ def numbers_of_children(
     numbers[np.lexsort((rng.random(len(codes)), codes))] = fanout.numbers(len(codes), rng, stratum)
     room = np.full(len(numbers), int(numbers.max(initial=0)))
     if table is not None and table.owner_key is not None:
-        room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
+        distinct = {name: discretizer.codec.distinct for name, discretizer in (discretizers or {}).items()}
+        room = np.minimum(room_for_children(table, parent.table, distinct), table.owner_key.max_children or 1)
     return with_sum(np.minimum(numbers, room), total, room, rng)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import pyarrow as pa
@@ -73,16 +74,24 @@ def lookup_order(table: Table, deferred: Collection[str] = ()) -> tuple[ForeignK
     return tuple(sorted(keys, key=lambda key: (key.optional, -len(key.columns))))
 
 
-def room_for_children(table: Table, parent: pa.Table) -> Places:
+def room_for_children(table: Table, parent: pa.Table, distinct: Mapping[str, float]) -> Places:
     """Return the most rows of ``table`` that each row of its owner may have, shape (parents,).
 
-    0 where the referenced columns are NULL, 1 where the owner key is unique (a primary key that is a foreign key).
+    0 where the referenced columns are NULL; 1 where the owner key is unique (a primary key that is a foreign key); 7
+    where each row of an owner has another day of the week.
+
+    Args:
+        table: The owned table.
+        parent: The owners.
+        distinct: How many different values there are of each attribute.
     """
     key = table.owner_key
     if key is None:
         return np.zeros(0, dtype=np.int64)
-    unique = any(set(columns) <= set(key.columns) for columns in (table.primary_key, *table.unique))
-    most = 1 if unique else np.iinfo(np.int64).max
+    known = table.required_columns.intersection(distinct)
+    beside = [set(columns) - set(key.columns) for columns in (table.primary_key, *table.unique)]
+    combinations = (prod(distinct[name] for name in names) for names in beside if names <= known)
+    most = int(min([*combinations, np.iinfo(np.int32).max]))
     numbers = group_numbers([parent.column(name) for name in key.parent_columns], parent.num_rows)
     return np.where((numbers >= 0) & ~repeated(numbers), most, 0)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.sampling.references import room_for_children
 from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -205,3 +206,14 @@ def test_an_id_beside_the_time_of_a_partition_numbers_all_rows(tmp_path: Path) -
     schema, tables = clinic()
     made = samples_of(place_of(tmp_path, schema, tables).run_with(SeededNoise(1), 3.2))["log"]
     assert sorted(made.column("id").to_pylist()) == list(range(1, made.num_rows + 1))
+
+
+def test_an_owner_has_no_more_rows_than_there_are_values_of_the_key() -> None:
+    """Of eight rows with another day of the week each, one would have to go."""
+    schema, tables = clinic(3)
+    owners, drug = tables["patient"], schema.table("drug")
+    assert room_for_children(drug, owners, {"name": 6.0, "kind": 2.0}).tolist() == [6, 6, 6]
+    twice = replace(drug, unique=(("patient", "kind"),))
+    assert room_for_children(twice, owners, {"name": 6.0, "kind": 2.0}).tolist() == [2, 2, 2]
+    assert (room_for_children(drug, owners, {"name": np.inf, "kind": 2.0}) > 1_000_000).all()
+    assert (room_for_children(schema.table("log"), owners, {"day": 30.0}) > 1_000_000).all()
