@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import place_codes, place_count
 from privbench_core.columns.systematic import group_counts, narrow
 from privbench_core.groups.group_model import OWNER, is_latent
@@ -18,7 +16,7 @@ from privbench_core.marginals.spn import Leaf
 from privbench_core.profiles.names import OWN_FANOUT, OWNER_FANOUT, PLACE, parent_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.keys import ordinal_within
-from privbench_core.sampling.references import Parent, room_for_children
+from privbench_core.sampling.references import Parent
 from privbench_core.schema.tables import Table
 from privbench_core.units.row_count import UNIT_SIZE, size_classes
 
@@ -30,9 +28,8 @@ def numbers_of_children(
     parent: Parent,
     total: int,
     rng: np.random.Generator,
-    table: Table | None = None,
+    most: Places | None = None,
     stratum: tuple[int, int] = (0, 1),
-    discretizers: Mapping[str, Discretizer] | None = None,
 ) -> Places:
     """Return how many children each parent has, ``total`` in all if there is room; shape (parents,).
 
@@ -41,9 +38,8 @@ def numbers_of_children(
         parent: The owners.
         total: Of children.
         rng: Sampling only.
-        table: The owned table, where its owner key may leave less room than the fanout says.
+        most: Children that each may have (`room_for_children`), shape (parents,); None without a bound.
         stratum: Which of how many equal ranges of owners these are, see `Fanout.numbers`.
-        discretizers: Of the owned table's attributes.
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
     pair_tables = [PairMarginal(name, joint.T, is_latent(name)) for name, joint in fanout.fanout_tables.items()]
@@ -52,9 +48,8 @@ def numbers_of_children(
     numbers = np.empty(len(codes), dtype=np.int64)
     numbers[np.lexsort((rng.random(len(codes)), codes))] = fanout.numbers(len(codes), rng, stratum)
     room = np.full(len(numbers), int(numbers.max(initial=0)))
-    if table is not None and table.owner_key is not None:
-        distinct = {name: discretizer.codec.distinct for name, discretizer in (discretizers or {}).items()}
-        room = np.minimum(room_for_children(table, parent.table, distinct), table.owner_key.max_children or 1)
+    if most is not None:
+        room = np.minimum(room, most)
     return with_sum(np.minimum(numbers, room), total, room, rng)
 
 

@@ -211,9 +211,23 @@ def test_an_id_beside_the_time_of_a_partition_numbers_all_rows(tmp_path: Path) -
 def test_an_owner_has_no_more_rows_than_there_are_values_of_the_key() -> None:
     """Of eight rows with another day of the week each, one would have to go."""
     schema, tables = clinic(3)
-    owners, drug = tables["patient"], schema.table("drug")
-    assert room_for_children(drug, owners, {"name": 6.0, "kind": 2.0}).tolist() == [6, 6, 6]
+    owners, distinct = tables["patient"], {"name": 6.0, "kind": 2.0}
+    drug = replace(schema.table("drug"), foreign_keys=(owner_key("drug", "patient", "patient", 100),))
+    assert room_for_children(drug, owners, distinct, {}).tolist() == [6, 6, 6]
     twice = replace(drug, unique=(("patient", "kind"),))
-    assert room_for_children(twice, owners, {"name": 6.0, "kind": 2.0}).tolist() == [2, 2, 2]
-    assert (room_for_children(drug, owners, {"name": np.inf, "kind": 2.0}) > 1_000_000).all()
-    assert (room_for_children(schema.table("log"), owners, {"day": 30.0}) > 1_000_000).all()
+    assert room_for_children(twice, owners, distinct, {}).tolist() == [2, 2, 2]
+    assert room_for_children(drug, owners, distinct | {"name": np.inf}, {}).tolist() == [100, 100, 100]
+    assert room_for_children(schema.table("log"), owners, {"day": 30.0}, {}).tolist() == [20, 20, 20]
+
+
+def test_an_owner_has_no_more_rows_than_its_unit_has_rows_to_refer_to() -> None:
+    """Members of a team are different users of its account: without users, it has none."""
+    columns = (integer("team"), integer("user"), category("role", 2))
+    keys = (owner_key("member", "team", "team", 100), ForeignKey("member", ("user",), "users", ("id",), same_unit=True))
+    teams, users = pa.table({"id": [1, 2, 3]}), {"member.user": np.array([5, 0, 9])}
+    member = Table("member", columns, ("team", "user"), keys)
+    assert room_for_children(member, teams, {"role": 2.0}, users).tolist() == [5, 0, 9]
+    again = Table("member", columns, ("team", "user", "role"), keys)
+    assert room_for_children(again, teams, {"role": 2.0}, users).tolist() == [10, 0, 18]
+    alone = Table("member", (integer("id"), *columns), ("id",), keys)
+    assert room_for_children(alone, teams, {"role": 2.0}, users).tolist() == [100, 0, 100]
