@@ -142,29 +142,16 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
     if role is None:
         yield f"      - {_key_fields(table, key)}"
         return
-    optional, is_self = table.is_optional(key), key.parent == table.name
-    if role.undecided:
-        own = "rows of its own table" if is_self else f"rows per row of {key.parent}"
-        own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
-        hint = "" if is_self else "; or same_unit: true if it never leaves the unit"
-        if hint and not optional:
-            hint += (
-                f"; on_unit_removed: set null adds less noise, if rows remain after theirs in {key.parent} is deleted"
-            )
-        relies = "It is not enforced, and the guarantee relies on it"
-        if optional and not key.cascades and not numbered:
-            relies = "A generous bound costs little; only the relational synthesizer relies on it"
-        yield one_line(f"      # decide: the most {own}, about {role.bound}? {relies}{hint}")
-    if optional and key.cascades and (role.undecided or role.same_unit) and not is_self and not numbered:
-        todo = "on_unit_removed: set null adds less noise, unless rows must be deleted with theirs in"
-        yield one_line(f"      # {todo} {key.parent} (ON DELETE CASCADE)")
+    yield from map(one_line, _to_decide(table, key, role, numbered=numbered))
     fields: dict[str, Any] = {}
     if role.bound is not None:
         fields["max_children_per_unit" if role.per_unit else "max_children"] = (
             UNDECIDED if role.undecided else role.bound
         )
     fields |= {name: True for name in ("owner", "same_unit") if getattr(role, name)}
-    if numbered and not role.owner and optional and not key.cascades:
+    if role.may_stay and (role.undecided or role.stays):
+        fields["on_unit_removed"] = UNDECIDED if role.undecided else "set null"
+    if numbered and not role.owner and table.is_optional(key) and not key.cascades:
         yield one_line(f"      # rows without a key of their own are removed together with their row of {key.parent}")
         fields["on_unit_removed"] = "cascade"
     remark = ""
@@ -173,6 +160,34 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
     elif role.bound is not None and not role.undecided:
         remark = " # enforced: rows beyond it are ignored" if role.owner else " # promised: nothing enforces it"
     yield f"      - {_key_fields(table, key, fields)}{remark}"
+
+
+def _to_decide(table: FoundTable, key: FoundKey, role: Role, *, numbered: bool) -> Iterator[str]:
+    """Yield what an owner should know of a key whose bound is not enforced; arguments as of `_foreign_key`."""
+    optional, is_self = table.is_optional(key), key.parent == table.name
+    if role.may_stay and role.undecided:
+        yield from _about_removal(key.parent)
+    if role.undecided:
+        own = "rows of its own table" if is_self else f"rows per row of {key.parent}"
+        own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
+        hint = "" if is_self else "; or same_unit: true if it never leaves the unit"
+        relies = "It is not enforced, and the guarantee relies on it"
+        if optional and not key.cascades and not numbered:
+            relies = "A generous bound costs little; only the relational synthesizer relies on it"
+        elif role.may_stay:
+            relies += " where rows go; where they stay, a generous bound costs little"
+        yield f"      # decide: the most {own}, about {role.bound}? {relies}{hint}"
+    if optional and key.cascades and (role.undecided or role.same_unit) and not is_self and not numbered:
+        todo = "on_unit_removed: set null adds less noise, unless rows must be deleted with theirs in"
+        yield f"      # {todo} {key.parent} (ON DELETE CASCADE)"
+
+
+def _about_removal(parent: str) -> Iterator[str]:
+    """Yield what the owner of a required key should know to decide what becomes of a row without its parent."""
+    yield f"      # decide: when the row of {parent} that a row refers to goes with its unit, on_unit_removed is"
+    yield "      # - set null if the row stays, and what it refers to is unknown: little noise. Whatever else it says"
+    yield f"      #   of that row of {parent} stays in it, and is protected as its owner's alone."
+    yield "      # - cascade if the row goes as well. Noise grows with the bound below."
 
 
 def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None = None) -> str:
