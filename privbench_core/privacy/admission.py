@@ -18,6 +18,7 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import AGREEMENTS, place_count
 from privbench_core.columns.registry import is_known
+from privbench_core.columns.row_constraints import VERDICTS, can_be_equal, can_be_part
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.clipping import LARGEST_SCALE
@@ -37,6 +38,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    Satisfies,
     SiblingAgreement,
     UnitRows,
 )
@@ -54,6 +56,13 @@ from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.row_constraints import (
+    DatePart,
+    MissingTogether,
+    PartOfDate,
+    RowConstraint,
+    SameValue,
+)
 from privbench_core.schema.tables import Schema
 
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
@@ -62,6 +71,7 @@ _FEATURES = (
     Own,
     OfParent,
     OwnDifference,
+    Satisfies,
     OwnerDifference,
     ParentRow,
     OwnerFanout,
@@ -212,8 +222,24 @@ def _admitted(
         _require(discretizer.size == feature.types.shape[feature.latent], site, "a code for each latent value")
         feature = replace(feature, types=_admitted_types(schema, feature.key, site, feature.types))
     if isinstance(feature, MemberPlace | SiblingAgreement):
-        _admit_discretizer(site, feature.coder)
-        _require_null(schema, site, table, feature.column, feature.coder)
+        _admit_sibling(schema, site, table, feature, discretizer)
+    if isinstance(feature, Satisfies):
+        _require(discretizer.size == VERDICTS, site, "a code for each verdict")
+        _admit_constraint(schema, site, table, feature.constraint)
+    if isinstance(feature, OwnDifference | OwnerDifference):
+        _admit_difference(schema, site, table, feature, discretizer)
+    if isinstance(feature, Own | CoMember | OfParent):
+        of = feature.key.parent if isinstance(feature, OfParent) else table
+        _require_null(schema, site, of, feature.column, discretizer)
+    return feature, discretizer
+
+
+def _admit_sibling(
+    schema: Schema, site: str, table: str, feature: MemberPlace | SiblingAgreement, discretizer: Discretizer
+) -> None:
+    """Refuse places and agreements of columns that are no attributes, and coders of another size."""
+    _admit_discretizer(site, feature.coder)
+    _require_null(schema, site, table, feature.column, feature.coder)
     if isinstance(feature, MemberPlace):
         order = feature.order
         known = type(order) is np.ndarray and order.dtype == np.int64 and order.shape == (feature.coder.size,)
@@ -221,12 +247,6 @@ def _admitted(
         _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
     if isinstance(feature, SiblingAgreement):
         _require(discretizer.size == AGREEMENTS, site, "a code for each way to agree")
-    if isinstance(feature, OwnDifference | OwnerDifference):
-        _admit_difference(schema, site, table, feature, discretizer)
-    if isinstance(feature, Own | CoMember | OfParent):
-        of = feature.key.parent if isinstance(feature, OfParent) else table
-        _require_null(schema, site, of, feature.column, discretizer)
-    return feature, discretizer
 
 
 def _require_null(schema: Schema, site: str, of: str, column: str, discretizer: Discretizer) -> None:
@@ -249,6 +269,21 @@ def _admit_difference(
     same = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
     _require(same and own.type.difference is not None, site, "two columns of one type that has differences")
     _require(getattr(discretizer.codec, "nullable", False) is True, site, "a code for a row without a difference")
+
+
+def _admit_constraint(schema: Schema, site: str, table: str, constraint: RowConstraint) -> None:
+    """Refuse a constraint that is not exactly of a known type, or whose columns have no numbers to compare."""
+    known = type(constraint) in {PartOfDate, SameValue, MissingTogether} and type(constraint.columns) is tuple
+    _require(known, site, "a constraint of schema.row_constraints")
+    _require(all(type(name) is str for name in constraint.columns), site, "names of columns")
+    columns = [_attribute(schema, table, name) for name in constraint.columns]
+    _require(len({column.name for column in columns}) == len(columns) > 1, site, "several columns, each once")
+    _require(all(column.relative is None for column in columns), site, "columns that are not relative to another one")
+    if isinstance(constraint, PartOfDate):
+        _require(type(constraint.part) is DatePart, site, "a part of a date")
+        _require(can_be_part(*columns), site, "a number, and a date or time")
+    if isinstance(constraint, SameValue):
+        _require(can_be_equal(*columns), site, "two columns of one type that has an order")
 
 
 def _base(schema: Schema, table: str, to: str) -> Column:

@@ -17,9 +17,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.backends.duckdb.connections import scratch
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.row_constraints import computed, is_missing
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.checks import columns_of, enforceable_check
+from privbench_core.schema.columns import Learn
 from privbench_core.schema.constraints import Check, Dependency
+from privbench_core.schema.row_constraints import MissingTogether, RowConstraint
 from privbench_core.schema.tables import Table
 
 Arrays = Mapping[str, pa.Array]
@@ -108,6 +112,42 @@ def made_dependent(dependencies: Sequence[Dependency], columns: Arrays, free: fr
             take = pa.array(_example_of_most(given, drawn))
             changed |= {name: now[name].take(take) for name in dependent}
     return changed
+
+
+def made_to_satisfy(
+    table: Table,
+    constraints: Sequence[RowConstraint],
+    columns: Arrays,
+    discretizers: Mapping[str, Discretizer],
+    rng: np.random.Generator,
+) -> dict[str, pa.Array]:
+    """Return the attributes that constraints change, so that rows satisfy them.
+
+    A value that a constraint gives is left out where it is not in the declared domain of its column.
+    """
+    changed: dict[str, pa.Array] = {}
+    for constraint in constraints:
+        now = {name: changed.get(name, columns[name]) for name in constraint.columns}
+        if isinstance(constraint, MissingTogether):
+            changed |= _missing_together(constraint.columns, now, rng)
+            continue
+        made = computed(table, constraint, now)
+        if not isinstance(table.column(constraint.column).domain, Learn):
+            codec = discretizers[constraint.column].codec
+            outside = pa.array(np.isin(codec.encode(pa.chunked_array([made])), codec.outside))
+            made = pc.if_else(outside, now[constraint.column], made)
+        changed[constraint.column] = made
+    return changed
+
+
+def _missing_together(names: Sequence[str], columns: Arrays, rng: np.random.Generator) -> dict[str, pa.Array]:
+    """Return columns that are NULL where the first one is; where only that is not, they are those of a row with all."""
+    missing = {name: is_missing(columns[name]) for name in names}
+    none = missing[names[0]]
+    whole = np.flatnonzero(~np.logical_or.reduce(list(missing.values())))
+    take = rng.choice(whole, len(none)) if len(whole) else np.arange(len(none))
+    rows = np.arange(len(none))
+    return {name: columns[name].take(pa.array(np.where(missing[name], take, rows), mask=none)) for name in names[1:]}
 
 
 def _comparable(values: pa.Array) -> pa.Array:

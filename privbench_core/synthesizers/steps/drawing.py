@@ -50,7 +50,7 @@ from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
 Columns = dict[str, pa.Array]
-DRAWING = "15"
+DRAWING = "16"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 
 
@@ -256,7 +256,7 @@ class TableModels:
             model = WithinGroupCorrelation(model, fanout.agreements)
         dated = dated_columns(lags, discretizers, above)
         context = _referred(rows, inside, parents, places)
-        draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated)
+        draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated, self.profile.constraints)
         draft.settle()
         codes, columns = draft.codes, columns | draft.values
         names = {n for key in outside for n in parents[key.name].link.context if n in rows.codes} - codes.keys()

@@ -61,10 +61,10 @@ def profile_step(
         **({} if networks is None else {**networks({}).identity(), "first": first}),
     }
     key = ("profile", table.name)
-    version = "24"
+    version = "25"
     if not table.owner_key:
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
-        version = "17" if intervals else "15" if lists_to_learn(table) else "10"
+        version = "18" if intervals else "16" if lists_to_learn(table) else "11"
 
     def run(context: StepContext) -> Artifact:
         bound = schema.max_rows_per_unit(table.name)
@@ -109,6 +109,8 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
         "codes": sum(discretizer.size for discretizer in profile.discretizers.values()),
         "bars": bars,
     }
+    if profile.constraints:
+        summary["holds in every row"] = [constraint.in_words for constraint in profile.constraints]
     if clamped:
         summary["values outside of the declared domain, clamped (noisy counts)"] = clamped
     return summary

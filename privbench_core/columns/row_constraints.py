@@ -1,0 +1,126 @@
+"""What rows make of a constraint between their columns, and the values that it gives to one of them.
+
+Values are compared as numbers of their types (`Grid.numbers`), so that an engine that holds such numbers finds the same
+(`engines.sql.row_constraints`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privbench_core.columns.grid import Grid
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.row_constraints import DatePart, MissingTogether, PartOfDate, RowConstraint, SameValue
+from privbench_core.schema.tables import Table
+from privbench_core.schema.types.durations import DAY
+from privbench_core.schema.types.times import DateType
+
+Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Values: TypeAlias = pa.Array | pa.ChunkedArray
+
+NOT_APPLICABLE, VIOLATED, SATISFIED = range(3)
+VERDICTS = SATISFIED + 1
+"""Number of codes of whether a row keeps a constraint."""
+
+FIRST_DAY, LAST_DAY = DateType().extent
+"""Days from 1970-01-01 to the first one of the year 1, and to the last one of the year 9999."""
+WEEKDAYS = {
+    DatePart.WEEKDAY_FROM_MONDAY: (3, 0),
+    DatePart.WEEKDAY_ISO: (3, 1),
+    DatePart.WEEKDAY_FROM_SUNDAY: (4, 0),
+    DatePart.WEEKDAY_FROM_SUNDAY_1: (4, 1),
+}
+"""What is added to days since 1970 so that seven divide those of the first weekday; and the number of that weekday."""
+WEEKS = {DatePart.SEVEN_DAYS: None, DatePart.WEEK_FROM_MONDAY: 3, DatePart.WEEK_FROM_SUNDAY: 4}
+"""The same of weeks that are counted from January 1; None where each has seven days from then."""
+_KERNELS = {
+    DatePart.YEAR: pc.year,
+    DatePart.QUARTER: pc.quarter,
+    DatePart.MONTH: pc.month,
+    DatePart.WEEK: pc.iso_week,
+    DatePart.DAY: pc.day,
+}
+
+
+def verdicts(table: Table, constraint: RowConstraint, values: Mapping[str, pa.ChunkedArray]) -> NDArray[np.uint8]:
+    """Return whether rows keep a constraint, shape (rows,).
+
+    One of values says nothing of a row in which one of its columns is NULL, and one of NULLs nothing of a row in which
+    none is. ``values`` are those of its columns.
+    """
+    if isinstance(constraint, MissingTogether):
+        missing = np.stack([is_missing(values[each]) for each in constraint.columns])
+        judged = np.where(missing.all(axis=0), SATISFIED, VIOLATED)
+        return np.where(missing.any(axis=0), judged, NOT_APPLICABLE).astype(np.uint8)
+    name = constraint.column
+    found, null = numbers_of(table.column(name), values[name])
+    expected, unknown = expected_numbers(table, constraint, values)
+    judged = np.where(found == expected, SATISFIED, VIOLATED)
+    return np.where(null | unknown, NOT_APPLICABLE, judged).astype(np.uint8)
+
+
+def expected_numbers(
+    table: Table, constraint: PartOfDate | SameValue, values: Mapping[str, Values]
+) -> tuple[Numbers, Mask]:
+    """Return the numbers that a constraint of values gives to its column, and where it gives none; shapes (rows,)."""
+    if not isinstance(constraint, PartOfDate):
+        return numbers_of(table.column(constraint.of), values[constraint.of])
+    numbers, null = numbers_of(table.column(constraint.of), values[constraint.of])
+    found = _part(numbers.astype(np.int64), constraint.part, table.column(constraint.of).type is ColumnType.DATE)
+    return found, null
+
+
+def computed(table: Table, constraint: PartOfDate | SameValue, values: Mapping[str, Values]) -> pa.Array:
+    """Return a column with the values that a constraint gives it; NULL, and what it says nothing of, stay."""
+    column = table.column(constraint.column)
+    found, null = numbers_of(column, values[column.name])
+    expected, unknown = expected_numbers(table, constraint, values)
+    return Grid.of(column).array(np.where(null | unknown, found, expected), null)
+
+
+def can_be_part(column: Column, of: Column) -> bool:
+    """Return whether a column may be a part of another one: a number without digits after the point, of a date."""
+    return column.type.logical.numeric and not column.scale and of.type.logical.calendar
+
+
+def can_be_equal(column: Column, of: Column) -> bool:
+    """Return whether values of two columns can be compared: they have one type, with an order."""
+    same = (column.type, column.precision, column.scale) == (of.type, of.precision, of.scale)
+    return same and column.type.ordered
+
+
+def is_missing(values: Values) -> Mask:
+    """Return where values are NULL, or NaN; shape (rows,)."""
+    return np.asarray(pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def numbers_of(column: Column, values: Values) -> tuple[Numbers, Mask]:
+    """Return values as numbers of their type, and where they are missing; shapes (rows,)."""
+    chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    return Grid.of(column).numbers(chunked)
+
+
+def _part(points: NDArray[np.int64], part: DatePart, in_days: bool) -> NDArray[np.int64]:
+    """Return a part of days, or microseconds, since 1970; what lies beyond the years 1 to 9999 counts as their end."""
+    times = np.clip(points, FIRST_DAY, LAST_DAY) * DAY if in_days else points
+    times = np.clip(times, FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1)
+    if part is DatePart.HOUR:
+        return np.asarray(times % DAY // (DAY // 24))
+    days = times // DAY
+    if part in WEEKDAYS:
+        turn, first = WEEKDAYS[part]
+        return np.asarray((days + turn) % 7 + first)
+    dates = pa.array(days.astype(np.int32)).view(pa.date32())
+    found = np.asarray(_KERNELS.get(part, pc.day_of_year)(dates).to_numpy(zero_copy_only=False), np.int64)
+    if part not in WEEKS:
+        return found
+    of_first = WEEKS[part]
+    before = 0 if of_first is None else (days - found + 1 + of_first) % 7  # weekday of January 1
+    return np.asarray((found - 1 + before) // 7 + 1)
