@@ -6,7 +6,9 @@ Values are compared as numbers of their types (`Grid.numbers`), so that an engin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -15,8 +17,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.grid import Grid
+from privbench_core.guards import EXACT_FLOAT
 from privbench_core.schema.columns import Column, ColumnType
-from privbench_core.schema.row_constraints import DatePart, MissingTogether, PartOfDate, RowConstraint, SameValue
+from privbench_core.schema.row_constraints import (
+    DatePart,
+    Formula,
+    InOrder,
+    MissingTogether,
+    PartOfDate,
+    RowConstraint,
+    ValueConstraint,
+)
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.durations import DAY
 from privbench_core.schema.types.times import DateType
@@ -31,6 +42,9 @@ VERDICTS = SATISFIED + 1
 
 FIRST_DAY, LAST_DAY = DateType().extent
 """Days from 1970-01-01 to the first one of the year 1, and to the last one of the year 9999."""
+LARGEST_REAL, RELATIVE_ERROR = (float(f"1e{digits}") for digits in (70, -9))
+"""Numbers in formulas are between this and its opposite, and not nearer to zero than its inverse; and what rounding of
+floats may change in relation to a number."""
 WEEKDAYS = {
     DatePart.WEEKDAY_FROM_MONDAY: (3, 0),
     DatePart.WEEKDAY_ISO: (3, 1),
@@ -59,17 +73,37 @@ def verdicts(table: Table, constraint: RowConstraint, values: Mapping[str, pa.Ch
         missing = np.stack([is_missing(values[each]) for each in constraint.columns])
         judged = np.where(missing.all(axis=0), SATISFIED, VIOLATED)
         return np.where(missing.any(axis=0), judged, NOT_APPLICABLE).astype(np.uint8)
-    name = constraint.column
-    found, null = numbers_of(table.column(name), values[name])
+    kept, unknown = _kept(table, constraint, values)
+    null = is_missing(values[constraint.columns[0]])
+    return np.where(null | unknown, NOT_APPLICABLE, np.where(kept, SATISFIED, VIOLATED)).astype(np.uint8)
+
+
+def _kept(
+    table: Table, constraint: ValueConstraint | InOrder, values: Mapping[str, pa.ChunkedArray]
+) -> tuple[Mask, Mask]:
+    """Return whether rows keep a constraint, and where a value that the first column is compared with is missing."""
+    column, first = table.column(constraint.columns[0]), values[constraint.columns[0]]
+    if isinstance(constraint, Formula):
+        result, unknown = _result(table, constraint, values)
+        apart = np.abs(reals_of(column, first)[0] - result)
+        return apart <= constraint.within + np.abs(result) * RELATIVE_ERROR, unknown
+    if isinstance(constraint, InOrder):
+        last, unknown = numbers_of(table.column(constraint.last), values[constraint.last])
+        return numbers_of(column, first)[0] <= last, unknown
     expected, unknown = expected_numbers(table, constraint, values)
-    judged = np.where(found == expected, SATISFIED, VIOLATED)
-    return np.where(null | unknown, NOT_APPLICABLE, judged).astype(np.uint8)
+    return numbers_of(column, first)[0] == expected, unknown
 
 
-def expected_numbers(
-    table: Table, constraint: PartOfDate | SameValue, values: Mapping[str, Values]
-) -> tuple[Numbers, Mask]:
+def expected_numbers(table: Table, constraint: ValueConstraint, values: Mapping[str, Values]) -> tuple[Numbers, Mask]:
     """Return the numbers that a constraint of values gives to its column, and where it gives none; shapes (rows,)."""
+    if isinstance(constraint, Formula):
+        column = table.column(constraint.column)
+        result, unknown = _result(table, constraint, values)
+        if column.type is ColumnType.FLOAT:
+            return np.round(result, max(0, -math.floor(math.log10(2 * constraint.within)))), unknown
+        low, high = Grid.of(column).extent
+        steps = np.clip(np.rint(result * 10.0 ** (column.scale or 0)), -EXACT_FLOAT, EXACT_FLOAT).astype(np.int64)
+        return np.minimum(np.maximum(steps, low), high), unknown
     if not isinstance(constraint, PartOfDate):
         return numbers_of(table.column(constraint.of), values[constraint.of])
     numbers, null = numbers_of(table.column(constraint.of), values[constraint.of])
@@ -77,7 +111,7 @@ def expected_numbers(
     return found, null
 
 
-def computed(table: Table, constraint: PartOfDate | SameValue, values: Mapping[str, Values]) -> pa.Array:
+def computed(table: Table, constraint: ValueConstraint, values: Mapping[str, Values]) -> pa.Array:
     """Return a column with the values that a constraint gives it; NULL, and what it says nothing of, stay."""
     column = table.column(constraint.column)
     found, null = numbers_of(column, values[column.name])
@@ -94,6 +128,33 @@ def can_be_equal(column: Column, of: Column) -> bool:
     """Return whether values of two columns can be compared: they have one type, with an order."""
     same = (column.type, column.precision, column.scale) == (of.type, of.precision, of.scale)
     return same and column.type.ordered
+
+
+def can_hold(constraint: RowConstraint, columns: Sequence[Column]) -> bool:
+    """Return whether a constraint can hold between its columns, by their types."""
+    if isinstance(constraint, PartOfDate):
+        return can_be_part(*columns)
+    if isinstance(constraint, Formula):
+        return all(map(can_be_computed, columns))
+    return isinstance(constraint, MissingTogether) or can_be_equal(*columns)
+
+
+def can_be_computed(column: Column) -> bool:
+    """Return whether a column is a number that may be part of a formula."""
+    return column.type.logical.numeric
+
+
+def reals_of(column: Column, values: Values) -> tuple[NDArray[np.float64], Mask]:
+    """Return numbers as floats with which sums and products neither overflow nor vanish, and where they are missing."""
+    numbers, null = numbers_of(column, values)
+    found = np.clip(numbers.astype(np.float64) / 10.0 ** (column.scale or 0), -LARGEST_REAL, LARGEST_REAL)
+    return np.where(np.abs(found) < 1 / LARGEST_REAL, 0.0, found), null
+
+
+def _result(table: Table, constraint: Formula, values: Mapping[str, Values]) -> tuple[NDArray[np.float64], Mask]:
+    """Return what a formula gives, not rounded, and where a part is missing; shapes (rows,)."""
+    parts, missing = zip(*(reals_of(table.column(name), values[name]) for name in constraint.of), strict=True)
+    return reduce(np.multiply if constraint.product else np.add, parts), np.logical_or.reduce(missing)
 
 
 def is_missing(values: Values) -> Mask:

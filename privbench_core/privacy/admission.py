@@ -18,7 +18,7 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import AGREEMENTS, place_count
 from privbench_core.columns.registry import is_known
-from privbench_core.columns.row_constraints import VERDICTS, can_be_equal, can_be_part
+from privbench_core.columns.row_constraints import VERDICTS, can_hold
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.clipping import LARGEST_SCALE
@@ -56,13 +56,7 @@ from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.row_constraints import (
-    DatePart,
-    MissingTogether,
-    PartOfDate,
-    RowConstraint,
-    SameValue,
-)
+from privbench_core.schema.row_constraints import RowConstraint, is_well_formed
 from privbench_core.schema.tables import Schema
 
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
@@ -272,18 +266,11 @@ def _admit_difference(
 
 
 def _admit_constraint(schema: Schema, site: str, table: str, constraint: RowConstraint) -> None:
-    """Refuse a constraint that is not exactly of a known type, or whose columns have no numbers to compare."""
-    known = type(constraint) in {PartOfDate, SameValue, MissingTogether} and type(constraint.columns) is tuple
-    _require(known, site, "a constraint of schema.row_constraints")
-    _require(all(type(name) is str for name in constraint.columns), site, "names of columns")
+    """Refuse a constraint that is not exactly of a known form, or whose columns have no values to compare."""
+    _require(is_well_formed(constraint), site, "a constraint of schema.row_constraints between columns, each once")
     columns = [_attribute(schema, table, name) for name in constraint.columns]
-    _require(len({column.name for column in columns}) == len(columns) > 1, site, "several columns, each once")
     _require(all(column.relative is None for column in columns), site, "columns that are not relative to another one")
-    if isinstance(constraint, PartOfDate):
-        _require(type(constraint.part) is DatePart, site, "a part of a date")
-        _require(can_be_part(*columns), site, "a number, and a date or time")
-    if isinstance(constraint, SameValue):
-        _require(can_be_equal(*columns), site, "two columns of one type that has an order")
+    _require(can_hold(constraint, columns), site, "columns of types that the constraint is about")
 
 
 def _base(schema: Schema, table: str, to: str) -> Column:

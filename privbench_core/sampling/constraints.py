@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from privbench_core.backends.duckdb.connections import scratch
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.row_constraints import computed, is_missing
+from privbench_core.columns.row_constraints import computed, is_missing, numbers_of
+from privbench_core.guards import REDRAWING_ROUNDS, SETTLING_ROUNDS
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.checks import columns_of, enforceable_check
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.constraints import Check, Dependency
-from privbench_core.schema.row_constraints import MissingTogether, RowConstraint
+from privbench_core.schema.row_constraints import InOrder, MissingTogether, RowConstraint
 from privbench_core.schema.tables import Table
 
 Arrays = Mapping[str, pa.Array]
@@ -131,6 +132,9 @@ def made_to_satisfy(
         if isinstance(constraint, MissingTogether):
             changed |= _missing_together(constraint.columns, now, rng)
             continue
+        if isinstance(constraint, InOrder):
+            changed |= _in_order(table, constraint, now, rng)
+            continue
         made = computed(table, constraint, now)
         if not isinstance(table.column(constraint.column).domain, Learn):
             codec = discretizers[constraint.column].codec
@@ -148,6 +152,34 @@ def _missing_together(names: Sequence[str], columns: Arrays, rng: np.random.Gene
     take = rng.choice(whole, len(none)) if len(whole) else np.arange(len(none))
     rows = np.arange(len(none))
     return {name: columns[name].take(pa.array(np.where(missing[name], take, rows), mask=none)) for name in names[1:]}
+
+
+def _in_order(table: Table, constraint: InOrder, columns: Arrays, rng: np.random.Generator) -> dict[str, pa.Array]:
+    """Return two columns so that one is at most the other.
+
+    Rows that break it exchange the later value with another row, as both columns keep their distributions then; the few
+    for which no such row is found exchange their own two values.
+    """
+    names = constraint.columns
+    (first, null), (last, none) = (numbers_of(table.column(name), columns[name]) for name in names)
+    known = np.flatnonzero(~(null | none))
+    place = np.arange(len(last))
+    for _ in range(len(known) and SETTLING_ROUNDS * REDRAWING_ROUNDS):
+        broken = known[first[known] > last[place[known]]]
+        if not len(broken):
+            break
+        other = rng.choice(known, len(broken))
+        once = np.unique(other, return_index=True)[1]
+        one, other = broken[once], other[once]
+        fits = (first[one] <= last[place[other]]) & (first[other] <= last[place[one]]) & ~np.isin(other, broken)
+        one, other = one[fits], other[fits]
+        place[one], place[other] = place[other], place[one]
+    ends = columns[names[1]].take(pa.array(place))
+    turned = np.zeros(len(last), dtype=bool)
+    turned[known] = first[known] > last[place[known]]
+    swapped = pa.array(turned)
+    start = columns[names[0]]
+    return {names[0]: pc.if_else(swapped, ends, start), names[1]: pc.if_else(swapped, start, ends)}
 
 
 def _comparable(values: pa.Array) -> pa.Array:

@@ -6,8 +6,10 @@ one is in `columns.row_constraints`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import get_args
 
 from privbench_core.stored import Storable
 
@@ -80,4 +82,73 @@ class MissingTogether(Storable):
         return f"{', '.join(self.columns[:-1])} and {self.columns[-1]} are NULL together"
 
 
-RowConstraint = PartOfDate | SameValue | MissingTogether
+@dataclass(frozen=True)
+class Formula(Storable):
+    """A number is the sum, or the product, of others.
+
+    Attributes:
+        column: The sum or product.
+        of: Its parts.
+        product: Whether they are multiplied.
+        within: How far a value may be from that of the formula: half of what it is rounded to.
+    """
+
+    column: str
+    of: tuple[str, ...]
+    product: bool
+    within: float
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about, what follows from the others first."""
+        return self.column, *self.of
+
+    @property
+    def in_words(self) -> str:
+        """What holds."""
+        return f"{self.column} is {(' * ' if self.product else ' + ').join(self.of)}, rounded"
+
+
+@dataclass(frozen=True)
+class InOrder(Storable):
+    """A number, date or time is not above another one of its type."""
+
+    first: str
+    last: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about."""
+        return self.first, self.last
+
+    @property
+    def in_words(self) -> str:
+        """What holds."""
+        return f"{self.first} is at most {self.last}"
+
+
+ValueConstraint = PartOfDate | SameValue | Formula
+RowConstraint = ValueConstraint | MissingTogether | InOrder
+_KINDS = frozenset(get_args(RowConstraint))
+MOST_PARTS = 4
+"""Of a formula: more factors could make a product too large for a float."""
+
+
+def is_well_formed(constraint: RowConstraint) -> bool:
+    """Return whether something is exactly of a kind of constraint, between columns that it names once.
+
+    >>> is_well_formed(SameValue("a", "b")), is_well_formed(SameValue("a", "a"))
+    (True, False)
+    """
+    if type(constraint) not in _KINDS:
+        return False
+    columns = constraint.columns
+    if type(columns) is not tuple or any(type(name) is not str for name in columns):
+        return False
+    if isinstance(constraint, PartOfDate) and type(constraint.part) is not DatePart:
+        return False
+    if isinstance(constraint, Formula):
+        kinds = type(constraint.of), type(constraint.product), type(constraint.within)
+        if kinds != (tuple, bool, float) or not 0 < constraint.within < math.inf or len(constraint.of) > MOST_PARTS:
+            return False
+    return len(set(columns)) == len(columns) > 1

@@ -47,7 +47,7 @@ from privbench_core.privacy.split_rules import ByValue, Centres
 from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.row_constraints import DatePart, MissingTogether, PartOfDate, SameValue
+from privbench_core.schema.row_constraints import DatePart, Formula, InOrder, MissingTogether, PartOfDate, SameValue
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database, town
 from tests.helpers.depot import depot
@@ -380,12 +380,18 @@ class EveryRow(SameValue):
 WRONG_CONSTRAINTS = {
     "a key": (MissingTogether(("placed", "customer_id")), VERDICT, "part of a key"),
     "one column twice": (MissingTogether(("size", "size")), VERDICT, "each once"),
-    "one column": (MissingTogether(("size",)), VERDICT, "several columns"),
-    "no columns": (MissingTogether(()), VERDICT, "several columns"),
+    "one column": (MissingTogether(("size",)), VERDICT, "each once"),
+    "no columns": (MissingTogether(()), VERDICT, "each once"),
     "a list of names": (MissingTogether(["size", "paid"]), VERDICT, "row_constraints"),
-    "two types": (SameValue("size", "paid"), VERDICT, "one type"),
-    "no date": (PartOfDate("paid", "size", DatePart.YEAR), VERDICT, "a date or time"),
-    "no part": (PartOfDate("size", "paid", "year"), VERDICT, "a part of a date"),
+    "two types": (SameValue("size", "paid"), VERDICT, "of types"),
+    "an order of two types": (InOrder("size", "paid"), VERDICT, "of types"),
+    "no date": (PartOfDate("paid", "size", DatePart.YEAR), VERDICT, "of types"),
+    "no part": (PartOfDate("size", "paid", "year"), VERDICT, "row_constraints"),
+    "no number": (Formula("size", ("paid",), False, 0.5), VERDICT, "of types"),
+    "a part twice": (Formula("size", ("paid", "paid"), False, 0.5), VERDICT, "each once"),
+    "too many parts": (Formula("size", ("paid", "a", "b", "c", "d"), True, 0.5), VERDICT, "row_constraints"),
+    "no sum": (Formula("size", ("paid",), "sum", 0.5), VERDICT, "row_constraints"),
+    "within no number": (Formula("size", ("paid",), False, float("nan")), VERDICT, "row_constraints"),
     "a subclass": (EveryRow("paid", "placed"), VERDICT, "row_constraints"),
     "too few codes": (SameValue("paid", "placed"), index_coder("verdict", 2), "a code for each verdict"),
 }

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VIOLATED, expected_numbers, verdicts
@@ -14,7 +17,15 @@ from privbench_core.profiles.measure_profile import implied_joints, learn_table
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.constraints import made_to_satisfy
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
-from privbench_core.schema.row_constraints import DatePart, MissingTogether, PartOfDate, RowConstraint, SameValue
+from privbench_core.schema.row_constraints import (
+    DatePart,
+    Formula,
+    InOrder,
+    MissingTogether,
+    PartOfDate,
+    RowConstraint,
+    SameValue,
+)
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import PLENTY, door_of, draw_exactly, rows_of
@@ -55,7 +66,7 @@ def rows(broken: float = 0.0, n: int = 3000) -> pa.Table:
         day=first,
         year=years + off * rng.integers(1, 9, n),
         month=rng.integers(1, 13, n),
-        paid=pa.array(days.astype("datetime64[D]") + off * rng.integers(1, 900, n)),
+        paid=pa.array(days.astype("datetime64[D]") + off * rng.integers(-900, 900, n)),
         price=pa.array(priced, mask=~some),
         fee=pa.array(priced * 2, mask=~(some ^ off)),
     )
@@ -153,3 +164,89 @@ def test_columns_that_are_missing_together_come_from_one_row() -> None:
     assert [each is None for each in made["fee"].to_pylist()] == [False, True, False, False]
     assert made["fee"][0].as_py() in {30, 40}
     assert made["year"].to_pylist() == [1, None, 3, 4]
+
+
+ORDER = Table(
+    "item",
+    (
+        Column("id", INTEGER),
+        Column("quantity", INTEGER, Range(1, 8)),
+        Column("price", ColumnType.DECIMAL, Learn(), precision=8, scale=2),
+        Column("amount", ColumnType.DECIMAL, Learn(), precision=8, scale=2),
+        Column("net", ColumnType.FLOAT, Learn()),
+        Column("tax", ColumnType.FLOAT, Learn(), nullable=True),
+        Column("gross", ColumnType.FLOAT, Learn()),
+        Column("low_tide", INTEGER, Learn()),
+        Column("high_tide", INTEGER, Learn()),
+    ),
+    ("id",),
+)
+ORDERS = Schema("items", (ORDER,), "item")
+KEPT = {
+    Formula("amount", ("quantity", "price"), True, 0.005),
+    Formula("gross", ("net", "tax"), False, 0.005),
+    InOrder("low_tide", "high_tide"),
+}
+
+
+def orders(n: int = 3000) -> pa.Table:
+    """Rows that keep `KEPT`; there is no tax on one in ten, whose gross is as it may be."""
+    rng = np.random.default_rng(1)
+    quantity, cents = rng.integers(1, 9, n), rng.binomial(2000, rng.beta(2, 3, n), n)
+    net, low = np.round(rng.gamma(3, 20, n), 2), rng.binomial(200, 0.3, n)
+    tax = np.round(net * rng.choice([0.07, 0.19], n), 2)
+    decimals = [pa.array(each).cast(pa.decimal128(20, 0)) for each in (cents, quantity * cents)]
+    price, amount = (pc.multiply(each, pa.scalar(Decimal("0.01"))).cast(pa.decimal128(8, 2)) for each in decimals)
+    return rows_of(
+        ORDER,
+        id=np.arange(n),
+        quantity=quantity,
+        price=price,
+        amount=amount,
+        net=net,
+        tax=pa.array(tax, mask=rng.random(n) < 0.1),
+        gross=np.round(net + tax, 2),
+        low_tide=low,
+        high_tide=low + rng.binomial(100, 0.1, n),
+    )
+
+
+def test_sums_products_and_orders_are_found_and_kept() -> None:
+    source = orders()
+    session = door_of(ORDERS, {"item": source})
+    assert set(learn_table(session, ORDER, 1, PLENTY, 0.4)[1].constraints) == KEPT
+    made = draw_exactly(ORDERS, {"item": source})["item"].table
+    for constraint in KEPT:
+        judged = verdicts(ORDER, constraint, {name: made.column(name) for name in constraint.columns})
+        assert (judged != VIOLATED).all(), constraint
+    assert made.column("tax").null_count == pytest.approx(300, abs=30)
+    for name in ("amount", "gross", "high_tide", "low_tide"):
+        one, other = (each.column(name).cast(pa.float64()).to_numpy() for each in (source, made))
+        assert np.mean(other) == pytest.approx(np.mean(one), rel=0.05)
+
+
+def test_rows_in_a_wrong_order_exchange_values_so_that_columns_keep_theirs() -> None:
+    rng = np.random.default_rng(0)
+    low, high = rng.integers(0, 60, 1000), rng.integers(40, 100, 1000)
+    values = {"low_tide": pa.array(low), "high_tide": pa.array(high)}
+    made = made_to_satisfy(ORDER, [InOrder("low_tide", "high_tide")], values, {}, rng)
+    found = {name: each.to_numpy() for name, each in made.items()}
+    assert (found["low_tide"] <= found["high_tide"]).all()
+    assert sorted(found["high_tide"]) == sorted(high)
+    values = {"low_tide": pa.array([5, None, 2]), "high_tide": pa.array([3, 1, 1])}
+    made = made_to_satisfy(ORDER, [InOrder("low_tide", "high_tide")], values, {}, rng)
+    assert made["low_tide"].to_pylist() == [3, None, 1]
+    assert made["high_tide"].to_pylist() == [5, 1, 2]
+
+
+def test_sums_neither_overflow_nor_leave_the_type() -> None:
+    values = {
+        "net": pa.array([1e300, -math.inf, math.nan]),
+        "tax": pa.array([1e300, 0.0, 1.0]),
+        "gross": pa.array([0.0] * 3),
+    }
+    found, unknown = expected_numbers(ORDER, Formula("gross", ("net", "tax"), True, 0.5), values)
+    assert np.isfinite(found).all()
+    assert unknown.tolist() == [False, False, True]
+    numbers, _ = expected_numbers(ORDER, Formula("amount", ("net", "tax"), False, 0.005), values)
+    assert numbers.max() < 10**8

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 
 from sqlglot import exp
 
 from privbench_core.columns.row_constraints import (
     FIRST_DAY,
+    LARGEST_REAL,
     LAST_DAY,
     NOT_APPLICABLE,
+    RELATIVE_ERROR,
     SATISFIED,
     VIOLATED,
     WEEKDAYS,
     WEEKS,
 )
 from privbench_core.engines.sql.codes import bounded
-from privbench_core.engines.sql.literals import Expr, is_null, not_a_number, number
+from privbench_core.engines.sql.literals import Expr, is_null, not_a_number, number, real
 from privbench_core.schema.columns import Column, ColumnType
-from privbench_core.schema.row_constraints import DatePart, MissingTogether, PartOfDate, RowConstraint, SameValue
+from privbench_core.schema.row_constraints import (
+    DatePart,
+    Formula,
+    InOrder,
+    MissingTogether,
+    PartOfDate,
+    RowConstraint,
+    SameValue,
+    ValueConstraint,
+)
 from privbench_core.schema.tables import Table
 from privbench_core.schema.types.base import INT64_MAX
 from privbench_core.schema.types.durations import DAY
@@ -39,14 +51,41 @@ def verdict_of(table: Table, constraint: RowConstraint, values: Mapping[str, Exp
     if isinstance(constraint, MissingTogether):
         every, one = (kind(*(each.copy() for each in missing.values())) for kind in (exp.and_, exp.or_))
         return exp.case().when(every, number(SATISFIED)).when(one, number(VIOLATED)).else_(number(NOT_APPLICABLE))
-    found = _number(table.column(constraint.column), values[constraint.column])
-    kept = exp.EQ(this=found, expression=exp.Paren(this=_expected(table, constraint, values)))
+    kept = _is_kept(table, constraint, values)
     return (
         exp.case()
         .when(exp.or_(*missing.values()), number(NOT_APPLICABLE))
         .when(kept, number(SATISFIED))
         .else_(number(VIOLATED))
     )
+
+
+def _is_kept(table: Table, constraint: ValueConstraint | InOrder, values: Mapping[str, Expr]) -> Expr:
+    """Return the condition that a row keeps a constraint whose values are all there."""
+    name, *others = constraint.columns
+    if isinstance(constraint, Formula):
+        found, *parts = (_real(table.column(each), values[each]) for each in constraint.columns)
+        kind = exp.Mul if constraint.product else exp.Add
+        expected: Expr = exp.Paren(this=reduce(lambda one, other: kind(this=one, expression=other), parts))
+        apart = exp.Abs(this=exp.Sub(this=found, expression=expected))
+        error = exp.Mul(this=exp.Abs(this=expected.copy()), expression=real(RELATIVE_ERROR))
+        return exp.LTE(this=apart, expression=exp.Paren(this=exp.Add(this=real(constraint.within), expression=error)))
+    found = _number(table.column(name), values[name])
+    if isinstance(constraint, InOrder):
+        return exp.LTE(this=found, expression=_number(table.column(others[0]), values[others[0]]))
+    return exp.EQ(this=found, expression=exp.Paren(this=_expected(table, constraint, values)))
+
+
+def _real(column: Column, value: Expr) -> Expr:
+    """Return a stored value as `reals_of` returns it."""
+    if column.type is not ColumnType.FLOAT:
+        whole = exp.cast(_number(column, value), exp.DataType.Type.DOUBLE)
+        digits = real(10.0 ** (column.scale or 0))
+        return exp.Paren(this=exp.Div(this=whole, expression=digits, typed=False, safe=False))
+    found = exp.case().when(exp.GT(this=value.copy(), expression=real(LARGEST_REAL)), real(LARGEST_REAL))
+    found = found.when(exp.LT(this=value.copy(), expression=real(-LARGEST_REAL)), real(-LARGEST_REAL))
+    small = exp.LT(this=exp.Abs(this=value.copy()), expression=real(1 / LARGEST_REAL))
+    return exp.Paren(this=found.when(small, real(0.0)).else_(value.copy()))
 
 
 def _expected(table: Table, constraint: PartOfDate | SameValue, values: Mapping[str, Expr]) -> Expr:
