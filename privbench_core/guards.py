@@ -63,6 +63,7 @@ LAG_CLASSES = 20  # factors of two between the whole range of two dates and the 
 MAX_POWER = 6.0  # of a lag that its density falls or rises with
 SIBLING_PARTS = 8  # of an ordered column: siblings in one of them count as the same
 MAX_CONSTRAINTS = 64  # between columns of a row that are counted together
+FLOAT_DIGITS = 15  # after the point, of floats that are not rounded
 FEW_LETTERS = 3  # that two names have in common by their meaning, not by chance
 SCREENED = 4000  # values drawn from released numbers, by which constraints that cannot hold are left out
 MAX_SHARING = 12  # columns, or pairs of them, that share the price of what is asked of each

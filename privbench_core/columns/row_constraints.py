@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.grid import Grid
-from privbench_core.guards import EXACT_FLOAT
+from privbench_core.guards import EXACT_FLOAT, FLOAT_DIGITS
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.row_constraints import (
     DatePart,
@@ -100,7 +100,8 @@ def expected_numbers(table: Table, constraint: ValueConstraint, values: Mapping[
         column = table.column(constraint.column)
         result, unknown = _result(table, constraint, values)
         if column.type is ColumnType.FLOAT:
-            return np.round(result, max(0, -math.floor(math.log10(2 * constraint.within)))), unknown
+            digits = max(0, -math.floor(math.log10(2 * constraint.within)))
+            return (np.round(result, digits) if digits < FLOAT_DIGITS else result), unknown
         low, high = Grid.of(column).extent
         steps = np.clip(np.rint(result * 10.0 ** (column.scale or 0)), -EXACT_FLOAT, EXACT_FLOAT).astype(np.int64)
         return np.minimum(np.maximum(steps, low), high), unknown
@@ -128,6 +129,11 @@ def can_be_equal(column: Column, of: Column) -> bool:
     """Return whether values of two columns can be compared: they have one type, with an order."""
     same = (column.type, column.precision, column.scale) == (of.type, of.precision, of.scale)
     return same and column.type.ordered
+
+
+def rounding_of(column: Column) -> float:
+    """Return half of what the values of a column are rounded to, by its type; nearly nothing, of floats."""
+    return 10.0 ** -(FLOAT_DIGITS if column.type is ColumnType.FLOAT else column.scale or 0) / 2
 
 
 def can_hold(constraint: RowConstraint, columns: Sequence[Column]) -> bool:

@@ -25,6 +25,7 @@ from privbench_core.columns.row_constraints import (
     expected_numbers,
     numbers_of,
     reals_of,
+    rounding_of,
 )
 from privbench_core.guards import FEW_LETTERS, SCREENED, TINY
 from privbench_core.profiles.profile import Profile
@@ -229,8 +230,7 @@ class _Drawn:
         """Return half of what a column's values are rounded to: two digits, of floats of which nothing is known."""
         codec = self._discretizers[column.name].codec
         spacing = codec.grid.spacing if isinstance(codec, OrderedCodec) else None
-        usual = 2 if column.type is ColumnType.FLOAT else column.scale or 0
-        return (spacing or 10.0**-usual) / 2
+        return (spacing or 0.01) / 2 if column.type is ColumnType.FLOAT else rounding_of(column)
 
     def distance(self, constraint: PartOfDate | SameValue) -> float:
         """Return the largest difference of cumulative shares between a column and what a constraint makes of another.

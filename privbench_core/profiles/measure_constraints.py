@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.group_codes import index_coder
 from privbench_core.columns.row_constraints import (
@@ -29,12 +30,10 @@ from privbench_core.privacy.views import ViewSpec
 from privbench_core.profiles.constraint_candidates import candidates
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.row_constraints import (
-    InOrder,
-    MissingTogether,
     PartOfDate,
     RowConstraint,
     SameValue,
-    ValueConstraint,
+    in_sequence,
 )
 from privbench_core.schema.tables import Table
 
@@ -52,7 +51,9 @@ def measure_constraints(
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
-    found = sorted(candidates(table, profile), key=lambda each: each.order)[:MAX_CONSTRAINTS]
+    declared = {frozenset(each.columns) for each in declared_constraints(table)}
+    unknown = (each for each in candidates(table, profile) if frozenset(each.constraint.columns) not in declared)
+    found = sorted(unknown, key=lambda each: each.order)[:MAX_CONSTRAINTS]
     paid = 0.0
     if not found or price.amount <= 0:
         return (), price.share(0)
@@ -77,23 +78,7 @@ def measure_constraints(
         broken, keeping = (max(float(noisy.values[0][verdict]), 0.0) for verdict in (VIOLATED, SATISFIED))
         if broken + SHOWN_DEVIATIONS * noisy.sigma <= min(each.bar * units, keeping):
             kept[each.constraint] = broken / keeping
-    return _settled(sorted(kept, key=kept.__getitem__)), price.share(more * paid)
-
-
-def _settled(found: list[RowConstraint]) -> tuple[RowConstraint, ...]:
-    """Return constraints in the order in which they can be kept one after the other, without those that can't.
-
-    Given best first: a column is computed once, and after those that it is computed from.
-    """
-    first = {each.column: each for each in reversed(found) if isinstance(each, ValueConstraint)}
-    settled: list[RowConstraint] = [each for each in found if isinstance(each, MissingTogether)]
-    settled += [each for each in found if isinstance(each, InOrder) and first.keys().isdisjoint(each.columns)]
-    waiting = {name: set(each.columns[1:]) & first.keys() for name, each in first.items()}
-    while ready := [name for name, of in waiting.items() if waiting.keys().isdisjoint(of)]:
-        settled += [first[name] for name in ready]
-        for name in ready:
-            del waiting[name]
-    return tuple(settled)
+    return in_sequence(sorted(kept, key=kept.__getitem__)), price.share(more * paid)
 
 
 def constraint_joints(table: Table, profile: Profile) -> dict[tuple[str, str], Array]:

@@ -34,7 +34,7 @@ from privbench_core.sampling.constraints import RowRule, made_dependent, made_to
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
-from privbench_core.schema.row_constraints import RowConstraint
+from privbench_core.schema.row_constraints import RowConstraint, ValueConstraint
 from privbench_core.schema.tables import Table
 
 Array = NDArray[np.float64]
@@ -77,7 +77,7 @@ class RowDraft:
             d for d in table.dependencies if known.issuperset(d.determinant) and attributes.issuperset(d.dependent)
         ]
         determined = {name for rule in self.dependencies for name in (*rule.determinant, *rule.dependent)}
-        determined |= {name for constraint in constraints for name in constraint.columns}
+        determined |= {each.column for each in constraints if isinstance(each, ValueConstraint)}
         self._free = discretizers.keys() - determined  # attributes that may change independently
         self._bases = {name: fixed[name] for name in table.owner_bases}
         drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
@@ -102,6 +102,7 @@ class RowDraft:
             self._depend()
         self._free_values()
         self._repair()
+        self._depend()
 
     @property
     def _columns(self) -> dict[str, pa.Array]:

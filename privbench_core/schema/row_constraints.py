@@ -7,6 +7,7 @@ one is in `columns.row_constraints`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import get_args
@@ -132,6 +133,22 @@ RowConstraint = ValueConstraint | MissingTogether | InOrder
 _KINDS = frozenset(get_args(RowConstraint))
 MOST_PARTS = 4
 """Of a formula: more factors could make a product too large for a float."""
+
+
+def in_sequence(found: Sequence[RowConstraint]) -> tuple[RowConstraint, ...]:
+    """Return constraints in the order in which they can be kept one after the other, without those that can't.
+
+    Given best first: a column is computed once, and after those that it is computed from.
+    """
+    first = {each.column: each for each in reversed(found) if isinstance(each, ValueConstraint)}
+    settled: list[RowConstraint] = [each for each in found if isinstance(each, MissingTogether)]
+    settled += [each for each in found if isinstance(each, InOrder) and first.keys().isdisjoint(each.columns)]
+    waiting = {name: set(each.columns[1:]) & first.keys() for name, each in first.items()}
+    while ready := [name for name, of in waiting.items() if waiting.keys().isdisjoint(of)]:
+        settled += [first[name] for name in ready]
+        for name in ready:
+            del waiting[name]
+    return tuple(settled)
 
 
 def is_well_formed(constraint: RowConstraint) -> bool:

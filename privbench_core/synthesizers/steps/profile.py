@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec
+from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.registry import codec_for
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.measured import Measured
@@ -56,6 +57,7 @@ def profile_step(
         "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
         "stability": stability(schema, table.name),
         **({"lags": "2"} if own_lag_pairs(table) else {}),
+        **({"declared": [each.in_words for each in declared]} if (declared := declared_constraints(table)) else {}),
         # What bounds say beyond the largest T counted once.
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
         **({} if networks is None else {**networks({}).identity(), "first": first}),
