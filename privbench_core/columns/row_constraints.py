@@ -52,8 +52,11 @@ WEEKDAYS = {
     DatePart.WEEKDAY_FROM_SUNDAY_1: (4, 1),
 }
 """What is added to days since 1970 so that seven divide those of the first weekday; and the number of that weekday."""
+MOVED = {DatePart.HOUR: DAY // 24, DatePart.DAY: DAY} | dict.fromkeys(WEEKDAYS, DAY)
+"""Parts of dates that are finer than what is known of these, each in microseconds: dates are moved to them."""
 WEEKS = {DatePart.SEVEN_DAYS: None, DatePart.WEEK_FROM_MONDAY: 3, DatePart.WEEK_FROM_SUNDAY: 4}
 """The same of weeks that are counted from January 1; None where each has seven days from then."""
+_LONGEST_MONTH = int(pc.day(pa.scalar(LAST_DAY, pa.int32()).cast(pa.date32())).as_py())
 _KERNELS = {
     DatePart.YEAR: pc.year,
     DatePart.QUARTER: pc.quarter,
@@ -118,6 +121,17 @@ def computed(table: Table, constraint: ValueConstraint, values: Mapping[str, Val
     found, null = numbers_of(column, values[column.name])
     expected, unknown = expected_numbers(table, constraint, values)
     return Grid.of(column).array(np.where(null | unknown, found, expected), null)
+
+
+def moved(table: Table, constraint: PartOfDate, values: Mapping[str, Values]) -> pa.Array:
+    """Return dates moved by hours, or days, so that a part of each is its number, where there is such a day."""
+    column, of = (table.column(name) for name in constraint.columns)
+    (wanted, missing), (dates, null) = (numbers_of(each, values[each.name]) for each in (column, of))
+    steps = np.where(missing | null, 0, wanted - expected_numbers(table, constraint, values)[0])
+    steps = np.where(np.abs(steps) < _LONGEST_MONTH, steps, 0).astype(np.int64)
+    unit = MOVED[constraint.part] // (DAY if of.type is ColumnType.DATE else 1)
+    low, high = Grid.of(of).extent
+    return Grid.of(of).array(np.clip(dates.astype(np.int64) + steps * unit, low, high), null)
 
 
 def can_be_part(column: Column, of: Column) -> bool:

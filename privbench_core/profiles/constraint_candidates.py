@@ -99,14 +99,15 @@ def candidates(table: Table, profile: Profile) -> Iterator[Candidate]:
     for of, column in permutations(columns, 2):
         if can_be_part(column, of):
             named = _parts(column.name)
+            most = TUNING.strong if named else TUNING.least_share
             for part in named or DatePart:
                 order = 0.0 if named else 1.0, -_alike(column.name, of.name)
-                yield from drawn.candidates(PartOfDate(column.name, of.name, part), order)
+                yield from drawn.candidates(PartOfDate(column.name, of.name, part), most, order)
     for of, column in combinations(columns, 2):
         if can_be_equal(column, of):
-            yield from drawn.candidates(SameValue(column.name, of.name), (2.0,))
+            yield from drawn.candidates(SameValue(column.name, of.name), TUNING.least_share, (2.0,))
     for first, last in permutations(columns, 2):
-        if can_be_equal(first, last) and (first.type.logical.calendar or _related(first.name, last.name)):
+        if can_be_equal(first, last) and _comparable(first, last):
             yield from drawn.ordered(InOrder(first.name, last.name))
     yield from _formulas([column for column in columns if can_be_computed(column)], drawn)
 
@@ -193,10 +194,12 @@ class _Drawn:
             self._numbers[name] = _in_order(*numbers_of(self._table.column(name), self.values(name)))
         return self._numbers[name]
 
-    def candidates(self, constraint: PartOfDate | SameValue, order: tuple[float, ...]) -> Iterator[Candidate]:
-        """Yield a candidate unless both columns have other distributions than they would if it held."""
+    def candidates(
+        self, constraint: PartOfDate | SameValue, most: float, order: tuple[float, ...]
+    ) -> Iterator[Candidate]:
+        """Yield a candidate unless both columns have distributions further apart than ``most``; if it held, in none."""
         apart = self.distance(constraint)
-        if apart <= TUNING.least_share:
+        if apart <= most:
             share = self.present(constraint.column) * self.present(constraint.of)
             yield Candidate(constraint, share, TUNING.least_share * share, (*order, apart))
 
@@ -256,9 +259,11 @@ def _alike(one: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda letters: letters[0] == letters[1], pairs))
 
 
-def _related(one: str, other: str) -> bool:
-    """Return whether two names begin, or end, with the same few letters."""
-    return max(_alike(one, other), _alike(one[::-1], other[::-1])) >= FEW_LETTERS
+def _comparable(first: Column, last: Column) -> bool:
+    """Return whether one of two columns may be meant not to be above the other: dates, or numbers with like names."""
+    one, other = first.name, last.name
+    same = max(_alike(one, other), _alike(one[::-1], other[::-1])) >= FEW_LETTERS
+    return first.type.logical.calendar or (same and not _parts(one) and not _parts(other))
 
 
 def _shares(numbers: Array, points: Array) -> Array:

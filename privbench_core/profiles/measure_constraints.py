@@ -6,6 +6,9 @@ holds for every unit. No more is paid than tells a constraint that holds from on
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -27,7 +30,7 @@ from privbench_core.privacy.features import Satisfies
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
-from privbench_core.profiles.constraint_candidates import candidates
+from privbench_core.profiles.constraint_candidates import Candidate, candidates
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.row_constraints import (
     PartOfDate,
@@ -53,7 +56,7 @@ def measure_constraints(
     """
     declared = {frozenset(each.columns) for each in declared_constraints(table)}
     unknown = (each for each in candidates(table, profile) if frozenset(each.constraint.columns) not in declared)
-    found = sorted(unknown, key=lambda each: each.order)[:MAX_CONSTRAINTS]
+    found = _by_turns(sorted(unknown, key=lambda each: each.order))[:MAX_CONSTRAINTS]
     paid = 0.0
     if not found or price.amount <= 0:
         return (), price.share(0)
@@ -79,6 +82,18 @@ def measure_constraints(
         if broken + SHOWN_DEVIATIONS * noisy.sigma <= min(each.bar * units, keeping):
             kept[each.constraint] = broken / keeping
     return in_sequence(sorted(kept, key=kept.__getitem__)), price.share(more * paid)
+
+
+def _by_turns(found: Sequence[Candidate]) -> list[Candidate]:
+    """Return candidates in order, but a second one for a column after the first ones of all that are as plausible."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for each in found:
+        name = each.constraint.columns[0]
+        turns.append((round(each.order[0]), seen[name]))
+        seen[name] += 1
+    order = sorted(range(len(found)), key=turns.__getitem__)
+    return [found[place] for place in order]
 
 
 def constraint_joints(table: Table, profile: Profile) -> dict[tuple[str, str], Array]:

@@ -164,7 +164,15 @@ def _constraints(receipt: Mapping[str, Any]) -> str:
     lines = [f"- {table}: {_cell(words)}" for table, kept in found.items() for words in kept]
     if not lines:
         return ""
-    return "\n".join(["## What holds in every row", "", "Found in the source beyond noise, and kept:", "", *lines])
+    return "\n".join(
+        [
+            "## What holds in every row",
+            "",
+            "Found in the source beyond noise, and kept wherever declared domains allow it:",
+            "",
+            *lines,
+        ]
+    )
 
 
 def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from privbench_core.backends.duckdb.connections import scratch
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.row_constraints import computed, is_missing, numbers_of
+from privbench_core.columns.row_constraints import MOVED, computed, is_missing, moved, numbers_of
 from privbench_core.guards import REDRAWING_ROUNDS, SETTLING_ROUNDS
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.checks import columns_of, enforceable_check
 from privbench_core.schema.columns import Learn
 from privbench_core.schema.constraints import Check, Dependency
-from privbench_core.schema.row_constraints import InOrder, MissingTogether, RowConstraint
+from privbench_core.schema.row_constraints import InOrder, MissingTogether, PartOfDate, RowConstraint
 from privbench_core.schema.tables import Table
 
 Arrays = Mapping[str, pa.Array]
@@ -124,9 +124,22 @@ def made_to_satisfy(
 ) -> dict[str, pa.Array]:
     """Return the attributes that constraints change, so that rows satisfy them.
 
-    A value that a constraint gives is left out where it is not in the declared domain of its column.
+    Dates are moved to hours, and days, that are columns of their own, before what follows from dates is computed. A
+    value that a constraint gives is left out where it is not in the declared domain of its column.
     """
     changed: dict[str, pa.Array] = {}
+
+    def put(name: str, made: pa.Array) -> None:
+        before = changed.get(name, columns[name])
+        if not isinstance(table.column(name).domain, Learn):
+            codec = discretizers[name].codec
+            outside = pa.array(np.isin(codec.encode(pa.chunked_array([made])), codec.outside))
+            made = pc.if_else(outside, before, made)
+        changed[name] = made
+
+    moves = [each for each in constraints if isinstance(each, PartOfDate) and each.part in MOVED]
+    for move in {(each.of, MOVED[each.part]): each for each in reversed(moves)}.values():
+        put(move.of, moved(table, move, {**columns, **changed}))
     for constraint in constraints:
         now = {name: changed.get(name, columns[name]) for name in constraint.columns}
         if isinstance(constraint, MissingTogether):
@@ -135,12 +148,7 @@ def made_to_satisfy(
         if isinstance(constraint, InOrder):
             changed |= _in_order(table, constraint, now, rng)
             continue
-        made = computed(table, constraint, now)
-        if not isinstance(table.column(constraint.column).domain, Learn):
-            codec = discretizers[constraint.column].codec
-            outside = pa.array(np.isin(codec.encode(pa.chunked_array([made])), codec.outside))
-            made = pc.if_else(outside, now[constraint.column], made)
-        changed[constraint.column] = made
+        put(constraint.column, computed(table, constraint, now))
     return changed
 
 
