@@ -55,7 +55,19 @@ from privbench_core.schema.row_constraints import (
 )
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
-from tests.helpers.databases import SECRET, Database, Row, adversaries, database_from, fleet, forum, shop, till, town
+from tests.helpers.databases import (
+    SECRET,
+    Database,
+    Row,
+    adversaries,
+    career,
+    database_from,
+    fleet,
+    forum,
+    shop,
+    till,
+    town,
+)
 from tests.helpers.depot import depot
 from tests.helpers.engines import Cluster, Place, RowsInMemory, engine_of, in_postgres, opened
 from tests.helpers.networks import network, random_scale, random_view
@@ -768,6 +780,7 @@ PLANS = {
     "town, pairwise": (town, Budget(100.0, 1e-6), {}),
     "shop, pairwise": (shop, Budget(100.0, 1e-6), {}),
     "forum, splits of rows": (forum, Budget(60.0), {"beta": 12, "alpha": 0.05}),
+    "career, pairwise": (career, Budget(100.0, 1e-6), {}),
     "till, pairwise": (till, Budget(100.0, 1e-6), {}),
     "depot, pairwise": (depot, Budget(100.0, 1e-6), {}),
     "shop, linked": (shop, Budget(3000.0, 1e-6), {"tables": "independent"}),
