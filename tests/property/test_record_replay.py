@@ -34,6 +34,7 @@ from privbench_core.privacy.features import (
     OwnFanout,
     ParentFanout,
     SameReference,
+    Satisfies,
     SiblingAgreement,
 )
 from privbench_core.privacy.noise import Counts
@@ -45,6 +46,7 @@ from privbench_core.profiles import measure_bins as refine
 from privbench_core.profiles.names import children_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.constraints import OnUnitRemoved
+from privbench_core.schema.row_constraints import MissingTogether, SameValue
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
@@ -553,6 +555,13 @@ def test_the_plans_tested_do_look_at_lags(case: str) -> None:
     asked = {(of.column, of.base) for of in shown if isinstance(of, OwnDifference | OwnerDifference)}
     of_owners = {*product(("placed", "paid"), ("since", "seen")), ("sent", "placed"), ("sent", "paid")}
     assert asked == {*of_owners, ("paid", "placed"), ("seen", "since")}
+
+
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith(("dated depot", "town, pairwise")))))
+def test_the_plans_tested_do_look_at_constraints(case: str) -> None:
+    """Between numbers, and between what is NULL."""
+    asked = [of.constraint for of in features_of(recorded_case(case, 0).views) if isinstance(of, Satisfies)]
+    assert any(isinstance(each, SameValue if "depot" in case else MissingTogether) for each in asked)
 
 
 @pytest.mark.parametrize("case", each(*CASES))
