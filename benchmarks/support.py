@@ -98,7 +98,9 @@ in part | opaque text | lengths only
     unit/test_codecs::test_opaque_text_keeps_its_length_and_nothing_else
 in part | bytea | lengths only
     unit/test_codecs::test_opaque_bytes_keep_their_length_and_nothing_else
-in part | json, jsonb | an object of similar length
+yes | json, jsonb with domain: learn | keys, types and values that many units share
+    unit/test_documents::test_keys_types_and_values_of_documents_are_kept
+in part | json, jsonb without a domain | an object of similar length
     unit/test_codecs::test_opaque_json_is_an_object_of_its_length
 yes | uuid | new random ones
     unit/test_codecs::test_uuids_are_made_anew

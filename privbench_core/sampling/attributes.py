@@ -34,6 +34,7 @@ from privbench_core.sampling.constraints import RowRule, made_dependent
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.tables import Table
 
 Array = NDArray[np.float64]
@@ -63,7 +64,8 @@ class RowDraft:
         """Draw all rows once; ``rows`` have their context, and ``fixed`` columns are drawn already and stay."""
         self.table, self.rows, self.model, self.discretizers = table, rows, model, discretizers
         self.fixed, self.rng, self.dated = fixed, rng, dated
-        attributes = {column.name for column in table.attributes}
+        apart = documents_to_learn(table.attributes)  # their leaves are drawn
+        attributes = {column.name for column in table.attributes if column not in apart}
         known = attributes | fixed.keys()
 
         def judged(columns: Sequence[str]) -> bool:

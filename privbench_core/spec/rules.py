@@ -135,14 +135,16 @@ def _row_order(table: Table) -> Iterator[str]:
 
 
 def _domain(table: Table, column: Column, delta: float) -> Iterator[str]:
-    if column.name in table.key_columns or not column.logical.needs_domain:
+    if column.name in table.key_columns or not (column.logical.needs_domain or column.learns_list):
         return
     if column.domain is None and column.relative is None:
         shape = "{min:, max:}" if column.type.ordered else "{values: [..]}"
         todo = f"declare domain: {shape}, or domain: learn (paid for)"
         yield f"a column of type {column.type} without a domain; {todo}"
     elif column.learns_list and delta == 0:
-        yield "a list of values cannot be learned with delta 0; list the values, or declare delta above 0"
+        kind = "the structure" if column.logical.structured else "a list of values"
+        todo = "leave domain: learn out" if column.logical.structured else "list the values"
+        yield f"{kind} cannot be learned with delta 0; {todo}, or declare delta above 0"
 
 
 def _relative(schema: Schema, table: Table, column: Column) -> Iterator[str]:

@@ -119,15 +119,15 @@ class BytesType(LogicalType):
 
 @dataclass(frozen=True)
 class JsonType(LogicalType):
-    """JSON documents: only the length of their text is modelled.
+    """JSON documents: only the length of their text is modelled, unless their structure is learned.
 
-    Generated ones are objects, because queries take their members out, and are spelled as PostgreSQL's jsonb spells
+    Opaque ones are objects, because queries take their members out, and are spelled as PostgreSQL's jsonb spells
     them, which keeps the length.
     """
 
     name = "json"
     options = frozenset({"max_length"})
-    no_domain = _LENGTH_ONLY
+    structured = True
     opaque = True
     shortest = len("{}")
     frame = (b'{"a": "', b'"}')

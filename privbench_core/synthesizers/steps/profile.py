@@ -21,6 +21,7 @@ from privbench_core.profiles.measure_lags import own_lag_pairs
 from privbench_core.profiles.measure_profile import Cells, Network, learn_table
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Learn, Values
+from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.stored import restored
@@ -55,6 +56,7 @@ def profile_step(
         # All bounds on these tables decide which rows are kept and how much each may count.
         "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
         "stability": stability(schema, table.name),
+        **({"documents": "1"} if documents_to_learn(table.attributes) else {}),
         **({"lags": "2"} if own_lag_pairs(table) else {}),
         # What bounds say beyond the largest T counted once.
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
