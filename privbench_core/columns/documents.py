@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from privbench_core.schema.columns import Column
 from privbench_core.schema.documents import (
     SHAPE,
+    TYPED,
     WHOLE,
     Leaf,
     documents_to_learn,
@@ -55,7 +56,8 @@ def _composed(document: Column, columns: Mapping[str, pa.Array], rng: np.random.
         listed = whole.dictionary_encode()
         texts = [json.dumps(json.loads(text), ensure_ascii=False) for text in listed.dictionary.to_pylist()]
         return pa.array(texts, document.arrow_type).take(listed.indices)
-    shapes = columns[Leaf(document, SHAPE).name].dictionary_encode()
+    named = (columns.get(Leaf(document, kind).name) for kind in (SHAPE, TYPED))
+    shapes = next(values for values in named if values is not None).dictionary_encode()
     codes = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     made: list[str | None] = [None] * len(codes)
     for code, text in enumerate(shapes.dictionary.to_pylist()):

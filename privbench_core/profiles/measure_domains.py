@@ -29,7 +29,7 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.measure_documents import learn_shapes
 from privbench_core.profiles.measure_lists import learn_list
 from privbench_core.schema.columns import Column, Learn
-from privbench_core.schema.documents import SHAPE, WHOLE, Leaf, documents_to_learn
+from privbench_core.schema.documents import WHOLE, Leaf, documents_to_learn
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount, powers_up_to
@@ -110,22 +110,27 @@ def _learn_document(
     """
     of_range, of_list = TUNING.learning_weights
     first = 2 * of_list / _weight(document)
-    codec, leaves = learn_shapes(session, table, document, price.share(first).with_delta(price.delta / 2))
-    if not codec.values:
+    shapes = learn_shapes(session, table, document, price, first)
+    if not shapes.codec.values:
+        why = "noise hid what its documents look like, so"
+        if document.is_array:
+            empty = replace(shapes.codec, values=("[]",))
+            return {Leaf(document, WHOLE).name: empty}, {document.name: f"{why} they are empty arrays"}
         opaque = codec_for(replace(document, domain=None), table=table.name)
-        return {document.name: opaque}, {document.name: "noise hid what its documents look like, so they are opaque"}
-    columns = [leaf.column for leaf in leaves]
-    learned = {column: of_list if column.learns_list else of_range for column in columns if column.domain is not None}
+        return {document.name: opaque}, {document.name: f"{why} they are random"}
+    families = dict.fromkeys(leaf.family.column for leaf in shapes.leaves)
+    learned = {c: of_list if c.learns_list else of_range for c in families if c.domain is not None}
     lists = sum(column.learns_list for column in learned)
     prices = {
-        column: price.share((1 - first) * weight / sum(learned.values())).with_delta(
-            price.delta / 2 / lists if column.learns_list else 0.0
+        column: shapes.rest.share(weight / sum(learned.values())).with_delta(
+            shapes.rest.delta / lists if column.learns_list else 0.0
         )
         for column, weight in learned.items()
     }
     found, guessed = _learn_columns(session, table, prices, size)
-    known = {column.name: codec_for(column, table=table.name) for column in columns if column.domain is None}
-    return {Leaf(document, SHAPE if leaves else WHOLE).name: codec, **known, **found}, guessed
+    found |= {c.name: codec_for(c, table=table.name) for c in families if c.domain is None}
+    of_leaves = {leaf.name: found[leaf.family.name] for leaf in shapes.leaves}
+    return {shapes.column.name: shapes.codec, **of_leaves}, guessed
 
 
 def _weight(column: Column) -> float:

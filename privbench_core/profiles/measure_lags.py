@@ -26,6 +26,7 @@ from privbench_core.profiles.lags import Lag, expected_lags, joint_with_lags, la
 from privbench_core.profiles.names import parent_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.documents import is_leaf_name
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.measure_by_size import one_way_over_rows
@@ -91,7 +92,7 @@ def lag_features(key: ForeignKey, parent: Profile, child: Profile) -> LagFeature
     for name, own in child.discretizers.items():
         for base, above in parent.discretizers.items():
             classes = lag_classes(above, own)
-            if classes is not None:
+            if classes is not None and not is_leaf_name(base):  # owners are drawn whole
                 found.append((OwnerDifference(key, name, base), classes))
     return {str(number): each for number, each in enumerate(found[:MAX_SHARING])}
 

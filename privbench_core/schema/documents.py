@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
+from zlib import crc32
 
 from privbench_core.guards import DOCUMENT_DEPTH, DOCUMENT_ITEMS, DOCUMENT_LEAVES
 from privbench_core.schema.columns import Column, ColumnType, Learn
@@ -25,11 +26,16 @@ from privbench_core.schema.types.base import INT64_MAX
 
 Path = tuple[str | int, ...]
 
-SHAPE, WHOLE = "shape", "document"
-"""The kinds of leaves that are not in a document: its shape, and all of it."""
+SHAPE, TYPED, WHOLE = "shape", "typed", "document"
+"""The kinds of leaves that are not in a document: its shape, the same with the values of what says its type, and all
+of it. Each says all that those before it say."""
+WHOLES = (SHAPE, TYPED, WHOLE)
+_TYPE_KEYS = frozenset({"@type", "type", "kind", "event", "action"})  # what discriminates documents is called so
+_LITERAL = "="  # before a value in a shape: no kind begins so
+ANY = -1
+"""The position in a path that stands for one item of an array, each as likely as the others."""
 _TYPES = {
-    SHAPE: ColumnType.CATEGORY,
-    WHOLE: ColumnType.CATEGORY,
+    **dict.fromkeys(WHOLES, ColumnType.CATEGORY),
     "text": ColumnType.CATEGORY,
     "integer": ColumnType.INTEGER,
     "number": ColumnType.DECIMAL,
@@ -68,6 +74,11 @@ class Leaf:
         """What the leaf is called as a column."""
         return f"{self.document.name}->{self.kind}{self.form}{canonical_json(self.path)}"
 
+    @property
+    def family(self) -> Leaf:
+        """The leaf that stands for this one and those at other positions of the same arrays, which share a domain."""
+        return replace(self, path=tuple(ANY if isinstance(step, int) else step for step in self.path))
+
     @cached_property
     def column(self) -> Column:
         """The leaf as a column: NULL in rows whose document has no such scalar there."""
@@ -77,20 +88,20 @@ class Leaf:
             self.name,
             kind,
             Learn() if kind.logical.needs_domain else None,
-            nullable=self.kind not in (SHAPE, WHOLE) or self.document.nullable,
+            nullable=self.kind not in WHOLES or self.document.nullable,
             precision=_DIGITS if scaled else None,
             scale=_DECIMALS if scaled else None,
         )
 
     def value_in(self, document: Any) -> Any:
         """Return the scalar in a parsed document, as Arrow takes it; None if there is none of this kind."""
-        if self.kind == SHAPE:
-            return canonical_json(shape_of(document))
+        if self.kind in {SHAPE, TYPED}:
+            return canonical_json(shape_of(document, typed=self.kind == TYPED))
         if self.kind == WHOLE:
-            return canonical_json(document)
+            return _whole(document)
         for step in self.path:
             if isinstance(step, int):
-                document = document[step] if isinstance(document, list) and step < len(document) else None
+                document = _item(document, step)
             else:
                 document = document.get(step) if isinstance(document, dict) else None
         kind = _kind(document)
@@ -134,6 +145,11 @@ def find_leaf(columns: tuple[Column, ...], name: str) -> Leaf | None:
     return None
 
 
+def is_leaf_name(name: str) -> bool:
+    """Return whether a column of a profile is a leaf."""
+    return _NAME.search(name) is not None
+
+
 def parse_document(text: str | None) -> Any:
     """Return a parsed document; None for what is none, which has the shape of null."""
     # A lone surrogate is no text, and databases take no NUL.
@@ -145,8 +161,13 @@ def parse_document(text: str | None) -> Any:
         return None
 
 
-def shape_of(document: Any, depth: int = 0) -> Any:
+def shape_of(document: Any, depth: int = 0, *, typed: bool = False) -> Any:
     """Return a document with kinds in place of scalars, cut where it is very deep, or an array is long.
+
+    Args:
+        document: As `parse_document` returns it.
+        depth: Of what it is in.
+        typed: Whether texts that say the type of an object stay.
 
     >>> shape_of({"b": [1.5, None], "a": {"at": "2026-03-01"}})
     {'a': {'at': 'date'}, 'b': ['number', None]}
@@ -154,9 +175,14 @@ def shape_of(document: Any, depth: int = 0) -> Any:
     if isinstance(document, dict | list) and depth == DOCUMENT_DEPTH:
         return None
     if isinstance(document, dict):
-        return {key: shape_of(document[key], depth + 1) for key in sorted(document)[:DOCUMENT_LEAVES]}
+        return {
+            key: f"{_LITERAL}{document[key]}"
+            if typed and key.lower() in _TYPE_KEYS and isinstance(document[key], str)
+            else shape_of(document[key], depth + 1, typed=typed)
+            for key in sorted(document)[:DOCUMENT_LEAVES]
+        }
     if isinstance(document, list):
-        return [shape_of(item, depth + 1) for item in document[:DOCUMENT_ITEMS]]
+        return [shape_of(item, depth + 1, typed=typed) for item in document[:DOCUMENT_ITEMS]]
     return _kind(document)
 
 
@@ -174,7 +200,7 @@ def leaves_of(document: Column, shape: Any, path: Path = ()) -> Iterator[Leaf]:
     elif isinstance(shape, list):
         for place, item in enumerate(shape):
             yield from leaves_of(document, item, (*path, place))
-    elif shape is not None:
+    elif shape is not None and not shape.startswith(_LITERAL):
         kind = shape[:4] if shape.startswith("time") else shape
         yield Leaf(document, kind, shape[len(kind) :], path)
 
@@ -185,7 +211,24 @@ def filled(shape: Any, scalars: Iterator[Any]) -> Any:
         return {key: filled(inner, scalars) for key, inner in shape.items()}
     if isinstance(shape, list):
         return [filled(inner, scalars) for inner in shape]
-    return None if shape is None else next(scalars)
+    if shape is None or shape.startswith(_LITERAL):
+        return shape and shape.removeprefix(_LITERAL)
+    return next(scalars)
+
+
+def _whole(document: Any) -> str:
+    try:
+        return canonical_json(document)
+    except RecursionError:
+        return canonical_json(None)
+
+
+def _item(array: Any, position: int) -> Any:
+    """Return an item of an array, None if there is none; of those that are kept, the array itself chooses `ANY`."""
+    kept = array[:DOCUMENT_ITEMS] if isinstance(array, list) else []
+    if position == ANY and kept:
+        position = crc32(canonical_json(kept).encode()) % len(kept)
+    return kept[position] if 0 <= position < len(kept) else None
 
 
 def _finite(text: str) -> float | None:
