@@ -35,7 +35,7 @@ def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
 
     ``rows`` holds at least these two columns, under the name in `Table.owner_bases` where the base is the owner's.
     """
-    leaf = table.leaf(name)
+    leaf = None if name in rows.column_names else table.leaf(name)
     if leaf is not None:
         return leaf_values(rows.column(leaf.document.name), leaf)
     base = next((base for column, base in table.relatives if column.name == name), None)
