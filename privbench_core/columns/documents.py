@@ -17,6 +17,7 @@ from privbench_core.schema.documents import (
     TYPED,
     WHOLE,
     Leaf,
+    Path,
     documents_to_learn,
     filled,
     find_leaf,
@@ -57,7 +58,10 @@ def _composed(document: Column, columns: Mapping[str, pa.Array], rng: np.random.
         texts = [json.dumps(json.loads(text), ensure_ascii=False) for text in listed.dictionary.to_pylist()]
         return pa.array(texts, document.arrow_type).take(listed.indices)
     named = (columns.get(Leaf(document, kind).name) for kind in (SHAPE, TYPED))
-    shapes = next(values for values in named if values is not None).dictionary_encode()
+    found = next((values for values in named if values is not None), None)
+    if found is None:
+        return _of_leaves(document, columns)
+    shapes = found.dictionary_encode()
     codes = shapes.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     made: list[str | None] = [None] * len(codes)
     for code, text in enumerate(shapes.dictionary.to_pylist()):
@@ -67,6 +71,36 @@ def _composed(document: Column, columns: Mapping[str, pa.Array], rng: np.random.
             scalars = (part[place] for part in parts)
             made[row] = json.dumps(filled(shape, scalars), ensure_ascii=False)
     return pa.array(made, document.arrow_type)
+
+
+def _of_leaves(document: Column, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """Return the documents that have all the leaves that were drawn, and no others."""
+    trees: list[Any] = [{} for _ in range(len(next(iter(columns.values()))))]
+    for leaf in filter(None, (find_leaf((document,), name) for name in columns)):
+        for row, value in enumerate(columns[leaf.name].to_pylist()):
+            if value is not None:
+                trees[row] = _with(trees[row], leaf.path, leaf.written(value))
+    empty = None if document.nullable else "[]" if document.is_array else "{}"
+    made = [empty if tree == {} else json.dumps(_plain(tree), ensure_ascii=False) for tree in trees]
+    return pa.array(made, document.arrow_type)
+
+
+def _with(tree: Any, path: Path, value: Any) -> Any:
+    """Return a tree with a value at a place; a scalar that is on the way gives way."""
+    if not path:
+        return value
+    inside = tree if isinstance(tree, dict) else {}
+    return {**inside, path[0]: _with(inside.get(path[0]), path[1:], value)}
+
+
+def _plain(tree: Any) -> Any:
+    """Return a tree with arrays in place of what has positions: gaps close up."""
+    if not isinstance(tree, dict):
+        return tree
+    positions = sorted(step for step in tree if isinstance(step, int))
+    if positions:
+        return [_plain(tree[step]) for step in positions]
+    return {key: _plain(tree[key]) for key in sorted(tree)}
 
 
 def _scalars(

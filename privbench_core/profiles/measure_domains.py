@@ -28,7 +28,7 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.measure_documents import learn_shapes
 from privbench_core.profiles.measure_lists import learn_list
-from privbench_core.schema.columns import Column, Learn
+from privbench_core.schema.columns import Column, Learn, Values
 from privbench_core.schema.documents import WHOLE, Leaf, documents_to_learn
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
@@ -111,11 +111,12 @@ def _learn_document(
     of_range, of_list = TUNING.learning_weights
     first = 2 * of_list / _weight(document)
     shapes = learn_shapes(session, table, document, price, first)
-    if not shapes.codec.values:
+    if not (shapes.codecs or shapes.leaves):
         why = "noise hid what its documents look like, so"
         if document.is_array:
-            empty = replace(shapes.codec, values=("[]",))
-            return {Leaf(document, WHOLE).name: empty}, {document.name: f"{why} they are empty arrays"}
+            whole = Leaf(document, WHOLE).column
+            empty = codec_for(replace(whole, domain=Values(("[]",))), table=table.name)
+            return {whole.name: empty}, {document.name: f"{why} they are empty arrays"}
         opaque = codec_for(replace(document, domain=None), table=table.name)
         return {document.name: opaque}, {document.name: f"{why} they are random"}
     families = dict.fromkeys(leaf.family.column for leaf in shapes.leaves)
@@ -130,7 +131,7 @@ def _learn_document(
     found, guessed = _learn_columns(session, table, prices, size)
     found |= {c.name: codec_for(c, table=table.name) for c in families if c.domain is None}
     of_leaves = {leaf.name: found[leaf.family.name] for leaf in shapes.leaves}
-    return {shapes.column.name: shapes.codec, **of_leaves}, guessed
+    return {**shapes.codecs, **of_leaves}, guessed
 
 
 def _weight(column: Column) -> float:

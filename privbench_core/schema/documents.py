@@ -30,12 +30,14 @@ SHAPE, TYPED, WHOLE = "shape", "typed", "document"
 """The kinds of leaves that are not in a document: its shape, the same with the values of what says its type, and all
 of it. Each says all that those before it say."""
 WHOLES = (SHAPE, TYPED, WHOLE)
+PLACE = "place"
+"""The kind of the leaf that is the name of one of a document's leaves, each as likely as the others."""
 _TYPE_KEYS = frozenset({"@type", "type", "kind", "event", "action"})  # what discriminates documents is called so
 _LITERAL = "="  # before a value in a shape: no kind begins so
 ANY = -1
 """The position in a path that stands for one item of an array, each as likely as the others."""
 _TYPES = {
-    **dict.fromkeys(WHOLES, ColumnType.CATEGORY),
+    **dict.fromkeys((*WHOLES, PLACE), ColumnType.CATEGORY),
     "text": ColumnType.CATEGORY,
     "integer": ColumnType.INTEGER,
     "number": ColumnType.DECIMAL,
@@ -88,7 +90,7 @@ class Leaf:
             self.name,
             kind,
             Learn() if kind.logical.needs_domain else None,
-            nullable=self.kind not in WHOLES or self.document.nullable,
+            nullable=self.kind not in (*WHOLES, PLACE) or self.document.nullable,
             precision=_DIGITS if scaled else None,
             scale=_DECIMALS if scaled else None,
         )
@@ -99,6 +101,9 @@ class Leaf:
             return canonical_json(shape_of(document, typed=self.kind == TYPED))
         if self.kind == WHOLE:
             return _whole(document)
+        if self.kind == PLACE:
+            names = [leaf.name for leaf in leaves_of(self.document, shape_of(document))]
+            return names[_chosen(document, len(names))] if names else ""
         for step in self.path:
             if isinstance(step, int):
                 document = _item(document, step)
@@ -223,11 +228,16 @@ def _whole(document: Any) -> str:
         return canonical_json(None)
 
 
+def _chosen(document: Any, number: int) -> int:
+    """Return one of some places, which a document itself chooses."""
+    return crc32(_whole(document).encode()) % number
+
+
 def _item(array: Any, position: int) -> Any:
     """Return an item of an array, None if there is none; of those that are kept, the array itself chooses `ANY`."""
     kept = array[:DOCUMENT_ITEMS] if isinstance(array, list) else []
     if position == ANY and kept:
-        position = crc32(canonical_json(kept).encode()) % len(kept)
+        position = _chosen(kept, len(kept))
     return kept[position] if 0 <= position < len(kept) else None
 
 

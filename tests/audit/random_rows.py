@@ -205,6 +205,8 @@ def _value(rng: np.random.Generator, table: Table, column: Column, place: int) -
         case ColumnType.FLOAT:
             odd = [0.0, -0.0, np.inf, -1e300, *([np.nan] if column.nullable else [])]
             return float(rng.choice(odd)) if rng.random() < 0.5 else float(number)
+        case ColumnType.JSON:
+            return str(rng.choice([f'{{"n": {number}, "type": "a"}}', '{"on": "2026-01-31", "s": ["u"]}', "[]", "{"]))
         case _:
             return f"{column.name[:2]}{number}"
 

@@ -470,7 +470,11 @@ def ward(seed: int, units: int = 50) -> Database:
 def desk(seed: int, units: int = 120) -> Database:
     """Agents with settings that few documents are, and tickets with documents of several shapes, and of none."""
     rng = np.random.default_rng(seed)
-    agent = keyed("agent", Column("settings", ColumnType.JSON, Learn(), nullable=True))
+    agent = keyed(
+        "agent",
+        Column("settings", ColumnType.JSON, Learn(), nullable=True),
+        Column("prefs", ColumnType.JSON, Learn()),  # of more shapes than can be named
+    )
     ticket = keyed(
         "ticket",
         Column("agent_id", INTEGER),
@@ -479,10 +483,14 @@ def desk(seed: int, units: int = 120) -> Database:
         keys=(_owner("ticket", "agent_id", "agent", 3),),
     )
     agents: list[Row] = [
-        (i, None if rng.random() < 0.1 else json.dumps({"theme": COLOURS[rng.integers(3)], "tabs": ["a", "b"]}))
+        (
+            i,
+            None if rng.random() < 0.1 else json.dumps({"theme": COLOURS[rng.integers(3)], "tabs": ["a", "b"]}),
+            json.dumps({f"k{n}": bool(rng.random() < 0.5) for n in range(9) if rng.random() < 0.5}),
+        )
         for i in range(units)
     ]
-    agents[0], agents[1] = (0, '{"a": ' * 3000), (1, '{"one of": "a kind", "\\u0000": 1e999}')
+    agents[0], agents[1] = (0, '{"a": ' * 3000, "{}"), (1, '{"one of": "a kind", "\\u0000": 1e999}', "[[[]]]")
     tickets: list[Row] = []
     for i in range(units):
         for n in range(20 if i == 0 else 0 if i == 1 else int(rng.integers(5))):

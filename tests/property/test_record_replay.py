@@ -286,6 +286,12 @@ def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_n
         assert losses["fanout", "call.port_id"] > 0 or gone == 1
 
 
+def test_documents_are_taken_apart_in_each_way() -> None:
+    noise = recorded_case("desk, documents", 0).noise
+    sites = {call.head[1].removeprefix("profile/") for call in noise.tape}
+    assert {"agent/discover prefs->place[]", 'ticket/discover payload->text["by"]', "ticket/documents/named"} <= sites
+
+
 def test_ranks_of_bounded_references_cost_what_they_should() -> None:
     """Where noise is small, ranks of all references are asked for, beside totals, targets, scores and joints."""
     database = forum(0)

@@ -193,3 +193,28 @@ def test_engines_in_databases_refuse_documents(tmp_path: Path) -> None:
     spec = load(tmp_path, f"engine: duckdb\n{SPEC}")
     with pytest.raises(SourceError, match=r"the documents of user\.doc apart; run with --engine memory"):
         open_engine(spec, None, b"", tmp_path)  # type: ignore[arg-type]
+
+
+def test_keys_that_come_and_go_are_kept_without_a_list_of_shapes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    user = Table("user", (integer("id"), Column("doc", ColumnType.JSON, Learn())), ("id",))
+    keys = [f"k{i}" for i in range(8)]
+    documents = [{key: int(rng.integers(9)) for key in keys if rng.random() < 0.5} for _ in range(1000)]
+    rows = rows_of(user, id=np.arange(1000), doc=[json.dumps(document) for document in documents])
+    place = place_of(tmp_path, Schema("site", (user,), "user"), {"user": rows})
+    place.run_with(SeededNoise(0), 20.0)
+    made = pa.parquet.read_table(place.out / "data" / "user.parquet")["doc"].to_pylist()
+    for key in keys:
+        assert np.mean([key in json.loads(text) for text in made]) == pytest.approx(0.5, abs=0.1)
+    assert np.mean([len(json.loads(text)) for text in made]) == pytest.approx(4, abs=0.3)
+
+
+def test_documents_of_leaves_alone_have_those_that_were_drawn() -> None:
+    columns = {
+        'payload->integer["a","b"]': pa.array([1, None, None], pa.int64()),
+        'payload->text["a","c"]': pa.array(["x", None, "y"]),
+        "payload->text[0]": pa.array([None, None, None], pa.string()),
+        'payload->boolean["list",0]': pa.array([None, None, None], pa.bool_()),
+        'payload->boolean["list",2]': pa.array([None, None, True], pa.bool_()),
+    }
+    assert put_together(columns) == [{"a": {"b": 1, "c": "x"}}, None, {"a": {"c": "y"}, "list": [True]}]
