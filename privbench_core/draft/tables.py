@@ -390,6 +390,9 @@ def _opaque(table: FoundTable, column: FoundColumn, kind: ColumnType) -> _Chosen
     if kind is ColumnType.CATEGORY and any(group == (column.name,) for group in table.unique):
         note = "its values are unique: random text of the same lengths; or {pattern: ..}"
         return _Chosen(ColumnType.TEXT, bound, (note,))
+    if kind.logical.structured:
+        note = "keys and values that many share are learned, each value as a column; others are made up"
+        return _Chosen(kind, {"domain": "learn"}, (note,))
     if kind.logical.length_unit:
         note = f"max_length: the most that is kept (without it {Column.max_length})"
         return _Chosen(kind, bound, () if length else (note,))

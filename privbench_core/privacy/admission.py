@@ -195,8 +195,10 @@ def _attribute(schema: Schema, table: str, name: str) -> Column:
 
     Other key columns are refused: when a unit is removed, a key may become NULL in rows that stay.
     """
-    found = next((column for column in schema.table(table).attributes if column.name == name), None)
-    if found is None or not schema.is_stable(table, name):
+    here = schema.table(table)
+    leaf = here.leaf(name)  # of a column that is not part of a key, as all documents
+    found = leaf.column if leaf else next((column for column in here.attributes if column.name == name), None)
+    if found is None or not schema.is_stable(table, leaf.document.name if leaf else name):
         raise InternalError(f"{table}.{name}: only columns that are not part of a key may be measured")
     return found
 

@@ -8,7 +8,7 @@ plausible one is assumed, and said to be.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,14 +20,16 @@ from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_widt
 from privbench_core.columns.made_up import plausible_bounds
 from privbench_core.columns.registry import codec_for
 from privbench_core.estimators.segmentation import segment_and_smooth
-from privbench_core.guards import CELLS_PER_OCTAVE, MAX_OCTAVES, MAX_YEARS, RARER, UNKNOWN_CODES
+from privbench_core.guards import CELLS_PER_OCTAVE, EXPECTED_LEAVES, MAX_OCTAVES, MAX_YEARS, RARER, UNKNOWN_CODES
 from privbench_core.marginals.measure_one_way import view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.profiles.measure_documents import learn_shapes
 from privbench_core.profiles.measure_lists import learn_list
-from privbench_core.schema.columns import Column, Learn
+from privbench_core.schema.columns import Column, Learn, Values
+from privbench_core.schema.documents import WHOLE, Leaf, documents_to_learn
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount, powers_up_to
@@ -74,20 +76,77 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
             codecs[column.name] = codec_for(column, table=table.name)
             continue
         each = price.share(shares[column.name])
-        if column.learns_list:
-            part = delta / len(lists_to_learn(table))
-            codecs[column.name], why = learn_list(session, table, column, size, each.with_delta(part))
+        part = delta / len(lists_to_learn(table)) if column.learns_list else 0.0
+        if column.type.logical.structured:
+            found, whys = _learn_document(session, table, column, size, each.with_delta(part))
         else:
-            codecs[column.name], why = _learn_range(session, table, column, each)
-        guessed |= {column.name: why} if why else {}
+            found, whys = _learn_columns(session, table, {column: each.with_delta(part)}, size)
+        codecs |= found
+        guessed |= whys
     return Learned(codecs, guessed, price.share(1 - sum(shares.values())) if shares else price)
+
+
+def _learn_columns(
+    session: PrivateSession, table: Table, prices: Mapping[Column, Price], size: RowCount | None
+) -> tuple[dict[str, Codec], dict[str, str]]:
+    """Return the codecs of columns, each learned for its price, and what had to be assumed, by name."""
+    codecs, guessed = dict[str, Codec](), dict[str, str]()
+    for column, price in prices.items():
+        if column.learns_list:
+            codecs[column.name], why = learn_list(session, table, column, size, price)
+        else:
+            codecs[column.name], why = _learn_range(session, table, column, price)
+        guessed |= {column.name: why} if why else {}
+    return codecs, guessed
+
+
+def _learn_document(
+    session: PrivateSession, table: Table, document: Column, size: RowCount | None, price: Price
+) -> tuple[dict[str, Codec], dict[str, str]]:
+    """Return the codecs of the shapes and the leaves of a column of documents; of opaque ones if noise hides them.
+
+    Shapes and whole documents are lists like others, and have their part of the price; the leaves of the shapes share
+    the rest.
+    """
+    of_range, of_list = TUNING.learning_weights
+    first = 2 * of_list / _weight(document)
+    shapes = learn_shapes(session, table, document, price, first)
+    if not (shapes.codecs or shapes.leaves):
+        why = "noise hid what its documents look like, so"
+        if document.is_array:
+            whole = Leaf(document, WHOLE).column
+            empty = codec_for(replace(whole, domain=Values(("[]",))), table=table.name)
+            return {whole.name: empty}, {document.name: f"{why} they are empty arrays"}
+        opaque = codec_for(replace(document, domain=None), table=table.name)
+        return {document.name: opaque}, {document.name: f"{why} they are random"}
+    families = dict.fromkeys(leaf.family.column for leaf in shapes.leaves)
+    learned = {c: of_list if c.learns_list else of_range for c in families if c.domain is not None}
+    lists = sum(column.learns_list for column in learned)
+    prices = {
+        column: shapes.rest.share(weight / sum(learned.values())).with_delta(
+            shapes.rest.delta / lists if column.learns_list else 0.0
+        )
+        for column, weight in learned.items()
+    }
+    found, guessed = _learn_columns(session, table, prices, size)
+    found |= {c.name: codec_for(c, table=table.name) for c in families if c.domain is None}
+    of_leaves = {leaf.name: found[leaf.family.name] for leaf in shapes.leaves}
+    return {**shapes.codecs, **of_leaves}, guessed
+
+
+def _weight(column: Column) -> float:
+    """Return what learning a domain costs, see `learning_weights`."""
+    of_range, of_list = TUNING.learning_weights
+    if column.type.logical.structured:
+        return 2 * of_list + EXPECTED_LEAVES * (of_range + of_list) / 2
+    return of_list if column.learns_list else of_range
 
 
 def learning_shares(table: Table) -> dict[str, float]:
     """Return the share of a profile's price that each domain to learn costs, by column."""
-    of_range, of_list = TUNING.learning_weights
-    weights = {c.name: of_list if c.learns_list else of_range for c in table.modelled if isinstance(c.domain, Learn)}
-    return {name: weight / (len(table.attributes) + sum(weights.values())) for name, weight in weights.items()}
+    weights = {c.name: _weight(c) for c in table.modelled if isinstance(c.domain, Learn)}
+    leaves = EXPECTED_LEAVES * len(documents_to_learn(table.modelled))
+    return {name: weight / (len(table.attributes) + leaves + sum(weights.values())) for name, weight in weights.items()}
 
 
 def expected_codes(table: Table) -> list[int]:

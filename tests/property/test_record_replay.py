@@ -53,6 +53,7 @@ from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.databases import (
     Database,
     adversaries,
+    agency,
     career,
     club,
     desk,
@@ -144,6 +145,9 @@ CASES = {
     "ward, pairwise, zCDP": (ward, ZCDP, SPLITTING, ONCE),
     "ward, pairwise, pure": (ward, CLOSE, SPLITTING, LONG),
     "ward, groups": (ward, PLENTY, GROUPS, LONG | ADDED),
+    "agency, documents": (agency, PLENTY, SPLITTING, ADDED),
+    "agency, documents, mostly noise": (agency, NOISY, SPLITTING, ONCE),
+    "agency, groups": (agency, PLENTY, GROUPS, LONG),
     "depot, pairwise, zCDP": (depot, ZCDP, SPLITTING, ONCE),
     "depot, pairwise, pure": (partial(depot, cascades=True), CLOSE, SPLITTING, LONG | ADDED),
     "depot, groups": (depot, PLENTY, GROUPS, LONG),
@@ -287,6 +291,12 @@ def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_n
     for table, gone in [*(("ship", number) for number in (0, 1, 2, 40)), *(("call", int(n)) for n in alone[:2])]:
         losses = replay_within_prices(plan, recorded, first, database.without(gone, table))
         assert losses["fanout", "call.port_id"] > 0 or gone == 1
+
+
+def test_documents_are_taken_apart_in_each_way() -> None:
+    noise = recorded_case("agency, documents", 0).noise
+    sites = {call.head[1].removeprefix("profile/") for call in noise.tape}
+    assert {"agent/discover prefs->place[]", 'ticket/discover payload->text["by"]', "ticket/documents/named"} <= sites
 
 
 def test_ranks_of_bounded_references_cost_what_they_should() -> None:

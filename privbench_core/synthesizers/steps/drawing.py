@@ -19,6 +19,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.differences import base_numbers, values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.documents import with_documents
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.groups.siblings import WithinGroupCorrelation
 from privbench_core.links.fanout import Fanout
@@ -294,7 +295,7 @@ class TableModels:
         draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated, self._constraints)
         draft.settle()
         draft.replace(nearest_public(table, parents, draft.values))
-        codes, columns = draft.codes, columns | draft.values
+        codes, columns = draft.codes, with_documents(table, columns | draft.values, rng)
         names = {n for key in outside for n in parents[key.name].link.context if n in rows.codes} - codes.keys()
         seen = {name: codes[name] for name in codes if name in discretizers} | {n: rows.codes[n] for n in names}
         own = Rows(rows.n, seen, sizes_of(discretizers), rows.weights)

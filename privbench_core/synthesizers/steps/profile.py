@@ -23,6 +23,7 @@ from privbench_core.profiles.measure_profile import Cells, Network, learn_table
 from privbench_core.profiles.profile import Profile
 from privbench_core.profiles.public_ranges import with_public_ranges
 from privbench_core.schema.columns import Learn, Values
+from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.stored import restored
@@ -57,6 +58,7 @@ def profile_step(
         # All bounds on these tables decide which rows are kept and how much each may count.
         "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
         "stability": stability(schema, table.name),
+        **({"documents": "1"} if documents_to_learn(table.attributes) else {}),
         **({"lags": "2"} if own_lag_pairs(table) else {}),
         **({"declared": [each.in_words for each in declared]} if (declared := declared_constraints(table)) else {}),
         # What bounds say beyond the largest T counted once.
