@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundKey, FoundTable
+from privbench_core.draft.keys import undeclared_references
 from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
@@ -191,8 +192,7 @@ def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
         if missing := (frozenset() if tree is None else columns_of(tree)) - kept:
             yield _without(check.name, missing)
         else:
-            enforced = enforceable_check(check.expression) is not None
-            remark = "" if enforced else " # kept in the DDL, not enforced while sampling"
+            remark = "" if enforceable_check(check.expression) else " # kept in the DDL, not enforced while sampling"
             yield f"      - {{name: {flow_yaml(check.name)}, expression: {flow_yaml(check.expression)}}}{remark}"
 
 
@@ -228,6 +228,7 @@ def _columns(
     in_keys, meaningful = usable.key_columns, _meaningful(usable, catalogue)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     owner = _owner(usable, catalogue, roles)
+    referring = dict(undeclared_references(usable, (other for other in catalogue.readable if other is not table)))
     creation = creation_of(owner) if owner else None
     for column in table.columns:
         if column.type is None:
@@ -239,6 +240,8 @@ def _columns(
             chosen = _without_domain(column, sample)
         else:
             chosen = _modelled(table, column, sample)
+        if column.name in referring:
+            chosen = chosen.noting(f"called after the key of {referring[column.name]}: or a foreign key to it?")
         if chosen.fields.get("domain") == "learn":
             if column.name in bases:
                 chosen = _relative(chosen, bases[column.name])
@@ -343,11 +346,11 @@ def _opaque(table: FoundTable, column: FoundColumn, kind: ColumnType) -> _Chosen
     # Shorter bounds than the default follow from the type.
     bound = {"max_length": length} if length is not None and length > Column.max_length else {}
     guess = guess_identifying(column, table.name, length) if kind.logical.textual else None
-    if guess is not None:
+    if guess is not None and not isinstance(guess.domain, Learn):
         domain = {} if guess.domain is None else {"domain": dump_domain(guess.domain)}
         made = "new ones are generated" if domain else "random text of the same lengths; or type: category"
         return _Chosen(ColumnType.TEXT, bound | domain, (f"looks like {guess.what}: {made}",))
-    if kind is ColumnType.CATEGORY and any(group == (column.name,) for group in table.unique):
+    if kind is ColumnType.CATEGORY and (column.name,) in table.unique:
         note = "its values are unique: random text of the same lengths; or {pattern: ..}"
         return _Chosen(ColumnType.TEXT, bound, (note,))
     if kind.logical.length_unit:
@@ -372,12 +375,13 @@ def _with_domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sampl
     if sample and sample.domain:
         note = "from the public example data; widen it to all values that may occur"
         return _Chosen(kind, {"domain": dump_domain(sample.domain)}, (note,))
-    usual = None if hints else domain_by_name(column.name, kind)
-    if usual is not None and not (isinstance(usual, Learn) and (column.name,) in table.unique):
+    if not hints and (usual := domain_by_name(column.name, kind, table)):
         return _Chosen(kind, {"domain": dump_domain(usual)})
     if kind is ColumnType.FLOAT and ends_with(column.name, rf"{MONEY}|amount|payments?"):
         stored = default_sql_type(kind.logical) if column.sql_type is None else column.sql_type
         hints.append(f"money? type: decimal, precision: 12, scale: 2, sql_type: {stored} has cents, not any digits")
+    if (guess := guess_identifying(column, table.name, None)) and isinstance(guess.domain, Learn):
+        hints.append(f"looks like {guess.what}: type: text costs less, if hardly a value repeats")
     return _Chosen(kind, {"domain": "learn"}, tuple(hints))
 
 
