@@ -8,7 +8,7 @@ plausible one is assumed, and said to be.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from privbench_core.marginals.measure_scores import highest_noise
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.profiles.measure_lists import learn_list
+from privbench_core.profiles.measure_lists import learn_lists
 from privbench_core.schema.columns import Column, Learn
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
@@ -42,11 +42,13 @@ class Learned:
 
     Attributes:
         codecs: Column -> codec.
+        counted: Column -> rows of its cells that are known already, and their variances.
         guessed: Column -> what is assumed instead of what noise hid.
         rest: What is left of the price.
     """
 
     codecs: dict[str, Codec]
+    counted: Mapping[str, tuple[Array, Array]]
     guessed: dict[str, str]
     rest: Price
 
@@ -68,19 +70,23 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
     """
     codecs: dict[str, Codec] = {}
     guessed: dict[str, str] = {}
-    shares = learning_shares(table)
+    counted: Mapping[str, tuple[Array, Array]] = {}
+    shares, lists = learning_shares(table), lists_to_learn(table)
+    rest = price.share(1 - sum(shares.values())) if shares else price
+    if lists:
+        part = price.share(sum(shares[column.name] for column in lists)).with_delta(delta)
+        listed = learn_lists(session, table, lists, size, part)
+        codecs |= listed.codecs
+        counted = listed.counted
+        guessed |= listed.assumed
+        rest += listed.rest
     for column in table.modelled:
         if column.name not in shares:
             codecs[column.name] = codec_for(column, table=table.name)
-            continue
-        each = price.share(shares[column.name])
-        if column.learns_list:
-            part = delta / len(lists_to_learn(table))
-            codecs[column.name], why = learn_list(session, table, column, size, each.with_delta(part))
-        else:
-            codecs[column.name], why = _learn_range(session, table, column, each)
-        guessed |= {column.name: why} if why else {}
-    return Learned(codecs, guessed, price.share(1 - sum(shares.values())) if shares else price)
+        elif not column.learns_list:
+            codecs[column.name], why = _learn_range(session, table, column, price.share(shares[column.name]))
+            guessed |= {column.name: why} if why else {}
+    return Learned({column.name: codecs[column.name] for column in table.modelled}, counted, guessed, rest)
 
 
 def learning_shares(table: Table) -> dict[str, float]:

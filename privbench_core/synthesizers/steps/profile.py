@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.registry import codec_for
 from privbench_core.marginals.measure_spn import PairwiseSPN
@@ -62,9 +63,11 @@ def profile_step(
     }
     key = ("profile", table.name)
     version = "24"
-    if not table.owner_key:
+    if lists_to_learn(table):
+        version = "25"
+    elif not table.owner_key:
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
-        version = "17" if intervals else "15" if lists_to_learn(table) else "10"
+        version = "17" if intervals else "10"
 
     def run(context: StepContext) -> Artifact:
         bound = schema.max_rows_per_unit(table.name)
@@ -98,7 +101,8 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
     for name, counts in cells.first.items():
         codec = cells.codecs[name]
         outside = float(sum(counts[cell] for cell in codec.outside))
-        if codec.outside and outside > 3 * cells.sigmas[name] * np.sqrt(len(codec.outside)):
+        learned = isinstance(codec, CategoricalCodec) and codec.made is not None
+        if codec.outside and not learned and outside > 3 * cells.sigmas[name] * np.sqrt(len(codec.outside)):
             clamped[f"{table.name}.{name}"] = round(outside)
         bars[name] = _bars(codec, counts)
     summary: dict[str, Any] = {
