@@ -263,8 +263,10 @@ def _columns(
         else:
             chosen = _modelled(table, column, sample)
             chosen = _in_key(column, chosen) if is_key else chosen
-        if column.name in undeclared:
-            chosen = chosen.noting(f"called after the key of {undeclared[column.name]}: or a foreign key to it?")
+        if parent := undeclared.get(column.name):
+            chosen = chosen.noting(f"called after the key of {parent}: or a foreign key to it?")
+            if parent not in outside and chosen.fields.get("domain") == {"values": "learn"}:
+                chosen.fields["domain"] = "learn"  # few units share a private row
         if chosen.fields.get("domain") == "learn":
             if column.name in bases:
                 chosen = _relative(chosen, bases[column.name])

@@ -582,12 +582,14 @@ CREATE TABLE product (id BIGINT PRIMARY KEY);
 CREATE TABLE sale (id BIGINT PRIMARY KEY, customer_id BIGINT NOT NULL REFERENCES customer, product_id BIGINT,
     storeid INT, coupon_upc BIGINT, friend_id BIGINT, patient_id BIGINT, "yearID" INT, paid INT, bid INT,
     ticket_id BIGINT UNIQUE);
+CREATE TABLE refund (id BIGINT PRIMARY KEY, customer_id BIGINT NOT NULL REFERENCES customer, sale_id BIGINT);
 """
     draft = draft_of(tmp_path, sql, unit="customer", public=("product",))
     assert (
         "product_id: {type: integer, domain: {values: learn}, nullable: true} # called after the key of product"
         in draft
     )
+    assert "sale_id: {type: integer, domain: learn, nullable: true} # called after the key of sale" in draft
     sale = decide(tmp_path, draft).schema.table("sale")
     assert [column.name for column in sale.attributes if column.learns_list] == [
         "product_id", "storeid", "coupon_upc", "friend_id",
