@@ -23,11 +23,11 @@ from privbench_core.estimators.segmentation import segment_and_smooth
 from privbench_core.guards import CELLS_PER_OCTAVE, EXPECTED_LEAVES, MAX_OCTAVES, MAX_YEARS, RARER, UNKNOWN_CODES
 from privbench_core.marginals.measure_one_way import view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.profiles.measure_documents import learn_shapes
-from privbench_core.profiles.measure_lists import learn_list
+from privbench_core.profiles.measure_lists import learn_lists
 from privbench_core.schema.columns import Column, Learn, Values
 from privbench_core.schema.documents import WHOLE, Leaf, documents_to_learn
 from privbench_core.schema.tables import Table
@@ -44,11 +44,13 @@ class Learned:
 
     Attributes:
         codecs: Column -> codec.
+        counted: Column -> rows of its cells that are known already, and their variances.
         guessed: Column -> what is assumed instead of what noise hid.
         rest: What is left of the price.
     """
 
     codecs: dict[str, Codec]
+    counted: Mapping[str, tuple[Array, Array]]
     guessed: dict[str, str]
     rest: Price
 
@@ -68,47 +70,42 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
-    codecs: dict[str, Codec] = {}
+    shares, listing = learning_shares(table), lists_to_learn(table)
+    rest = price.share(1 - sum(shares.values())) if shares else price
+    codecs: dict[str, dict[str, Codec]] = {column.name: {} for column in table.modelled}
+    counted: Mapping[str, tuple[Array, Array]] = {}
     guessed: dict[str, str] = {}
-    shares = learning_shares(table)
+    lists = [column for column in listing if not column.type.logical.structured]
+    if lists:
+        part = price.share(sum(shares[column.name] for column in lists))
+        listed = learn_lists(session, table, lists, size, part.with_delta(delta * len(lists) / len(listing)))
+        codecs |= {name: {name: codec} for name, codec in listed.codecs.items()}
+        counted, rest = listed.counted, rest + listed.rest
+        guessed |= listed.assumed
     for column in table.modelled:
-        if column.name not in shares:
-            codecs[column.name] = codec_for(column, table=table.name)
-            continue
-        each = price.share(shares[column.name])
-        part = delta / len(lists_to_learn(table)) if column.learns_list else 0.0
-        if column.type.logical.structured:
-            found, whys = _learn_document(session, table, column, size, each.with_delta(part))
-        else:
-            found, whys = _learn_columns(session, table, {column: each.with_delta(part)}, size)
-        codecs |= found
-        guessed |= whys
-    return Learned(codecs, guessed, price.share(1 - sum(shares.values())) if shares else price)
-
-
-def _learn_columns(
-    session: PrivateSession, table: Table, prices: Mapping[Column, Price], size: RowCount | None
-) -> tuple[dict[str, Codec], dict[str, str]]:
-    """Return the codecs of columns, each learned for its price, and what had to be assumed, by name."""
-    codecs, guessed = dict[str, Codec](), dict[str, str]()
-    for column, price in prices.items():
-        if column.learns_list:
-            codecs[column.name], why = learn_list(session, table, column, size, price)
-        else:
-            codecs[column.name], why = _learn_range(session, table, column, price)
-        guessed |= {column.name: why} if why else {}
-    return codecs, guessed
+        name = column.name
+        if name not in shares:
+            codecs[name][name] = codec_for(column, table=table.name)
+        elif column.type.logical.structured:
+            part = price.share(shares[name]).with_delta(delta / len(listing))
+            codecs[name], whys, left = _learn_document(session, table, column, size, part)
+            guessed |= whys
+            rest += left
+        elif not column.learns_list:
+            codecs[name][name], why = _learn_range(session, table, column, price.share(shares[name]))
+            guessed |= {name: why} if why else {}
+    return Learned({name: each for found in codecs.values() for name, each in found.items()}, counted, guessed, rest)
 
 
 def _learn_document(
     session: PrivateSession, table: Table, document: Column, size: RowCount | None, price: Price
-) -> tuple[dict[str, Codec], dict[str, str]]:
+) -> tuple[dict[str, Codec], dict[str, str], Price]:
     """Return the codecs of the shapes and the leaves of a column of documents; of opaque ones if noise hides them.
 
-    Shapes and whole documents are lists like others, and have their part of the price; the leaves of the shapes share
-    the rest.
+    What had to be assumed comes with them, and what is left of the price. Shapes and whole documents are lists like
+    others, and have their part of it; the leaves of the shapes share the rest.
     """
-    of_range, of_list = TUNING.learning_weights
+    _, of_list = TUNING.learning_weights
     first = 2 * of_list / _weight(document)
     shapes = learn_shapes(session, table, document, price, first)
     if not (shapes.codecs or shapes.leaves):
@@ -116,22 +113,27 @@ def _learn_document(
         if document.is_array:
             whole = Leaf(document, WHOLE).column
             empty = codec_for(replace(whole, domain=Values(("[]",))), table=table.name)
-            return {whole.name: empty}, {document.name: f"{why} they are empty arrays"}
+            return {whole.name: empty}, {document.name: f"{why} they are empty arrays"}, shapes.rest.share(1.0)
         opaque = codec_for(replace(document, domain=None), table=table.name)
-        return {document.name: opaque}, {document.name: f"{why} they are random"}
+        return {document.name: opaque}, {document.name: f"{why} they are random"}, shapes.rest.share(1.0)
     families = dict.fromkeys(leaf.family.column for leaf in shapes.leaves)
-    learned = {c: of_list if c.learns_list else of_range for c in families if c.domain is not None}
-    lists = sum(column.learns_list for column in learned)
-    prices = {
-        column: shapes.rest.share(weight / sum(learned.values())).with_delta(
-            shapes.rest.delta / lists if column.learns_list else 0.0
-        )
-        for column, weight in learned.items()
-    }
-    found, guessed = _learn_columns(session, table, prices, size)
-    found |= {c.name: codec_for(c, table=table.name) for c in families if c.domain is None}
+    weights = {column: _weight(column) for column in families if column.domain is not None}
+    of_all = sum(weights.values())
+    found: dict[str, Codec] = {c.name: codec_for(c, table=table.name) for c in families if c.domain is None}
+    guessed, rest = dict[str, str](), zero(price.measure)
+    lists = [column for column in weights if column.learns_list]
+    if lists:
+        part = shapes.rest.share(sum(weights[column] for column in lists) / of_all)
+        listed = learn_lists(session, table, lists, size, part.with_delta(shapes.rest.delta))
+        found |= listed.codecs
+        guessed |= listed.assumed
+        rest = listed.rest
+    for column, weight in weights.items():
+        if not column.learns_list:
+            found[column.name], why = _learn_range(session, table, column, shapes.rest.share(weight / of_all))
+            guessed |= {column.name: why} if why else {}
     of_leaves = {leaf.name: found[leaf.family.name] for leaf in shapes.leaves}
-    return {**shapes.codecs, **of_leaves}, guessed
+    return {**shapes.codecs, **of_leaves}, guessed, rest
 
 
 def _weight(column: Column) -> float:
