@@ -20,7 +20,15 @@ from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_widt
 from privbench_core.columns.made_up import plausible_bounds
 from privbench_core.columns.registry import codec_for
 from privbench_core.estimators.segmentation import segment_and_smooth
-from privbench_core.guards import CELLS_PER_OCTAVE, MAX_OCTAVES, MAX_YEARS, RARER, UNKNOWN_CODES
+from privbench_core.guards import (
+    CELLS_PER_OCTAVE,
+    EXACT_FLOAT,
+    MAX_OCTAVES,
+    MAX_YEARS,
+    RARER,
+    TOLERANCE,
+    UNKNOWN_CODES,
+)
 from privbench_core.marginals.measure_one_way import view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
 from privbench_core.privacy.budget import Price
@@ -110,7 +118,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     counts = noisy.values[0][: grid.ordered]
     low, high = plausible_bounds(column)
     seen = _occupied(grid, counts, noisy.sigma, price, _cells_between(grid, *map(grid.grid.number, (low, high))))
-    step = 1
+    step = 0.0
     if classes is not None:
         of_steps = view_of_cells(session, table.name, {column.name: classes}, 1, f"step of {column.name}")
         found = of_steps.measure("multiples", [Marginal((column.name,))], price.share(TUNING.detail_share))
@@ -190,7 +198,7 @@ def _largest_run(values: Array) -> tuple[int, int]:
     return int(np.argmin(sums[:end])), end
 
 
-def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: Price) -> int:
+def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: Price) -> float:
     """Return the coarsest unit below which noise explains all counts, as far as noise can tell; else the usual one.
 
     Rows that are no multiples of a unit are most rows, if there are any: a second is a whole minute in one of sixty.
@@ -216,7 +224,7 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: P
     return classes.units[int(np.flatnonzero(np.cumprod(possible))[-1])]
 
 
-def learned_codec(grid: OrderedCodec, rows: Array, step: int = 1) -> OrderedCodec:
+def learned_codec(grid: OrderedCodec, rows: Array, step: float = 0.0) -> OrderedCodec:
     """Return cells for the part of a grid that holds rows, with about as many rows in each.
 
     Zero is a cell of its own. Values beyond the ends are taken to lie in the last cells: nothing piles up at a bound.
@@ -224,7 +232,7 @@ def learned_codec(grid: OrderedCodec, rows: Array, step: int = 1) -> OrderedCode
     Args:
         grid: The public grid.
         rows: Of each of its interval cells, 0 where nothing was seen; shape (ordered,), not all 0.
-        step: Grid points from one value to the next.
+        step: From one value to the next, see `StepCodec.units`; 0 if none was learned.
     """
     seen = np.flatnonzero(rows > 0)
     first, last = int(seen[0]), int(seen[-1])
@@ -244,11 +252,16 @@ def learned_codec(grid: OrderedCodec, rows: Array, step: int = 1) -> OrderedCode
     return _in_steps(OrderedCodec(grid.grid, grid.nullable, tuple(sorted(set(cuts))), end, open_ended=True), step)
 
 
-def _in_steps(codec: OrderedCodec, step: int) -> OrderedCodec:
-    """Return a codec whose cells begin at the next whole step."""
-    if step == 1:
+def _in_steps(codec: OrderedCodec, step: float) -> OrderedCodec:
+    """Return a codec whose cells begin at the next multiple of a step, see `StepCodec.units`; 0 leaves it as it is."""
+    if not step:
         return codec
-    starts = sorted({-(-int(start) // step) for start in codec.cuts})
-    final = max(int(codec.last) // step, starts[0])
+    if codec.grid.continuous:
+        if max(abs(codec.cuts[0]), abs(codec.last)) > EXACT_FLOAT * step:
+            return codec
+        starts = sorted({max(math.ceil(start / step - TOLERANCE), int(start > 0)) for start in codec.cuts})
+    else:
+        starts = sorted({-(-int(start) // int(step)) for start in codec.cuts})
+    final = max(int(codec.last // step), starts[0])
     kept = tuple(start for start in starts if start <= final)
-    return replace(codec, grid=replace(codec.grid, step=step), cuts=kept, last=final)
+    return replace(codec, grid=codec.grid.in_multiples(step), cuts=kept, last=final)
