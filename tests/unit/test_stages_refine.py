@@ -102,6 +102,12 @@ def test_floats_that_no_unit_divides_are_drawn_with_all_digits(price):
     assert len(set(drawn(profile, "x", 3000))) == 3000
 
 
+def test_floats_whose_step_noise_hides_have_few_decimals():
+    values = np.random.default_rng(3).normal(50, 9, 100)
+    profile, _ = profiled([Column("x", T.FLOAT, Learn())], Price(Measure.ZCDP, 2e-4), x=values)
+    assert max(len(f"{value:.9g}") for value in drawn(profile, "x")) <= len("-100.123")
+
+
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
 def test_even_columns_are_left_alone(price):
     column = Column("x", T.INTEGER, Range(1, 100_000))
