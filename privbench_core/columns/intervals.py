@@ -207,12 +207,12 @@ class StepCodec(Codec):
     def of(cls, column: Column, *, table: str = "") -> StepCodec | None:
         """Return the classes of a column, None for a type whose steps are not learned.
 
-        Decimals with digits after the point: 1, 5, 10, 50, … of the last one. Floats: the same from a millionth to
-        5,000. Times, and differences between times: units of the calendar, in microseconds.
+        Integers and decimals: 1, 5, 10, 50, … of the last digit. Floats: the same from a millionth to 5,000. Times, and
+        differences between times: units of the calendar, in microseconds.
         """
         times = {ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ, *([ColumnType.INTERVAL] if column.relative else [])}
         units: tuple[float, ...]
-        if column.scale:
+        if column.type in {ColumnType.INTEGER, ColumnType.DECIMAL}:
             units = tuple(digit * 10**power for power in range(9) for digit in (1, 5))
         elif column.type is ColumnType.FLOAT:
             units = (0.0, *(float(f"{digit}e{power}") for power in range(-6, 4) for digit in (1, 5)))
@@ -225,7 +225,7 @@ class StepCodec(Codec):
     @property
     def usual(self) -> int:
         """Place of the unit that is taken if nothing is known: the last digit of numbers, seconds of times."""
-        return 0 if self.grid.type in {ColumnType.DECIMAL, ColumnType.FLOAT} else self.units.index(1_000_000)
+        return 0 if self.grid.logical.numeric else self.units.index(1_000_000)
 
     @property
     def proper(self) -> int:

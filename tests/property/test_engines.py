@@ -230,6 +230,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
                 equal_width_codec(i, 0, 100, 3),
                 equal_width_codec(i, -5, 60, step=7),
                 log_scale_codec(i),
+                StepCodec.of(i),
                 categorical_codec(i, (7, 0, -1, 100)),
                 equal_width_codec(i, -(2**63), 2**63 - 1, 9),
             ],

@@ -102,6 +102,22 @@ def test_floats_that_no_unit_divides_are_drawn_with_all_digits(price):
     assert len(set(drawn(profile, "x", 3000))) == 3000
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "off"),
+    [
+        (T.DATE, 17_000 + 7 * np.arange(100), 0.15),
+        (T.INTEGER, np.arange(30, 660, 5), 0.05),
+        (T.INTEGER, np.random.default_rng(4).choice(2_000, 60, replace=False), 0.15),
+    ],
+    ids=["Mondays", "multiples of 5", "few numbers"],
+)
+def test_values_between_those_that_occur_are_not_drawn(kind, values, off):
+    column, rows = Column("x", kind, Learn()), np.random.default_rng(5).choice(values, 20_000)
+    profile, _ = profiled([column], PRICES["zCDP"], x=pa.array(rows.astype(np.int32)).cast(column.arrow_type))
+    found = pa.array(drawn(profile, "x")).cast(pa.int32() if kind is T.DATE else pa.int64()).to_numpy()
+    assert np.mean(np.isin(found, values)) > 1 - off
+
+
 def test_floats_whose_step_noise_hides_have_few_decimals():
     values = np.random.default_rng(3).normal(50, 9, 100)
     profile, _ = profiled([Column("x", T.FLOAT, Learn())], Price(Measure.ZCDP, 2e-4), x=values)
