@@ -5,12 +5,13 @@ The facts are the catalogue's; defaults that an owner may change come from names
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundKey, FoundTable
-from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
+from privbench_core.draft.key_columns import numbered_columns
+from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, orders_rows, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
@@ -33,7 +34,7 @@ def draft_table(
     roles: Roles | None,
     samples: Mapping[str, SampleColumn],
     *,
-    public: bool = False,
+    outside: Collection[str] = (),
 ) -> Iterator[str]:
     """Yield the lines of a table.
 
@@ -42,8 +43,9 @@ def draft_table(
         catalogue: All tables.
         roles: Of the keys between private tables; None as long as nobody has decided whose rows are protected.
         samples: Types and domains in public example rows, by column; empty without any.
-        public: Whether its rows can only be published as they are, so that its columns need no domain.
+        outside: Tables whose rows can only be published as they are, so that their columns need no domain.
     """
+    public = table.name in outside
     kept = set(table.usable)
     keys, implied, notes = usable_keys(table, catalogue)
     generated = [column for column, made_of in table.generated if kept.issuperset(made_of)]
@@ -88,7 +90,7 @@ def draft_table(
         )
     yield "    columns:"
     usable = replace(table, primary_key=guess, foreign_keys=tuple(keys))
-    yield from _columns(table, usable, catalogue, roles or {}, samples, public=public)
+    yield from _columns(table, usable, catalogue, roles or {}, samples, outside)
 
 
 def one_line(remark: str) -> str:
@@ -141,29 +143,16 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
     if role is None:
         yield f"      - {_key_fields(table, key)}"
         return
-    optional, is_self = table.is_optional(key), key.parent == table.name
-    if role.undecided:
-        own = "rows of its own table" if is_self else f"rows per row of {key.parent}"
-        own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
-        hint = "" if is_self else "; or same_unit: true if it never leaves the unit"
-        if hint and not optional:
-            hint += (
-                f"; on_unit_removed: set null adds less noise, if rows remain after theirs in {key.parent} is deleted"
-            )
-        relies = "It is not enforced, and the guarantee relies on it"
-        if optional and not key.cascades and not numbered:
-            relies = "A generous bound costs little; only the relational synthesizer relies on it"
-        yield one_line(f"      # decide: the most {own}, about {role.bound}? {relies}{hint}")
-    if optional and key.cascades and (role.undecided or role.same_unit) and not is_self and not numbered:
-        todo = "on_unit_removed: set null adds less noise, unless rows must be deleted with theirs in"
-        yield one_line(f"      # {todo} {key.parent} (ON DELETE CASCADE)")
+    yield from map(one_line, _to_decide(table, key, role, numbered=numbered))
     fields: dict[str, Any] = {}
     if role.bound is not None:
         fields["max_children_per_unit" if role.per_unit else "max_children"] = (
             UNDECIDED if role.undecided else role.bound
         )
     fields |= {name: True for name in ("owner", "same_unit") if getattr(role, name)}
-    if numbered and not role.owner and optional and not key.cascades:
+    if role.may_stay and (role.undecided or role.stays):
+        fields["on_unit_removed"] = UNDECIDED if role.undecided else "set null"
+    if numbered and not role.owner and table.is_optional(key) and not key.cascades:
         yield one_line(f"      # rows without a key of their own are removed together with their row of {key.parent}")
         fields["on_unit_removed"] = "cascade"
     remark = ""
@@ -172,6 +161,34 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
     elif role.bound is not None and not role.undecided:
         remark = " # enforced: rows beyond it are ignored" if role.owner else " # promised: nothing enforces it"
     yield f"      - {_key_fields(table, key, fields)}{remark}"
+
+
+def _to_decide(table: FoundTable, key: FoundKey, role: Role, *, numbered: bool) -> Iterator[str]:
+    """Yield what an owner should know of a key whose bound is not enforced; arguments as of `_foreign_key`."""
+    optional, is_self = table.is_optional(key), key.parent == table.name
+    if role.may_stay and role.undecided:
+        yield from _about_removal(key.parent)
+    if role.undecided:
+        own = "rows of its own table" if is_self else f"rows per row of {key.parent}"
+        own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
+        hint = "" if is_self else "; or same_unit: true if it never leaves the unit"
+        relies = "It is not enforced, and the guarantee relies on it"
+        if optional and not key.cascades and not numbered:
+            relies = "A generous bound costs little; only the relational synthesizer relies on it"
+        elif role.may_stay:
+            relies += " where rows go; where they stay, a generous bound costs little"
+        yield f"      # decide: the most {own}, about {role.bound}? {relies}{hint}"
+    if optional and key.cascades and (role.undecided or role.same_unit) and not is_self and not numbered:
+        todo = "on_unit_removed: set null adds less noise, unless rows must be deleted with theirs in"
+        yield f"      # {todo} {key.parent} (ON DELETE CASCADE)"
+
+
+def _about_removal(parent: str) -> Iterator[str]:
+    """Yield what the owner of a required key should know to decide what becomes of a row without its parent."""
+    yield f"      # decide: when the row of {parent} that a row refers to goes with its unit, on_unit_removed is"
+    yield "      # - set null if the row stays, and what it refers to is unknown: little noise. Whatever else it says"
+    yield f"      #   of that row of {parent} stays in it, and is protected as its owner's alone."
+    yield "      # - cascade if the row goes as well. Noise grows with the bound below."
 
 
 def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None = None) -> str:
@@ -221,11 +238,12 @@ def _columns(
     catalogue: Catalogue,
     roles: Roles,
     samples: Mapping[str, SampleColumn],
-    *,
-    public: bool,
+    outside: Collection[str],
 ) -> Iterator[str]:
     """Yield the lines of a table's columns; ``usable`` is the table with those keys alone that its spec declares."""
-    in_keys, meaningful = usable.key_columns, _meaningful(usable, catalogue)
+    public, referring = table.name in outside, _referring(usable, catalogue, outside)
+    in_keys, numbered = usable.key_columns, numbered_columns(usable)
+    references = {name for key in usable.foreign_keys for name in key.columns}
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     owner = _owner(usable, catalogue, roles)
     creation = creation_of(owner) if owner else None
@@ -235,10 +253,15 @@ def _columns(
             continue
         sample = samples.get(column.name)
         is_key = column.name in in_keys
-        if public or (is_key and column.name not in meaningful):  # copied, or numbered
+        if not public and column.name in referring:
+            chosen = _Chosen(column.type, {"domain": "learn"})
+        elif public or column.name in references:
             chosen = _without_domain(column, sample)
+        elif column.name in numbered:
+            chosen = _without_domain(column, sample).noting(*numbered[column.name])
         else:
             chosen = _modelled(table, column, sample)
+            chosen = _in_key(column, chosen) if is_key else chosen
         if chosen.fields.get("domain") == "learn":
             if column.name in bases:
                 chosen = _relative(chosen, bases[column.name])
@@ -257,15 +280,23 @@ def _owner(table: FoundTable, catalogue: Catalogue, roles: Roles) -> FoundTable 
     return None
 
 
-def _meaningful(table: FoundTable, catalogue: Catalogue) -> frozenset[str]:
-    """Return the columns of a primary key that are no numbers of rows: the times in a key of several columns."""
-    if len(table.primary_key) == 1:
-        return frozenset()
-    of_keys = {name for key in table.foreign_keys for name in key.columns}
-    here = [key for other in catalogue.tables for key in other.foreign_keys if key.parent == table.name]
-    of_keys |= {name for key in here for name in key.parent_columns}
-    times = {name for name, column in table.usable.items() if column.type and column.type.logical.calendar}
-    return frozenset(times.intersection(table.primary_key) - of_keys)
+def _referring(table: FoundTable, catalogue: Catalogue, outside: Collection[str]) -> frozenset[str]:
+    """Return the columns of references to public rows alone that have an order: dates, and numbers that name no row.
+
+    A number names a row where it is the key of a table, or called like one.
+    """
+    found, others = set[str](), set[str]()
+    for key in table.foreign_keys:
+        if key.parent not in outside:
+            others.update(key.columns)
+            continue
+        naming = {o.columns[0] for o in catalogue.table(key.parent).foreign_keys if len(o.columns) == 1}
+        for name, target in zip(key.columns, key.parent_columns, strict=True):
+            kind = table.usable[name].type
+            number = kind is ColumnType.INTEGER and target not in naming
+            if kind and (kind.logical.calendar or (number and orders_rows(name, alone=len(key.columns) == 1))):
+                found.add(name)
+    return frozenset(found - others - ({*table.primary_key} if len(table.primary_key) == 1 else set()))
 
 
 @dataclass(frozen=True)
@@ -278,6 +309,15 @@ class _Chosen:
 
     def noting(self, *notes: str) -> _Chosen:
         return replace(self, notes=(*self.notes, *notes))
+
+
+def _in_key(column: FoundColumn, chosen: _Chosen) -> _Chosen:
+    """Return a column of a key of several columns with a domain, by which its values are kept."""
+    if column.values:
+        return replace(chosen, fields={"domain": {"values": list(column.values)}})
+    if chosen.type is ColumnType.TEXT:  # next to the rest of the key, its values recur
+        return _Chosen(ColumnType.CATEGORY, {"domain": "learn"})
+    return chosen
 
 
 def _line(column: FoundColumn, chosen: _Chosen, *, nullable: bool) -> str:

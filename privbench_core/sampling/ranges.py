@@ -50,9 +50,8 @@ def can_be_cut(schema: Schema, table: Table) -> bool:
         return False
     reaches = {key: reach(schema, table, key) for key in table.foreign_keys if not key.owner}
     here = {key for key, way in reaches.items() if way in (Reach.INSIDE, Reach.OWN)} | ({owner} if owner else set())
-    generated = table.key_columns - table.referring_columns
-    fresh = [name for name in table.primary_key if name in generated]
-    numbered = set(fresh if len(fresh) == len(table.primary_key) else fresh[:-1])  # else within the rest of the key
+    generated = (table.key_columns - table.referring_columns).intersection(table.primary_key)
+    numbered = {name for name in generated if not table.numbered_within(name)}
 
     def by_range(columns: Sequence[str]) -> bool:
         return not numbered.isdisjoint(columns) or any(set(key.columns) <= set(columns) for key in here)
@@ -77,6 +76,8 @@ def reach(schema: Schema, table: Table, key: ForeignKey) -> Reach | None:
     deferred = [other for other in table.foreign_keys if other.name in schema.deferred_keys]
     order = [*lookup_order(table, schema.deferred_keys), *deferred]
     later = order[order.index(key) + 1 :]
+    if not set(key.columns) <= table.key_columns:  # some of them are drawn like attributes
+        return None
     overlapping = (o for o in table.foreign_keys if o is not key and not set(o.columns).isdisjoint(key.columns))
     if any(not (other in later and _is_free(schema, table, other)) for other in overlapping):
         return None

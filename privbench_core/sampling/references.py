@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.grid import Grid
 from privbench_core.errors import InternalError
 from privbench_core.guards import REDRAWING_ROUNDS
 from privbench_core.links.lookup import Lookup
@@ -73,18 +75,37 @@ def lookup_order(table: Table, deferred: Collection[str] = ()) -> tuple[ForeignK
     return tuple(sorted(keys, key=lambda key: (key.optional, -len(key.columns))))
 
 
-def room_for_children(table: Table, parent: pa.Table) -> Places:
+def room_for_children(
+    table: Table, parent: pa.Table, distinct: Mapping[str, float], referred: Mapping[str, Places]
+) -> Places:
     """Return the most rows of ``table`` that each row of its owner may have, shape (parents,).
 
-    0 where the referenced columns are NULL, 1 where the owner key is unique (a primary key that is a foreign key).
+    0 where the referenced columns are NULL, or a row has nothing to refer to; 1 where the owner key is unique (a
+    primary key that is a foreign key); 7 where each row of an owner has another day of the week; as many as an account
+    has users where each member of one of its teams is another one.
+
+    Args:
+        table: The owned table.
+        parent: The owners.
+        distinct: How many different values there are of each attribute.
+        referred: From how many rows those of an owner may choose along each other required key, shape (parents,).
     """
     key = table.owner_key
     if key is None:
         return np.zeros(0, dtype=np.int64)
-    unique = any(set(columns) <= set(key.columns) for columns in (table.primary_key, *table.unique))
-    most = 1 if unique else np.iinfo(np.int64).max
+    known = table.required_columns.intersection(distinct)
+    room = np.full(parent.num_rows, float(key.max_children or 1))
+    for columns in (table.primary_key, *table.unique):
+        names, combinations = set(columns) - set(key.columns), np.ones(parent.num_rows)
+        for other in table.foreign_keys:
+            if other.name in referred and not names.isdisjoint(other.columns):
+                names, combinations = names - set(other.columns), combinations * referred[other.name]
+        if names <= known:
+            room = np.minimum(room, combinations * prod(distinct[name] for name in names))
+    for choices in referred.values():
+        room = np.where(choices > 0, room, 0)
     numbers = group_numbers([parent.column(name) for name in key.parent_columns], parent.num_rows)
-    return np.where((numbers >= 0) & ~repeated(numbers), most, 0)
+    return np.where((numbers >= 0) & ~repeated(numbers), room, 0).astype(np.int64)
 
 
 def choice_of(
@@ -194,6 +215,51 @@ def _drawn(
             some = choice.take(index).beside(found)
             found[index] = lookup.draw(rows.take(index), codes, count, rng, some, before)
     return found
+
+
+def nearest_public(table: Table, parents: Mapping[str, Parent], columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Return the attributes that refer to public rows with the nearest values that these have, by column.
+
+    Of several columns of one key each takes the nearest value of the rows that agree in those before it.
+
+    Args:
+        table: The referring table.
+        parents: By foreign key name.
+        columns: Its attributes, each of n values.
+    """
+    found: dict[str, pa.Array] = {}
+    modelled = {column.name for column in table.attributes}
+    for key in lookup_order(table):
+        agree: list[tuple[pa.ChunkedArray, pa.Array]] = []
+        for name, target in zip(key.columns, key.parent_columns, strict=True):
+            if name in modelled:
+                have, now = parents[key.name].table.column(target), found.get(name, columns[name])
+                if name not in found:
+                    now = _nearest(Grid.of(table.column(name), table.name), have, now, agree)
+                agree.append((have, now))
+                found[name] = now
+    return found
+
+
+def _nearest(
+    grid: Grid, have: pa.ChunkedArray, wanted: pa.Array, agree: Sequence[tuple[pa.ChunkedArray, pa.Array]]
+) -> pa.Array:
+    """Return the nearest value to each wanted one among those of the parents that ``agree`` with its row, if any do."""
+    sizes = len(have), len(wanted)
+    of_parent, of_row = common_numbers([pair[0] for pair in agree], [pair[1] for pair in agree], sizes)
+    (there, gone), (numbers, null) = grid.numbers(have), grid.numbers(pa.chunked_array([wanted]))
+    values, ranks = np.unique(there, return_inverse=True)
+    span = len(values) + 1
+    known = np.unique((of_parent * span + ranks)[(of_parent >= 0) & ~gone])
+    after = np.searchsorted(known, of_row * span + np.searchsorted(values, numbers))
+    result, least = numbers.copy(), np.full(len(numbers), np.inf)
+    for place in (after - 1, after) if len(known) else ():
+        inside = known[np.clip(place, 0, len(known) - 1)]
+        found = values[inside % span]
+        apart = np.where(inside // span == of_row, np.abs(found.astype(np.float64) - numbers), np.inf)
+        result = np.where(apart < least, found, result)
+        least = np.minimum(apart, least)
+    return grid.array(result, null)
 
 
 def copied_columns(key: ForeignKey, places: Places, parent: pa.Table, columns: Collection[str]) -> dict[str, pa.Array]:

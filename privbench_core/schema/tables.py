@@ -78,11 +78,26 @@ class Table:
     def key_columns(self) -> frozenset[str]:
         """Columns of the primary key or of a foreign key that are generated, never modelled.
 
-        A column of the primary key with a domain (the season in player, season, stint) holds a meaning and is not among
-        them, unless it is part of a foreign key.
+        A column of them with a domain (the season in player, season, stint) holds a meaning and is not among them; of a
+        foreign key only if it refers to nothing but public tables, by the rules of specs.
         """
         meaningful = {column.name for column in self.columns if column.domain is not None}
-        return self.referring_columns.union(set(self.primary_key) - meaningful)
+        return self.referring_columns.union(self.primary_key) - meaningful
+
+    def numbered_within(self, name: str) -> tuple[str, ...]:
+        """Return the columns within which a numbered column of the primary key counts rows; none if it counts them all.
+
+        One that is made to tell all rows apart (an identity, a UUID, an ``id`` next to the time that a table is
+        partitioned by) counts within the references of the key alone. Of others the last one counts within all that is
+        not numbered itself.
+        """
+        column, numbered = self.column(name), self.key_columns - self.referring_columns
+        if column.identity or column.logical.surrogate == "uuid":
+            return ()
+        if is_called_like_key(self.name, name):
+            return tuple(each for each in self.primary_key if each in self.referring_columns)
+        last = [each for each in self.primary_key if each in numbered][-1:] == [name]
+        return tuple(each for each in self.primary_key if each not in numbered) if last else ()
 
     @property
     def attributes(self) -> tuple[Column, ...]:
@@ -149,6 +164,16 @@ class Table:
         return next((fk for fk in self.foreign_keys if fk.owner), None)
 
 
+def is_called_like_key(table: str, column: str) -> bool:
+    """Return whether a column is called ``id`` or after its table, as one that numbers the table's rows.
+
+    >>> [is_called_like_key("Orders", name) for name in ("id", "order_id", "OrdersID", "line")]
+    [True, True, True, False]
+    """
+    names = {table.casefold(), table.casefold().removesuffix("s")}
+    return column.casefold() in {"id", *(f"{name}{sep}id" for name in names for sep in ("", "_"))}
+
+
 @dataclass(frozen=True)
 class Schema:
     """A database: its tables and the privacy unit's table.
@@ -193,6 +218,11 @@ class Schema:
         tables never go.
         """
         return () if self.table(key.parent).public else self.table(key.child).columns_set_null(key)
+
+    def is_stable(self, table: str, column: str) -> bool:
+        """Whether no unit's removal changes a column of a row that stays: it refers to public tables, if to any."""
+        keys = (key for key in self.table(table).foreign_keys if column in key.columns)
+        return all(self.table(key.parent).public for key in keys)
 
     def ownership_path(self, table: str) -> tuple[ForeignKey, ...]:
         """The foreign keys from a private table up to the unit; empty for the unit itself."""

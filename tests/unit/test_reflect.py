@@ -101,7 +101,8 @@ CREATE TABLE grade (id BIGINT PRIMARY KEY, employee BIGINT, starts DATE,
     schema = decide(tmp_path, draft_of(tmp_path, sql, unit="employee")).schema
     assert [c.name for c in schema.table("salary").attributes] == ["from_date", "amount"]
     assert [c.name for c in schema.table("visit").attributes] == ["id"]
-    assert schema.table("term").attributes == ()  # grades refer to it
+    assert [c.name for c in schema.table("term").attributes] == ["starts"]  # grades copy it from the row they refer to
+    assert [c.name for c in schema.table("grade").attributes] == []
 
 
 def test_a_bound_that_nothing_enforces_is_never_guessed(tmp_path: Path) -> None:
@@ -115,12 +116,13 @@ CREATE TABLE message (id BIGINT PRIMARY KEY, sender BIGINT NOT NULL REFERENCES m
     assert problems(tmp_path, draft) == (
         f"member.invited_by: max_children {undecided}",
         f"message.recipient: max_children {undecided}",
+        "message.recipient: on_unit_removed is not decided yet; write cascade or set null",
     )
     lines = draft.splitlines()
     listed = [line for line in lines if line.startswith("#   line ")]
     assert [line.partition(": ")[2] for line in listed] == [
         "max_children of member.invited_by",
-        "max_children of message.recipient",
+        "on_unit_removed and max_children of message.recipient",
     ]
     for line in listed:
         assert "CHOOSE" in lines[int(line.split()[2].rstrip(":")) - 1]
