@@ -3,6 +3,7 @@
 python -m benchmarks [NAME] [--data DIR] [--seeds N] [--epsilon E ...] [--delta D ...] [--methods M ...]
     [--scale S ...] [--rows N ...] [--databases NAME ...] [--tables NAME ...] [--dry]
 python -m benchmarks figures --help     what bundles are like on all databases, with the spread over seeds
+python -m benchmarks strangers --help   databases that nobody here has seen, by the draft of `init` as it comes
 python -m benchmarks compare --help     two states of the code, or one without a mechanism, on paired seeds
 """
 
@@ -39,6 +40,7 @@ from benchmarks import (
     skew,
     spec_errors,
     stats,
+    strangers,
     tightness,
     tpch,
 )
@@ -48,7 +50,7 @@ from privbench_core.errors import PrivbenchError
 
 def main() -> int:
     """Run what was asked for; 0 if all of it succeeded, 1 with a line on stderr if not."""
-    own_options = {"compare": compare.main, "figures": figures.main}
+    own_options = {"compare": compare.main, "figures": figures.main, "strangers": strangers.main}
     if sys.argv[1:2] and sys.argv[1] in own_options:
         return own_options[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])

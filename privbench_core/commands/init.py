@@ -92,14 +92,25 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     unit = decisions.unit or _unit(found)
     public, left_out = _outside(found, unit, decisions)
     found = whole.without(left_out)
-    bounds = {place: _bound(place, role) for place, role in found.promises(unit).items()}
+    bounds, staying = dict[KeyPlace, int](), set[KeyPlace]()
+    for place, role in found.promises(unit).items():
+        if role.may_stay and _stays(place):
+            staying.add(place)
+        bounds[place] = _bound(place, role)
     preset = ", ".join(f"{epsilon:g}" for epsilon in decisions.epsilons)
     epsilons = _numbers("3. How much may a release reveal? ε, less is more private", preset)
     preset = f"{max(decisions.lifetime, sum(epsilons)):g}"
     lifetime = _number("4. How much may all releases together, ever? ε", preset, least=min(epsilons))
     bundle = Path(typer.prompt("5. Where to put the benchmark? A folder", default=f"{found.catalogue.name}-benchmark"))
     decided = replace(
-        decisions, unit=unit, public=public, left_out=left_out, epsilons=epsilons, lifetime=lifetime, bounds=bounds
+        decisions,
+        unit=unit,
+        public=public,
+        left_out=left_out,
+        epsilons=epsilons,
+        lifetime=lifetime,
+        bounds=bounds,
+        staying=staying,
     )
     write_spec(source, path, sample_dir, decided)
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -160,6 +171,13 @@ def _names(question: str, known: Sequence[str]) -> tuple[str, ...]:
         if not unknown:
             return names
         say(f"Not among them: {', '.join(unknown)}")
+
+
+def _stays(place: KeyPlace) -> bool:
+    """Ask whether rows stay when what they refer to goes with its unit, which is part of what is protected."""
+    table, columns, parent = place
+    question = f"   When a row of {parent} goes with its unit, do the rows of {table} that refer to it by"
+    return typer.confirm(f"{question} {', '.join(columns)} stay, without the reference? Less noise", default=False)
 
 
 def _bound(place: KeyPlace, role: Role) -> int:

@@ -7,17 +7,17 @@ refuses, and is listed at the top of the draft. No default publishes: a table is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 
 from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.registry import read_catalogue
-from privbench_core.draft.keys import propose_keys, with_required
+from privbench_core.draft.keys import propose_keys, usable_keys, with_required
 from privbench_core.draft.publishing import Candidate, candidates
 from privbench_core.draft.samples import Samples, read_samples
-from privbench_core.draft.tables import draft_table, one_line, usable_keys
+from privbench_core.draft.tables import draft_table, one_line
 from privbench_core.draft.units import KeyPlace, Role, guess_unit, propose_roles, repeated_persons, without_tables
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
@@ -47,6 +47,7 @@ class Decisions:
         epsilons: One release for each.
         lifetime: The most that all releases together may ever spend.
         bounds: The most rows per parent row or unit along the keys of `Survey.promises`.
+        staying: Those of them (`Role.may_stay`) whose rows stay, without their reference, when what they refer to goes.
     """
 
     unit: str | None = None
@@ -55,6 +56,7 @@ class Decisions:
     epsilons: Sequence[float] = EPSILONS
     lifetime: float = LIFETIME
     bounds: Mapping[KeyPlace, int] = field(default_factory=dict)
+    staying: Collection[KeyPlace] = ()
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,10 @@ def reflect(
     roles = None
     if assumed:  # with the owner's promises in place of what was undecided
         roles = dict(propose_roles(catalogue, assumed))
-        roles |= {place: replace(roles[place], undecided=False, bound=most) for place, most in decided.bounds.items()}
+        roles |= {
+            place: replace(roles[place], undecided=False, bound=most, stays=place in decided.staying)
+            for place, most in decided.bounds.items()
+        }
         catalogue = with_required(catalogue, {place for place, role in roles.items() if role.owner})
     outside = {candidate.table for candidate in found.candidates(unit)} if unit else set[str]()
     for table in catalogue.tables:
@@ -160,7 +165,7 @@ def reflect(
             lines += [f"  # left out: {flow_yaml(table.name)} may not be read by this login; grant SELECT on it", ""]
         else:
             sampled = samples.get(table.name, {})
-            lines += [*draft_table(table, catalogue, roles, sampled, public=table.name in outside), ""]
+            lines += [*draft_table(table, catalogue, roles, sampled, outside=outside), ""]
     lines += [one_line(f"  # left out: {note}") for note in catalogue.notes]
     looked = "was read but those of the public example data" if sample_dir else "was read"
     return _with_list(_INTRODUCTION.format(looked=looked).splitlines(), lines)
@@ -253,4 +258,5 @@ def _place(lines: Sequence[str], number: int) -> str:
     table = next(above for above in reversed(lines[:number]) if above.startswith("  ") and above[2] not in " #")
     columns = line.removeprefix("- {columns: ").partition(", references")[0]
     bound = "max_children_per_unit" if "max_children_per_unit" in line else "max_children"
+    bound = f"on_unit_removed and {bound}" if f"on_unit_removed: {UNDECIDED}" in line else bound
     return f"{bound} of {table.strip().removesuffix(':')}.{columns}"

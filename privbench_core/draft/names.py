@@ -37,6 +37,7 @@ _COUNTS = (
     r"(milli)?seconds|minutes|hours|days|weeks|months|years|votes|views|likes|clicks|visits|followers|"
     r"wins|losses|goals|laps|seats|(bed|bath)?rooms|floors|doors"
 )
+_PERIODS = r"year|season|month|quarter|week|day|hour"
 _MEASURES = (
     r"[a-z]*price|amount|total|[a-z]*cost|rate|ratio|percent|pct|weight|height|width|length|distance|miles|km|score|salary|income|"
     r"revenue|balance|tax|discount|fee|lat|latitude|lon|lng|longitude|temperature|temp|duration|value|points|speed|volume|area|"
@@ -228,6 +229,19 @@ def type_by_name(name: str, siblings: Iterable[str] = ()) -> ColumnType | None:
     if words.endswith("day") and {words[:-3] + "month", words[:-3] + "year"} & set(map(words_of, siblings)):
         return ColumnType.INTEGER
     return first_match(name, _TYPES)
+
+
+def orders_rows(name: str, *, alone: bool) -> bool:
+    """Return whether a whole number in a key probably has an order that means something: a season, not a row's number.
+
+    Args:
+        name: Of its column.
+        alone: Whether it is the whole key, and so numbers rows unless it is called after a time.
+
+    >>> orders_rows("yearID", alone=True), orders_rows("round", alone=False), orders_rows("store_id", alone=False)
+    (True, True, False)
+    """
+    return ends_with(name, rf"({_PERIODS})( id)?") or not (alone or ends_with(name, _NUMBER))
 
 
 def domain_by_name(name: str, kind: ColumnType) -> Domain | None:

@@ -5,19 +5,19 @@ The facts are the catalogue's; defaults that an owner may change come from names
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundKey, FoundTable
-from privbench_core.draft.key_columns import numbered_columns
+from privbench_core.draft.key_columns import numbered_columns, referring_attributes
+from privbench_core.draft.keys import usable_keys
 from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
 from privbench_core.schema.checks import columns_of, enforceable_check, is_contained, parse_check
 from privbench_core.schema.columns import Column, ColumnType, Learn
-from privbench_core.schema.constraints import without_implied
 from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
 from privbench_core.spec import forms
 from privbench_core.spec.dump import dump_domain
@@ -34,7 +34,7 @@ def draft_table(
     roles: Roles | None,
     samples: Mapping[str, SampleColumn],
     *,
-    public: bool = False,
+    outside: Collection[str] = (),
 ) -> Iterator[str]:
     """Yield the lines of a table.
 
@@ -43,8 +43,9 @@ def draft_table(
         catalogue: All tables.
         roles: Of the keys between private tables; None as long as nobody has decided whose rows are protected.
         samples: Types and domains in public example rows, by column; empty without any.
-        public: Whether its rows can only be published as they are, so that its columns need no domain.
+        outside: Tables whose rows can only be published as they are, so that their columns need no domain.
     """
+    public = table.name in outside
     kept = set(table.usable)
     keys, implied, notes = usable_keys(table, catalogue)
     generated = [column for column, made_of in table.generated if kept.issuperset(made_of)]
@@ -89,7 +90,7 @@ def draft_table(
         )
     yield "    columns:"
     usable = replace(table, primary_key=guess, foreign_keys=tuple(keys))
-    yield from _columns(table, usable, catalogue, roles or {}, samples, public=public)
+    yield from _columns(table, usable, catalogue, roles or {}, samples, outside)
 
 
 def one_line(remark: str) -> str:
@@ -101,32 +102,6 @@ def _likely_key(table: FoundTable) -> tuple[str, ...]:
     usual = {"id", f"{table.name}_id".casefold(), f"{table.name}id".casefold()}
     found = tuple(name for name in table.usable if name.casefold() in usual)
     return found if len(found) == 1 else ()
-
-
-def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey], list[FoundKey], list[str]]:
-    """Return the keys that a spec can declare, those that they imply, and notes about the others."""
-    kept = set(table.usable)
-    usable = {other.name: set(other.usable) for other in catalogue.readable}
-    keys: list[FoundKey] = []
-    notes: list[str] = []
-    for key in table.foreign_keys:
-        where = f"the foreign key on ({', '.join(key.columns)})"
-        if key.parent not in usable:
-            there = any(other.name == key.parent for other in catalogue.tables)
-            notes.append(f"{where}, because {key.parent} {'may not be read' if there else 'is not in this source'}")
-        elif not (kept.issuperset(key.columns) and usable[key.parent].issuperset(key.parent_columns)):
-            notes.append(f"{where}, because one of its columns is left out")
-        else:
-            keys.append(key)
-    required = {t.name: [key for key in t.foreign_keys if not t.is_optional(key)] for t in catalogue.tables}
-    keys, implied = without_implied(keys, lambda name: required.get(name, ()))
-    single: dict[frozenset[str], FoundKey] = {}
-    for key in keys:
-        first = single.setdefault(frozenset(key.columns), key)
-        if first is not key:
-            where = f"the foreign key on ({', '.join(key.columns)}) to {key.parent}"
-            notes.append(f"{where}, because these columns have one to {first.parent} already")
-    return list(single.values()), implied, notes
 
 
 def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbered: bool) -> Iterator[str]:
@@ -142,29 +117,16 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
     if role is None:
         yield f"      - {_key_fields(table, key)}"
         return
-    optional, is_self = table.is_optional(key), key.parent == table.name
-    if role.undecided:
-        own = "rows of its own table" if is_self else f"rows per row of {key.parent}"
-        own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
-        hint = "" if is_self else "; or same_unit: true if it never leaves the unit"
-        if hint and not optional:
-            hint += (
-                f"; on_unit_removed: set null adds less noise, if rows remain after theirs in {key.parent} is deleted"
-            )
-        relies = "It is not enforced, and the guarantee relies on it"
-        if optional and not key.cascades and not numbered:
-            relies = "A generous bound costs little; only the relational synthesizer relies on it"
-        yield one_line(f"      # decide: the most {own}, about {role.bound}? {relies}{hint}")
-    if optional and key.cascades and (role.undecided or role.same_unit) and not is_self and not numbered:
-        todo = "on_unit_removed: set null adds less noise, unless rows must be deleted with theirs in"
-        yield one_line(f"      # {todo} {key.parent} (ON DELETE CASCADE)")
+    yield from map(one_line, _to_decide(table, key, role, numbered=numbered))
     fields: dict[str, Any] = {}
     if role.bound is not None:
         fields["max_children_per_unit" if role.per_unit else "max_children"] = (
             UNDECIDED if role.undecided else role.bound
         )
     fields |= {name: True for name in ("owner", "same_unit") if getattr(role, name)}
-    if numbered and not role.owner and optional and not key.cascades:
+    if role.may_stay and (role.undecided or role.stays):
+        fields["on_unit_removed"] = UNDECIDED if role.undecided else "set null"
+    if numbered and not role.owner and table.is_optional(key) and not key.cascades:
         yield one_line(f"      # rows without a key of their own are removed together with their row of {key.parent}")
         fields["on_unit_removed"] = "cascade"
     remark = ""
@@ -173,6 +135,34 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
     elif role.bound is not None and not role.undecided:
         remark = " # enforced: rows beyond it are ignored" if role.owner else " # promised: nothing enforces it"
     yield f"      - {_key_fields(table, key, fields)}{remark}"
+
+
+def _to_decide(table: FoundTable, key: FoundKey, role: Role, *, numbered: bool) -> Iterator[str]:
+    """Yield what an owner should know of a key whose bound is not enforced; arguments as of `_foreign_key`."""
+    optional, is_self = table.is_optional(key), key.parent == table.name
+    if role.may_stay and role.undecided:
+        yield from _about_removal(key.parent)
+    if role.undecided:
+        own = "rows of its own table" if is_self else f"rows per row of {key.parent}"
+        own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
+        hint = "" if is_self else "; or same_unit: true if it never leaves the unit"
+        relies = "It is not enforced, and the guarantee relies on it"
+        if optional and not key.cascades and not numbered:
+            relies = "A generous bound costs little; only the relational synthesizer relies on it"
+        elif role.may_stay:
+            relies += " where rows go; where they stay, a generous bound costs little"
+        yield f"      # decide: the most {own}, about {role.bound}? {relies}{hint}"
+    if optional and key.cascades and (role.undecided or role.same_unit) and not is_self and not numbered:
+        todo = "on_unit_removed: set null adds less noise, unless rows must be deleted with theirs in"
+        yield f"      # {todo} {key.parent} (ON DELETE CASCADE)"
+
+
+def _about_removal(parent: str) -> Iterator[str]:
+    """Yield what the owner of a required key should know to decide what becomes of a row without its parent."""
+    yield f"      # decide: when the row of {parent} that a row refers to goes with its unit, on_unit_removed is"
+    yield "      # - set null if the row stays, and what it refers to is unknown: little noise. Whatever else it says"
+    yield f"      #   of that row of {parent} stays in it, and is protected as its owner's alone."
+    yield "      # - cascade if the row goes as well. Noise grows with the bound below."
 
 
 def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None = None) -> str:
@@ -222,12 +212,13 @@ def _columns(
     catalogue: Catalogue,
     roles: Roles,
     samples: Mapping[str, SampleColumn],
-    *,
-    public: bool,
+    outside: Collection[str],
 ) -> Iterator[str]:
     """Yield the lines of a table's columns; ``usable`` is the table with those keys alone that its spec declares."""
+    public = table.name in outside
     in_keys, numbered = usable.key_columns, numbered_columns(usable)
     references = {name for key in usable.foreign_keys for name in key.columns}
+    references -= referring_attributes(usable, catalogue, outside)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     owner = _owner(usable, catalogue, roles)
     creation = creation_of(owner) if owner else None

@@ -125,6 +125,8 @@ class Role:
     undecided: bool = False  # whether the owner has to declare a bound that is not enforced
     bound: int | None = None  # the proposed one; None for a key that needs none
     per_unit: bool = False  # whether it bounds the rows that refer to all rows of one unit, rather than to one row
+    may_stay: bool = False  # whether a row of a required key would remain what it is without its reference
+    stays: bool = False  # whether it does, when the row that it refers to goes with its unit: the owner's decision
 
 
 KeyPlace = tuple[str, tuple[str, ...], str]
@@ -175,7 +177,16 @@ def _role(table: FoundTable, key: FoundKey, owners: dict[str, FoundKey], paths: 
             return Role(same_unit=True)
     if owner is not None and _shares_owner(key, owner, owners):
         return Role(same_unit=True)
-    return Role() if single else Role(undecided=True, bound=bound, per_unit=len(paths[key.parent]) > 1)
+    if single:
+        return Role()
+    may_stay = not table.is_optional(key) and key.parent != table.name and _is_apart(table, key)
+    return Role(undecided=True, bound=bound, per_unit=len(paths[key.parent]) > 1, may_stay=may_stay)
+
+
+def _is_apart(table: FoundTable, key: FoundKey) -> bool:
+    """Return whether the columns of a key are in no other one: without them, a row is still the same."""
+    others = {name for other in table.foreign_keys if other is not key for name in other.columns}
+    return bool(table.primary_key) and others.union(table.primary_key).isdisjoint(key.columns)
 
 
 def _shares_owner(key: FoundKey, owner: FoundKey, owners: dict[str, FoundKey]) -> bool:

@@ -185,12 +185,12 @@ def admit_discovery(schema: Schema, table: str, column: str, named: tuple[str, .
 
 
 def _attribute(schema: Schema, table: str, name: str) -> Column:
-    """Return a column that is not part of a key.
+    """Return a column that is not part of a key, or of keys to public tables alone and modelled.
 
-    Key columns are refused: when a unit is removed, a key may become NULL in rows that stay.
+    Other key columns are refused: when a unit is removed, a key may become NULL in rows that stay.
     """
     found = next((column for column in schema.table(table).attributes if column.name == name), None)
-    if found is None:
+    if found is None or not schema.is_stable(table, name):
         raise InternalError(f"{table}.{name}: only columns that are not part of a key may be measured")
     return found
 

@@ -127,7 +127,7 @@ class RowDraft:
 
     def _depend(self) -> None:
         """Enforce functional dependencies."""
-        self._replace(made_dependent(self.dependencies, self._columns, frozenset(self.values)))
+        self.replace(made_dependent(self.dependencies, self._columns, frozenset(self.values)))
 
     def _free_values(self) -> None:
         """Give rows that still repeat a unique set of several columns an unused value of its last attribute.
@@ -141,7 +141,7 @@ class RowDraft:
             if len(unique) > 1 and changeable and again.any():
                 name = changeable[-1]
                 scope = group_numbers([columns[other] for other in unique if other != name], self.rows.n)
-                self._replace({name: free_values(columns[name], scope, again, self.rng)})
+                self.replace({name: free_values(columns[name], scope, again, self.rng)})
 
     def _repair(self) -> None:
         """Let rows that still break a check have the columns that it names from random rows that keep it."""
@@ -154,7 +154,7 @@ class RowDraft:
                     break
                 take = np.arange(self.rows.n)
                 take[broken] = self.rng.choice(kept, int(broken.sum()))
-                self._replace({name: self.values[name].take(pa.array(take)) for name in names})
+                self.replace({name: self.values[name].take(pa.array(take)) for name in names})
 
     def _drawn_with_values(
         self, where: slice, rng: np.random.Generator
@@ -195,7 +195,7 @@ class RowDraft:
             made[name] = pa.concat_arrays([self.values[name], after]).take(take)
         self.values |= with_followers(self.table, made, self.values)
 
-    def _replace(self, changed: Mapping[str, pa.Array]) -> None:
+    def replace(self, changed: Mapping[str, pa.Array]) -> None:
         """Replace values, and encode them again."""
         made = with_followers(self.table, changed, self.values)
         other = {name: values for name, values in made.items() if not values.equals(self.values[name])}

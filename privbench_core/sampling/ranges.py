@@ -76,6 +76,8 @@ def reach(schema: Schema, table: Table, key: ForeignKey) -> Reach | None:
     deferred = [other for other in table.foreign_keys if other.name in schema.deferred_keys]
     order = [*lookup_order(table, schema.deferred_keys), *deferred]
     later = order[order.index(key) + 1 :]
+    if not set(key.columns) <= table.key_columns:  # some of them are drawn like attributes
+        return None
     overlapping = (o for o in table.foreign_keys if o is not key and not set(o.columns).isdisjoint(key.columns))
     if any(not (other in later and _is_free(schema, table, other)) for other in overlapping):
         return None

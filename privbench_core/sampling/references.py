@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.grid import Grid
 from privbench_core.errors import InternalError
 from privbench_core.guards import REDRAWING_ROUNDS
 from privbench_core.links.lookup import Lookup
@@ -214,6 +215,51 @@ def _drawn(
             some = choice.take(index).beside(found)
             found[index] = lookup.draw(rows.take(index), codes, count, rng, some, before)
     return found
+
+
+def nearest_public(table: Table, parents: Mapping[str, Parent], columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Return the attributes that refer to public rows with the nearest values that these have, by column.
+
+    Of several columns of one key each takes the nearest value of the rows that agree in those before it.
+
+    Args:
+        table: The referring table.
+        parents: By foreign key name.
+        columns: Its attributes, each of n values.
+    """
+    found: dict[str, pa.Array] = {}
+    modelled = {column.name for column in table.attributes}
+    for key in lookup_order(table):
+        agree: list[tuple[pa.ChunkedArray, pa.Array]] = []
+        for name, target in zip(key.columns, key.parent_columns, strict=True):
+            if name in modelled:
+                have, now = parents[key.name].table.column(target), found.get(name, columns[name])
+                if name not in found:
+                    now = _nearest(Grid.of(table.column(name), table.name), have, now, agree)
+                agree.append((have, now))
+                found[name] = now
+    return found
+
+
+def _nearest(
+    grid: Grid, have: pa.ChunkedArray, wanted: pa.Array, agree: Sequence[tuple[pa.ChunkedArray, pa.Array]]
+) -> pa.Array:
+    """Return the nearest value to each wanted one among those of the parents that ``agree`` with its row, if any do."""
+    sizes = len(have), len(wanted)
+    of_parent, of_row = common_numbers([pair[0] for pair in agree], [pair[1] for pair in agree], sizes)
+    (there, gone), (numbers, null) = grid.numbers(have), grid.numbers(pa.chunked_array([wanted]))
+    values, ranks = np.unique(there, return_inverse=True)
+    span = len(values) + 1
+    known = np.unique((of_parent * span + ranks)[(of_parent >= 0) & ~gone])
+    after = np.searchsorted(known, of_row * span + np.searchsorted(values, numbers))
+    result, least = numbers.copy(), np.full(len(numbers), np.inf)
+    for place in (after - 1, after) if len(known) else ():
+        inside = known[np.clip(place, 0, len(known) - 1)]
+        found = values[inside % span]
+        apart = np.where(inside // span == of_row, np.abs(found.astype(np.float64) - numbers), np.inf)
+        result = np.where(apart < least, found, result)
+        least = np.minimum(apart, least)
+    return grid.array(result, null)
 
 
 def copied_columns(key: ForeignKey, places: Places, parent: pa.Table, columns: Collection[str]) -> dict[str, pa.Array]:

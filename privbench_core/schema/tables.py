@@ -78,11 +78,11 @@ class Table:
     def key_columns(self) -> frozenset[str]:
         """Columns of the primary key or of a foreign key that are generated, never modelled.
 
-        A column of the primary key with a domain (the season in player, season, stint) holds a meaning and is not among
-        them, unless it is part of a foreign key.
+        A column of them with a domain (the season in player, season, stint) holds a meaning and is not among them; of a
+        foreign key only if it refers to nothing but public tables, by the rules of specs.
         """
         meaningful = {column.name for column in self.columns if column.domain is not None}
-        return self.referring_columns.union(set(self.primary_key) - meaningful)
+        return self.referring_columns.union(self.primary_key) - meaningful
 
     def numbered_within(self, name: str) -> tuple[str, ...]:
         """Return the columns within which a numbered column of the primary key counts rows; none if it counts them all.
@@ -218,6 +218,11 @@ class Schema:
         tables never go.
         """
         return () if self.table(key.parent).public else self.table(key.child).columns_set_null(key)
+
+    def is_stable(self, table: str, column: str) -> bool:
+        """Whether no unit's removal changes a column of a row that stays: it refers to public tables, if to any."""
+        keys = (key for key in self.table(table).foreign_keys if column in key.columns)
+        return all(self.table(key.parent).public for key in keys)
 
     def ownership_path(self, table: str) -> tuple[ForeignKey, ...]:
         """The foreign keys from a private table up to the unit; empty for the unit itself."""

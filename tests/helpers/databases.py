@@ -466,6 +466,39 @@ def ward(seed: int, units: int = 50) -> Database:
     return database_from(Schema("ward", (patient, stay), "patient"), {"patient": patients, "stay": stays})
 
 
+def career(seed: int, units: int = 40) -> Database:
+    """Seasons of players in teams of a public table by year and name, whose years rows may not have a team for.
+
+    Player 0 has far more than τ seasons, in one year; player 1 has none.
+    """
+    rng = np.random.default_rng(seed)
+    years, names = range(1990, 2010, 2), ("red", "green", "blue")
+    number, text = Column("year", INTEGER), Column("team", ColumnType.TEXT)
+    team = Table("team", (number, text, Column("wins", INTEGER)), ("year", "team"), public=True)
+    player = Table("player", (Column("id", INTEGER), Column("born", INTEGER, Range(1950, 1990))), ("id",))
+    season = keyed(
+        "season",
+        Column("player_id", INTEGER),
+        Column("year", INTEGER, Learn(), nullable=True),
+        replace(text, nullable=True),
+        Column("games", INTEGER, Range(0, 20), nullable=True),
+        keys=(
+            _owner("season", "player_id", "player", 5),
+            ForeignKey("season", ("year", "team"), "team", ("year", "team"), optional=True),
+        ),
+    )
+    players: list[Row] = [(i, int(rng.integers(1950, 1990))) for i in range(units)]
+    seasons: list[Row] = []
+    for i, (_, born) in enumerate(players):
+        first = min(max(int(born) + 20, 1990), 2004) // 2 * 2  # type: ignore[call-overload]
+        for j in range(30 if i == 0 else 0 if i == 1 else int(rng.integers(1, 4))):
+            year = None if rng.random() < 0.1 else 2008 if i == 0 else first + 2 * j
+            seasons.append((len(seasons), i, year, names[rng.integers(3)], int(rng.integers(20))))
+    teams: list[Row] = [(year, name, int(rng.integers(9))) for year in years for name in names]
+    rows = {"team": teams, "player": players, "season": seasons}
+    return database_from(Schema("career", (team, player, season), "player"), rows)
+
+
 def poll(seed: int, units: int = 400, *, tied: bool = False) -> Database:
     """One table of six lists of two to seven answers: most follow the last, or none depends on another."""
     rng = np.random.default_rng(seed)

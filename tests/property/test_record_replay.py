@@ -50,6 +50,7 @@ from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.databases import (
     Database,
     adversaries,
+    career,
     club,
     fleet,
     forum,
@@ -117,6 +118,8 @@ CASES = {
     "forum, required, pure": (required_forum, PURE, PAPER, LONG),
     "poll, independent, pure": (poll, Budget(6.0), SPLITTING, ONCE),
     "poll, tied, pure": (partial(poll, tied=True), Budget(6.0), SPLITTING, ONCE),
+    "career, pairwise, zCDP": (career, PLENTY, SPLITTING, ADDED),
+    "career, pairwise, pure": (career, PURE, SPLITTING, ONCE),
     "till, pairwise, zCDP": (till, ZCDP, SPLITTING, ADDED),
     "till, pairwise, pure": (till, CLOSE, SPLITTING, ONCE),
     "club, junction": (club, PLENTY, SPLITTING, ADDED),
@@ -556,7 +559,7 @@ def test_the_plans_tested_do_look_at_siblings(case: str) -> None:
 
 
 def test_truncation_is_active_in_the_databases_tested() -> None:
-    for database in (town(0), shop(0), forum(0), till(0), site(0), ward(0), depot(0)):
+    for database in (town(0), shop(0), forum(0), till(0), site(0), ward(0), career(0), depot(0)):
         private = database.private()
         kept = [private.kept(table.name).all() for table in database.schema.private_tables]
         assert not all(kept), database.schema.name

@@ -122,11 +122,12 @@ create table note(id integer primary key, memo integer not null references memo(
     cited integer not null references memo(id))
 """
     source, out = duckdb_file(tmp_path, sql), tmp_path / "spec.yaml"
-    answers = "employee\nmany\n7\n0\n\n9\n0.8\n5\nthere\nn\n"
+    answers = "employee\nmany\n7\n0\n\ny\n9\n0.8\n5\nthere\nn\n"
     result = call("init", source, "--interactive", "-o", out, answers=answers)
     assert result.exit_code == 0, result.output
     assert "rows of employee refer to one of them by boss" in result.stdout
     assert "rows of memo refer to a row of employee by reader" in result.stdout
+    assert "do the rows of note that refer to it by cited stay, without the reference?" in result.stdout
     assert "rows of note refer to rows of memo of one unit by cited" in result.stdout
     assert result.stdout.count("Write numbers above 0") == 2
     assert "Run it now at ε=0.8?" in result.stdout

@@ -116,12 +116,13 @@ CREATE TABLE message (id BIGINT PRIMARY KEY, sender BIGINT NOT NULL REFERENCES m
     assert problems(tmp_path, draft) == (
         f"member.invited_by: max_children {undecided}",
         f"message.recipient: max_children {undecided}",
+        "message.recipient: on_unit_removed is not decided yet; write cascade or set null",
     )
     lines = draft.splitlines()
     listed = [line for line in lines if line.startswith("#   line ")]
     assert [line.partition(": ")[2] for line in listed] == [
         "max_children of member.invited_by",
-        "max_children of message.recipient",
+        "on_unit_removed and max_children of message.recipient",
     ]
     for line in listed:
         assert "CHOOSE" in lines[int(line.split()[2].rstrip(":")) - 1]

@@ -324,6 +324,9 @@ YEARS = "{type: integer, domain: {min: 1990, max: 2020}}"
          "a.id: a domain on a key column that is the whole primary key; remove it: keys are generated"),
         (SEASON.replace("{a: integer", f"{{a: {YEARS}", 1),
          "b.a: a domain on a key column of a foreign key; remove it: references are generated"),
+        (SEASON.replace("foreign_keys: [", "foreign_keys: [{columns: season, references: p}, ") + PUBLIC,
+         ("b.season: a domain on a reference to public rows; remove it: only dates and numbers are modelled there, with"
+         " domain: learn")),
         (SEASON.replace(YEARS, "{type: text, domain: {pattern: '[a-z]{3}'}}"),
          "b.season: a domain on a key column of type text; remove it, or declare type: category and its values"),
     ],

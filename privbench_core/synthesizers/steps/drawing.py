@@ -34,7 +34,14 @@ from privbench_core.sampling.constraints import RowRule, made_dependent, row_rul
 from privbench_core.sampling.keys import added_by, fresh_keys
 from privbench_core.sampling.lags import dated_columns
 from privbench_core.sampling.ranges import stays_inside
-from privbench_core.sampling.references import Parent, copied_columns, draw_references, lookup_order, room_for_children
+from privbench_core.sampling.references import (
+    Parent,
+    copied_columns,
+    draw_references,
+    lookup_order,
+    nearest_public,
+    room_for_children,
+)
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -279,6 +286,7 @@ class TableModels:
         context = _referred(rows, inside, parents, places)
         draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated)
         draft.settle()
+        draft.replace(nearest_public(table, parents, draft.values))
         codes, columns = draft.codes, columns | draft.values
         names = {n for key in outside for n in parents[key.name].link.context if n in rows.codes} - codes.keys()
         seen = {name: codes[name] for name in codes if name in discretizers} | {n: rows.codes[n] for n in names}

@@ -20,6 +20,7 @@ from privbench_core.profiles.measure_domains import lists_to_learn
 from privbench_core.profiles.measure_lags import own_lag_pairs
 from privbench_core.profiles.measure_profile import Cells, Network, learn_table
 from privbench_core.profiles.profile import Profile
+from privbench_core.profiles.public_ranges import with_public_ranges
 from privbench_core.schema.columns import Learn, Values
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
@@ -68,7 +69,8 @@ def profile_step(
 
     def run(context: StepContext) -> Artifact:
         bound = schema.max_rows_per_unit(table.name)
-        cells, profile, measured = learn_table(context.opened(), table, bound, price, first, networks or PairwiseSPN)
+        known = with_public_ranges(table, context.public)
+        cells, profile, measured = learn_table(context.opened(), known, bound, price, first, networks or PairwiseSPN)
         joints = {} if networks is None else {"measured": measured.to_dict()}
         return Artifact({"profile": profile.to_dict(), **joints, "summary": summary_of(table, profile, cells)})
 

@@ -1,0 +1,120 @@
+"""Dates and numbers in references to public rows: drafted, admitted, and drawn like attributes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
+from privbench_core.draft.draft import Decisions, reflect
+from privbench_core.errors import InternalError
+from privbench_core.privacy.features import Own
+from privbench_core.privacy.views import ViewSpec
+from privbench_core.sampling.references import Parent, nearest_public
+from privbench_core.schema.columns import Column, ColumnType, Learn, Range
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema, Table
+from tests.helpers.planted import NoNoise, door_of, integer, owner_key, place_of, rows_of, samples_of
+
+YEAR = Column("year", ColumnType.INTEGER, Learn())
+
+
+def careers(players: int = 600) -> tuple[Schema, dict[str, pa.Table]]:
+    """Three seasons of each player, one after the other, from the age of 20 on; public teams in every second year."""
+    rng = np.random.default_rng(0)
+    born = rng.integers(1940, 1980, players)
+    team = Table("team", (integer("year"), integer("no")), ("year", "no"), public=True)
+    player = Table("player", (integer("id"), integer("born", 1940, 1979)), ("id",))
+    season = Table(
+        "season",
+        (integer("player_id"), YEAR, integer("no")),
+        ("player_id", "year", "no"),
+        (
+            owner_key("season", "player_id", "player", 5),
+            ForeignKey("season", ("year", "no"), "team", ("year", "no")),
+        ),
+    )
+    of_player = np.repeat(np.arange(players), 3)
+    year = (born[of_player] + 20 + 2 * np.tile(np.arange(3), players)) // 2 * 2
+    years = np.arange(1950, 2010, 2)
+    tables = {
+        "team": rows_of(team, year=np.repeat(years, 4), no=np.tile(np.arange(4), len(years))),
+        "player": rows_of(player, id=np.arange(players), born=born),
+        "season": rows_of(season, player_id=of_player, year=year, no=rng.integers(0, 4, len(year))),
+    }
+    return Schema("careers", (team, player, season), "player"), tables
+
+
+def test_seasons_follow_the_birth_of_their_player_in_teams_that_there_are(tmp_path: Path) -> None:
+    made = samples_of(place_of(tmp_path / "careers", *careers()).run_with(NoNoise(), seed=1))
+    season, born = made["season"].to_pandas(), made["player"].to_pandas().set_index("id")["born"]
+    age = season["year"] - season["player_id"].map(born)
+    assert ((age >= 12) & (age <= 34)).mean() > 0.9
+    assert set(season["year"] % 2) == {0}
+    assert set(zip(season["year"], season["no"], strict=True)) <= set(
+        made["team"].select(["year", "no"]).to_pandas().itertuples(index=False, name=None)
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ((1984, 3, "x"), (1984, 3)),
+        ((1983, 9, "x"), (1984, 3)),
+        ((None, 9, "x"), (None, 9)),  # no row agrees with NULL
+        ((1700, 1, "x"), (1980, 1)),
+        ((2100, 1, "x"), (1990, 7)),
+    ],
+)
+def test_each_column_takes_the_nearest_value_of_the_rows_that_agree_in_those_before_it(
+    wanted: tuple[int | None, int, str], found: tuple[int | None, int]
+) -> None:
+    there = pa.table({"year": [1990, 1980, 1980, 1984, None], "round": [7, 1, 2, 3, 1], "name": list("xyxyx")})
+    columns = (replace(YEAR, nullable=True), replace(YEAR, name="round"), Column("name", ColumnType.TEXT))
+    key = ForeignKey("t", ("year", "round", "name"), "p", ("year", "round", "name"), optional=True)
+    table = Table("t", columns, ("name",), (key,))
+    drawn = {name: pa.array([value]) for name, value in zip(("year", "round"), wanted[:2], strict=True)}
+    drawn = {name: values.cast(pa.int64()) for name, values in drawn.items()}
+    result = nearest_public(table, {key.name: Parent(there, {}, {}, None)}, drawn)
+    assert tuple(result[name][0].as_py() for name in ("year", "round")) == found
+
+
+def test_a_column_that_a_private_key_shares_is_not_measured_even_with_a_domain() -> None:
+    schema, tables = careers()
+    season = schema.table("season")
+    of_unit = replace(season.foreign_keys[0], columns=("year",))
+    wrong = replace(season, foreign_keys=(of_unit, season.foreign_keys[1]))
+    schemas = schema, replace(schema, tables=(*schema.tables[:2], wrong))
+    coder = Discretizer(codec_for(replace(YEAR, domain=Range(1950, 2010))))
+    spec = ViewSpec("season", {"year": (Own("year"), coder)})
+    door_of(schemas[0], tables).view(spec, "view")
+    with pytest.raises(InternalError, match=r"season\.year: only columns that are not part of a key may be measured"):
+        door_of(schemas[1], tables).view(spec, "view")
+
+
+def test_periods_and_dates_in_references_to_public_tables_are_drafted_as_attributes(tmp_path: Path) -> None:
+    source = tmp_path / "source.duckdb"
+    with duckdb.connect(str(source)) as connection:
+        connection.execute(
+            """
+            CREATE TABLE day (day DATE PRIMARY KEY);
+            CREATE TABLE shop (id INTEGER PRIMARY KEY);
+            CREATE TABLE offer (yearID INTEGER, shop_id INTEGER REFERENCES shop (id), no INTEGER, round INTEGER,
+                                PRIMARY KEY (yearID, shop_id, no, round));
+            CREATE TABLE customer (id INTEGER PRIMARY KEY, shop_id INTEGER REFERENCES shop (id));
+            CREATE TABLE sale (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL REFERENCES customer (id),
+                               sold DATE REFERENCES day (day),
+                               yearID INTEGER, shop_id INTEGER, no INTEGER, round INTEGER,
+                               FOREIGN KEY (yearID, shop_id, no, round) REFERENCES offer (yearID, shop_id, no, round));
+            """
+        )
+    draft = reflect(str(source), decisions=Decisions("customer", ("day", "shop", "offer")))
+    sale = draft.partition("\n  sale:")[2].partition("\n\n")[0]
+    learned = {line.split(":")[0].strip() for line in sale.splitlines() if "domain: learn" in line}
+    assert learned == {"sold", "yearID", "round"}
