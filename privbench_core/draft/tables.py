@@ -218,7 +218,7 @@ def _columns(
     public = table.name in outside
     in_keys, numbered = usable.key_columns, numbered_columns(usable)
     references = {name for key in usable.foreign_keys for name in key.columns}
-    references -= referring_attributes(usable, catalogue, outside)
+    referring = referring_attributes(usable, catalogue, outside)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     owner = _owner(usable, catalogue, roles)
     creation = creation_of(owner) if owner else None
@@ -228,7 +228,9 @@ def _columns(
             continue
         sample = samples.get(column.name)
         is_key = column.name in in_keys
-        if public or column.name in references:
+        if not public and column.name in referring:
+            chosen = _Chosen(column.type, {"domain": "learn"})
+        elif public or column.name in references:
             chosen = _without_domain(column, sample)
         elif column.name in numbered:
             chosen = _without_domain(column, sample).noting(*numbered[column.name])

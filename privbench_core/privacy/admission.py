@@ -37,6 +37,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SameReference,
     SiblingAgreement,
     UnitRows,
 )
@@ -73,6 +74,7 @@ _FEATURES = (
     MemberPlace,
     SiblingAgreement,
     ParentFanout,
+    SameReference,
 )
 Sizes = Mapping[str, int]
 
@@ -203,9 +205,7 @@ def _admitted(
         raise InternalError(f"{site}: a view has the features of privacy.views only")
     _admit_discretizer(site, discretizer)
     if isinstance(feature, Along):
-        feature = replace(feature, key=admit_key(schema, feature.key))
-    if isinstance(feature, ParentFanout):
-        feature = replace(feature, of=admit_key(schema, feature.of))
+        feature = _with_admitted_keys(schema, table, site, feature)
     if isinstance(feature, OwnType | OwnerType):
         known = type(feature.types) is GroupTypes and type(feature.latent) is int
         _require(known and 0 <= feature.latent < len(feature.types.shape), site, "the types of privacy.views")
@@ -219,7 +219,7 @@ def _admitted(
         known = type(order) is np.ndarray and order.dtype == np.int64 and order.shape == (feature.coder.size,)
         _require(known, site, "a number for each code")
         _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
-    if isinstance(feature, SiblingAgreement):
+    if isinstance(feature, SiblingAgreement | SameReference):
         _require(discretizer.size == AGREEMENTS, site, "a code for each way to agree")
     if isinstance(feature, OwnDifference | OwnerDifference):
         _admit_difference(schema, site, table, feature, discretizer)
@@ -227,6 +227,27 @@ def _admitted(
         of = feature.key.parent if isinstance(feature, OfParent) else table
         _require_null(schema, site, of, feature.column, discretizer)
     return feature, discretizer
+
+
+def _with_admitted_keys(schema: Schema, table: str, site: str, feature: Along) -> Along:
+    """Return ``feature`` with the schema's own keys."""
+    feature = replace(feature, key=admit_key(schema, feature.key))
+    if isinstance(feature, ParentFanout):
+        return replace(feature, of=admit_key(schema, feature.of))
+    return _admitted_ways(schema, table, site, feature) if isinstance(feature, SameReference) else feature
+
+
+def _admitted_ways(schema: Schema, table: str, site: str, feature: SameReference) -> SameReference:
+    """Return ``feature`` with the schema's own keys: both ways lead to the same columns, and no key of them is lost."""
+    theirs = None if feature.theirs is None else admit_key(schema, feature.theirs)
+    of, mine = None if feature.of is None else admit_key(schema, feature.of), admit_key(schema, feature.mine)
+    starts = feature.key.parent, table if of is None else of.parent
+    end = feature.key if theirs is None else theirs
+    _require(of is None or (of.owner and of.child == table), site, "ways from a row or its owner")
+    _require(mine.child == starts[1] and (theirs is None or theirs.child == starts[0]), site, "ways that meet")
+    _require((end.parent, end.parent_columns) == (mine.parent, mine.parent_columns), site, "ways to the same columns")
+    _require(all(schema.keeps(key) for key in (theirs, mine) if key is not None), site, "keys that do not become NULL")
+    return replace(feature, theirs=theirs, of=of, mine=mine)
 
 
 def _require_null(schema: Schema, site: str, of: str, column: str, discretizer: Discretizer) -> None:

@@ -43,7 +43,19 @@ from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Rela
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
-from tests.helpers.databases import SECRET, Database, adversaries, career, database_from, fleet, forum, shop, till, town
+from tests.helpers.databases import (
+    SECRET,
+    Database,
+    adversaries,
+    career,
+    database_from,
+    desk,
+    fleet,
+    forum,
+    shop,
+    till,
+    town,
+)
 from tests.helpers.depot import depot
 from tests.helpers.engines import Cluster, Place, RowsInMemory, engine_of, in_postgres, opened
 from tests.helpers.networks import network, random_scale, random_view
@@ -683,6 +695,7 @@ PLANS = {
     "shop, pairwise": (shop, Budget(100.0, 1e-6), {}),
     "forum, splits of rows": (forum, Budget(60.0), {"beta": 12, "alpha": 0.05}),
     "career, pairwise": (career, Budget(100.0, 1e-6), {}),
+    "desk, pairwise": (desk, Budget(100.0, 1e-6), {}),
     "till, pairwise": (till, Budget(100.0, 1e-6), {}),
     "depot, pairwise": (depot, Budget(100.0, 1e-6), {}),
     "shop, linked": (shop, Budget(3000.0, 1e-6), {"tables": "independent"}),

@@ -33,6 +33,7 @@ from privbench_core.privacy.features import (
     OwnerDifference,
     OwnFanout,
     ParentFanout,
+    SameReference,
     SiblingAgreement,
 )
 from privbench_core.privacy.noise import Counts
@@ -52,6 +53,7 @@ from tests.helpers.databases import (
     adversaries,
     career,
     club,
+    desk,
     fleet,
     forum,
     harbour,
@@ -120,6 +122,9 @@ CASES = {
     "poll, tied, pure": (partial(poll, tied=True), Budget(6.0), SPLITTING, ONCE),
     "career, pairwise, zCDP": (career, PLENTY, SPLITTING, ADDED),
     "career, pairwise, pure": (career, PURE, SPLITTING, ONCE),
+    "desk, pairwise, zCDP": (desk, PLENTY, SPLITTING, ADDED),
+    "desk, pairwise, pure": (desk, PURE, SPLITTING, ONCE),
+    "desk, linked": (desk, PLENTY, LINKED, LONG),
     "till, pairwise, zCDP": (till, ZCDP, SPLITTING, ADDED),
     "till, pairwise, pure": (till, CLOSE, SPLITTING, ONCE),
     "club, junction": (club, PLENTY, SPLITTING, ADDED),
@@ -558,8 +563,20 @@ def test_the_plans_tested_do_look_at_siblings(case: str) -> None:
         assert seen == (CASES[case][1] is PLENTY)
 
 
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("desk"))))
+def test_the_plans_tested_do_look_at_where_two_ways_lead(case: str) -> None:
+    """From the row or its owner, and to what it refers to or from there."""
+    shown = features_of(recorded_case(case, 0).views)
+    ways = {(of.key.name, of.mine.name) for of in shown if isinstance(of, SameReference)}
+    assert ways == {
+        ("ticket.account_id", "user.account_id"),
+        ("tag.label_id", "ticket.project_id"),
+        ("comment.folder_id", "ticket.folder_id"),
+    }
+
+
 def test_truncation_is_active_in_the_databases_tested() -> None:
-    for database in (town(0), shop(0), forum(0), till(0), site(0), ward(0), career(0), depot(0)):
+    for database in (town(0), shop(0), forum(0), till(0), site(0), ward(0), career(0), desk(0), depot(0)):
         private = database.private()
         kept = [private.kept(table.name).all() for table in database.schema.private_tables]
         assert not all(kept), database.schema.name

@@ -278,7 +278,7 @@ class TableModels:
         keys = lookup_order(table, self.schema.deferred_keys)
         inside, outside = ([key for key in keys if key.same_unit is same] for same in (True, False))
         unknown = Rows(rows.n, weights=rows.weights)
-        places |= draw_references(table, inside, unknown, parents, columns, rules, rng, units)
+        places |= draw_references(table, inside, unknown, parents, columns, rules, rng, units, above)
         lags = Lags(fanout.lags if fanout else (), self.profile.lags, frozenset(self.profile.guessed))
         if fanout and fanout.agreements:
             model = WithinGroupCorrelation(model, fanout.agreements)
@@ -291,7 +291,7 @@ class TableModels:
         names = {n for key in outside for n in parents[key.name].link.context if n in rows.codes} - codes.keys()
         seen = {name: codes[name] for name in codes if name in discretizers} | {n: rows.codes[n] for n in names}
         own = Rows(rows.n, seen, sizes_of(discretizers), rows.weights)
-        places |= draw_references(table, outside, own, parents, columns, rules, rng, units)
+        places |= draw_references(table, outside, own, parents, columns, rules, rng, units, above)
         columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in self._later}
         columns |= fresh_keys(table, columns, rows.n, numbering, added_by(self.schema, table))
         of_keys = [rule for rule in table.dependencies if rule not in draft.dependencies]
