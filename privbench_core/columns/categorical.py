@@ -56,6 +56,10 @@ class CategoricalCodec(Codec):
         """Listed values, and the cell of made-up ones if there are any."""
         return len(self.values) + (self.made is not None)
 
+    @property
+    def distinct(self) -> float:
+        return len(self.values) + (0 if self.made is None else self.made.distinct)
+
     def encode(self, values: pa.ChunkedArray) -> Codes:
         if self._grid is not None:
             numbers, null = self._grid.numbers(values)

@@ -42,6 +42,11 @@ class Codec(Storable, ABC):
         """Number of cells, special ones included."""
         return self.proper + len(self.outside) + self.nullable
 
+    @property
+    def distinct(self) -> float:
+        """How many different values there are to draw from; infinity where they cannot be counted."""
+        return np.inf
+
     @abstractmethod
     def encode(self, values: pa.ChunkedArray) -> Codes:
         """Return the cells of ``values``, shape (n,).

@@ -77,6 +77,10 @@ class OrderedCodec(Codec):
         return len(self.cuts)
 
     @property
+    def distinct(self) -> float:
+        return np.inf if self.grid.continuous else float(self.values_in.sum())
+
+    @property
     def below(self) -> int:
         """The cell of values below the first interval."""
         return self.ordered

@@ -70,6 +70,7 @@ _DOMAINS: dict[ColumnType, tuple[tuple[str, Domain], ...]] = {
 
 _NAMES, _ADDRESSES, _POSTAL_CODES = "names of persons", "addresses", "postal codes"
 _NETWORK_ADDRESSES, _FREE_TEXT = "network addresses", "free text"
+FEW_SHARE = "values that few rows share"
 _LONG = 100  # characters from which a text column is probably free text; chosen by hand
 
 
@@ -119,7 +120,7 @@ _CONTENTS = (
         r"comments?|notes?|remarks?|description|body|message|text|bio|about|about me|review|content|memo",
         Guess(_FREE_TEXT, None, of_persons=False),
     ),
-    (_NEARLY_UNIQUE, Guess("values that few rows share", None, of_persons=False)),
+    (_NEARLY_UNIQUE, Guess(FEW_SHARE, None, of_persons=False)),
 )
 # Words that are names in tables of persons only: the provider by the whole name of a column.
 _WORDS_OF_NAMES = {

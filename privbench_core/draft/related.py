@@ -105,8 +105,10 @@ def _order(table: FoundTable) -> str | None:
 
 
 def _times(table: FoundTable) -> list[FoundColumn]:
-    """Return the dates and times of a table that are no keys."""
-    return [column for column in table.columns if column.type in _TIMES and column.name not in table.key_columns]
+    """Return the dates and times of a table that are no references, and no key by themselves."""
+    keys = {name for key in table.foreign_keys for name in key.columns}
+    keys |= set(table.primary_key) if len(table.primary_key) == 1 else set()
+    return [column for column in table.columns if column.type in _TIMES and column.name not in keys]
 
 
 def _begins(table: FoundTable) -> list[FoundColumn]:

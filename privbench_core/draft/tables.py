@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundKey, FoundTable
+from privbench_core.draft.key_columns import numbered_columns
 from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, orders_rows, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
@@ -240,9 +241,9 @@ def _columns(
     outside: Collection[str],
 ) -> Iterator[str]:
     """Yield the lines of a table's columns; ``usable`` is the table with those keys alone that its spec declares."""
-    public = table.name in outside
-    in_keys = usable.key_columns
-    meaningful = _meaningful(usable, catalogue) | _referring(usable, catalogue, outside)
+    public, referring = table.name in outside, _referring(usable, catalogue, outside)
+    in_keys, numbered = usable.key_columns, numbered_columns(usable)
+    references = {name for key in usable.foreign_keys for name in key.columns}
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     owner = _owner(usable, catalogue, roles)
     creation = creation_of(owner) if owner else None
@@ -252,10 +253,15 @@ def _columns(
             continue
         sample = samples.get(column.name)
         is_key = column.name in in_keys
-        if public or (is_key and column.name not in meaningful):  # copied, or numbered
+        if not public and column.name in referring:
+            chosen = _Chosen(column.type, {"domain": "learn"})
+        elif public or column.name in references:
             chosen = _without_domain(column, sample)
+        elif column.name in numbered:
+            chosen = _without_domain(column, sample).noting(*numbered[column.name])
         else:
             chosen = _modelled(table, column, sample)
+            chosen = _in_key(column, chosen) if is_key else chosen
         if chosen.fields.get("domain") == "learn":
             if column.name in bases:
                 chosen = _relative(chosen, bases[column.name])
@@ -272,17 +278,6 @@ def _owner(table: FoundTable, catalogue: Catalogue, roles: Roles) -> FoundTable 
         if role and role.owner and not table.is_optional(key):
             return catalogue.table(key.parent)
     return None
-
-
-def _meaningful(table: FoundTable, catalogue: Catalogue) -> frozenset[str]:
-    """Return the columns of a primary key that are no numbers of rows: the times in a key of several columns."""
-    if len(table.primary_key) == 1:
-        return frozenset()
-    of_keys = {name for key in table.foreign_keys for name in key.columns}
-    here = [key for other in catalogue.tables for key in other.foreign_keys if key.parent == table.name]
-    of_keys |= {name for key in here for name in key.parent_columns}
-    times = {name for name, column in table.usable.items() if column.type and column.type.logical.calendar}
-    return frozenset(times.intersection(table.primary_key) - of_keys)
 
 
 def _referring(table: FoundTable, catalogue: Catalogue, outside: Collection[str]) -> frozenset[str]:
@@ -314,6 +309,15 @@ class _Chosen:
 
     def noting(self, *notes: str) -> _Chosen:
         return replace(self, notes=(*self.notes, *notes))
+
+
+def _in_key(column: FoundColumn, chosen: _Chosen) -> _Chosen:
+    """Return a column of a key of several columns with a domain, by which its values are kept."""
+    if column.values:
+        return replace(chosen, fields={"domain": {"values": list(column.values)}})
+    if chosen.type is ColumnType.TEXT:  # next to the rest of the key, its values recur
+        return _Chosen(ColumnType.CATEGORY, {"domain": "learn"})
+    return chosen
 
 
 def _line(column: FoundColumn, chosen: _Chosen, *, nullable: bool) -> str:

@@ -50,6 +50,18 @@ class Shapes:
         square = float(self.weights @ ((self.numbers**2 + self.deviations**2) * (self.cells @ values) ** 2))
         return float(np.sqrt(max(square - self.mean(values) ** 2, 0.0)))
 
+    def median(self, values: Array) -> float:
+        """Return the median of that sum over shapes; its mean is decided by the unlikely ones of the heaviest tails."""
+        sums = self.numbers * (self.cells @ values)
+        order = np.argsort(sums)
+        below = np.cumsum(self.weights[order])
+        return float(sums[order[np.searchsorted(below, below[-1] / 2)]])
+
+    def mean_deviation(self, values: Array) -> float:
+        """Return how far that sum is from its mean, the root mean square of each shape averaged over shapes."""
+        sums = self.cells @ values
+        return float(self.weights @ np.hypot(self.numbers * sums - self.mean(values), self.deviations * sums))
+
     def expected(self) -> Array:
         """Return the expected number of groups in each cell, shape (cells,)."""
         return np.asarray((self.weights * self.numbers) @ self.cells)

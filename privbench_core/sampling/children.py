@@ -16,7 +16,7 @@ from privbench_core.marginals.spn import Leaf
 from privbench_core.profiles.names import OWN_FANOUT, OWNER_FANOUT, PLACE, parent_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.keys import ordinal_within
-from privbench_core.sampling.references import Parent, room_for_children
+from privbench_core.sampling.references import Parent
 from privbench_core.schema.tables import Table
 from privbench_core.units.row_count import UNIT_SIZE, size_classes
 
@@ -28,7 +28,7 @@ def numbers_of_children(
     parent: Parent,
     total: int,
     rng: np.random.Generator,
-    table: Table | None = None,
+    most: Places | None = None,
     stratum: tuple[int, int] = (0, 1),
 ) -> Places:
     """Return how many children each parent has, ``total`` in all if there is room; shape (parents,).
@@ -38,7 +38,7 @@ def numbers_of_children(
         parent: The owners.
         total: Of children.
         rng: Sampling only.
-        table: The owned table, where its owner key may leave less room than the fanout says.
+        most: Children that each may have (`room_for_children`), shape (parents,); None without a bound.
         stratum: Which of how many equal ranges of owners these are, see `Fanout.numbers`.
     """
     above = Rows(parent.table.num_rows, dict(parent.codes), dict(parent.sizes), parent.weights)
@@ -48,8 +48,8 @@ def numbers_of_children(
     numbers = np.empty(len(codes), dtype=np.int64)
     numbers[np.lexsort((rng.random(len(codes)), codes))] = fanout.numbers(len(codes), rng, stratum)
     room = np.full(len(numbers), int(numbers.max(initial=0)))
-    if table is not None and table.owner_key is not None:
-        room = np.minimum(room_for_children(table, parent.table), table.owner_key.max_children or 1)
+    if most is not None:
+        room = np.minimum(room, most)
     return with_sum(np.minimum(numbers, room), total, room, rng)
 
 

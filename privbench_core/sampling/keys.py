@@ -90,7 +90,7 @@ def ordinal_within(groups: NDArray[np.integer]) -> NDArray[np.int64]:
 def fresh_keys(
     table: Table, columns: Mapping[str, pa.Array], n: int, numbering: tuple[int, int], order: Sequence[str]
 ) -> dict[str, pa.Array]:
-    """Return the primary key columns that no foreign key fills: numbers, in the last one within the rest of the key.
+    """Return the primary key columns that are numbered: of all rows, or within others (`Table.numbered_within`).
 
     Args:
         table: The table.
@@ -100,13 +100,12 @@ def fresh_keys(
         order: Columns in whose order rows are numbered; none for that in which they are drawn.
     """
     rows = added_order([columns[name] for name in order]) if order else np.arange(n)
-    missing = [name for name in table.primary_key if name not in columns]
-    filled = [columns[name] for name in table.primary_key if name in columns]
     fresh: dict[str, pa.Array] = {}
-    for position, name in enumerate(missing):
-        if filled and position == len(missing) - 1:
+    for name in (name for name in table.primary_key if name not in columns):
+        within = [other for other in table.numbered_within(name) if other in columns]
+        if within:
             ordinals = np.empty(n, dtype=np.int64)
-            ordinals[rows] = ordinal_within(group_numbers(filled, n)[rows])
+            ordinals[rows] = ordinal_within(group_numbers([columns[other] for other in within], n)[rows])
             numbers = surrogate_key(table.column(name), int(ordinals.max(initial=0)), prefix=table.name)
             fresh[name] = numbers.take(pa.array(ordinals - 1))
         else:

@@ -50,9 +50,8 @@ def can_be_cut(schema: Schema, table: Table) -> bool:
         return False
     reaches = {key: reach(schema, table, key) for key in table.foreign_keys if not key.owner}
     here = {key for key, way in reaches.items() if way in (Reach.INSIDE, Reach.OWN)} | ({owner} if owner else set())
-    generated = table.key_columns - table.referring_columns
-    fresh = [name for name in table.primary_key if name in generated]
-    numbered = set(fresh if len(fresh) == len(table.primary_key) else fresh[:-1])  # else within the rest of the key
+    generated = (table.key_columns - table.referring_columns).intersection(table.primary_key)
+    numbered = {name for name in generated if not table.numbered_within(name)}
 
     def by_range(columns: Sequence[str]) -> bool:
         return not numbered.isdisjoint(columns) or any(set(key.columns) <= set(columns) for key in here)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import pyarrow as pa
@@ -75,18 +76,37 @@ def lookup_order(table: Table, deferred: Collection[str] = ()) -> tuple[ForeignK
     return tuple(sorted(keys, key=lambda key: (key.optional, -len(key.columns))))
 
 
-def room_for_children(table: Table, parent: pa.Table) -> Places:
+def room_for_children(
+    table: Table, parent: pa.Table, distinct: Mapping[str, float], referred: Mapping[str, Places]
+) -> Places:
     """Return the most rows of ``table`` that each row of its owner may have, shape (parents,).
 
-    0 where the referenced columns are NULL, 1 where the owner key is unique (a primary key that is a foreign key).
+    0 where the referenced columns are NULL, or a row has nothing to refer to; 1 where the owner key is unique (a
+    primary key that is a foreign key); 7 where each row of an owner has another day of the week; as many as an account
+    has users where each member of one of its teams is another one.
+
+    Args:
+        table: The owned table.
+        parent: The owners.
+        distinct: How many different values there are of each attribute.
+        referred: From how many rows those of an owner may choose along each other required key, shape (parents,).
     """
     key = table.owner_key
     if key is None:
         return np.zeros(0, dtype=np.int64)
-    unique = any(set(columns) <= set(key.columns) for columns in (table.primary_key, *table.unique))
-    most = 1 if unique else np.iinfo(np.int64).max
+    known = table.required_columns.intersection(distinct)
+    room = np.full(parent.num_rows, float(key.max_children or 1))
+    for columns in (table.primary_key, *table.unique):
+        names, combinations = set(columns) - set(key.columns), np.ones(parent.num_rows)
+        for other in table.foreign_keys:
+            if other.name in referred and not names.isdisjoint(other.columns):
+                names, combinations = names - set(other.columns), combinations * referred[other.name]
+        if names <= known:
+            room = np.minimum(room, combinations * prod(distinct[name] for name in names))
+    for choices in referred.values():
+        room = np.where(choices > 0, room, 0)
     numbers = group_numbers([parent.column(name) for name in key.parent_columns], parent.num_rows)
-    return np.where((numbers >= 0) & ~repeated(numbers), most, 0)
+    return np.where((numbers >= 0) & ~repeated(numbers), room, 0).astype(np.int64)
 
 
 def choice_of(

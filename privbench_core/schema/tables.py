@@ -84,6 +84,21 @@ class Table:
         meaningful = {column.name for column in self.columns if column.domain is not None}
         return self.referring_columns.union(self.primary_key) - meaningful
 
+    def numbered_within(self, name: str) -> tuple[str, ...]:
+        """Return the columns within which a numbered column of the primary key counts rows; none if it counts them all.
+
+        One that is made to tell all rows apart (an identity, a UUID, an ``id`` next to the time that a table is
+        partitioned by) counts within the references of the key alone. Of others the last one counts within all that is
+        not numbered itself.
+        """
+        column, numbered = self.column(name), self.key_columns - self.referring_columns
+        if column.identity or column.logical.surrogate == "uuid":
+            return ()
+        if is_called_like_key(self.name, name):
+            return tuple(each for each in self.primary_key if each in self.referring_columns)
+        last = [each for each in self.primary_key if each in numbered][-1:] == [name]
+        return tuple(each for each in self.primary_key if each not in numbered) if last else ()
+
     @property
     def attributes(self) -> tuple[Column, ...]:
         """The columns that hold a meaning, in source order."""
@@ -147,6 +162,16 @@ class Table:
     def owner_key(self) -> ForeignKey | None:
         """The foreign key on this table's ownership path, None for the unit table and public tables."""
         return next((fk for fk in self.foreign_keys if fk.owner), None)
+
+
+def is_called_like_key(table: str, column: str) -> bool:
+    """Return whether a column is called ``id`` or after its table, as one that numbers the table's rows.
+
+    >>> [is_called_like_key("Orders", name) for name in ("id", "order_id", "OrdersID", "line")]
+    [True, True, True, False]
+    """
+    names = {table.casefold(), table.casefold().removesuffix("s")}
+    return column.casefold() in {"id", *(f"{name}{sep}id" for name in names for sep in ("", "_"))}
 
 
 @dataclass(frozen=True)

@@ -70,18 +70,20 @@ class SizeCounts:
     def beyond(self, most: float) -> float:
         """Return the expected number of the rows that `rows` leaves out, from what is known of sizes alone.
 
-        It completes a noisy number of the others without bias of its own: neither is cut at zero, nor is the number of
-        the others moved to where sizes are more likely.
+        It completes a noisy number of the others: neither is cut at zero, nor is the number of the others moved to
+        where sizes are more likely. Of shapes the median counts: the heaviest tails are unlikely, and have most rows.
         """
-        return float((self.counts if self.alone is None else self.alone) @ self._sizes_beyond(most))
+        rows = float((self.counts if self.alone is None else self.alone) @ self._sizes_beyond(most))
+        beyond = self.codec.means() - self.codec.means(most)
+        return rows if self.shapes is None else rows * self.shapes.median(beyond) / max(self.shapes.mean(beyond), TINY)
 
     def unknown_beyond(self, most: float) -> float:
-        """Return the standard deviation of what is known of the rows that `rows` leaves out."""
-        beyond = self._sizes_beyond(most)
-        of_shape = 0.0 if self.shapes is None else self.shapes.deviation(self.codec.means() - self.codec.means(most))
+        """Return how far off `beyond` may be."""
+        excess = self.codec.means() - self.codec.means(most)
+        of_shape = 0.0 if self.shapes is None else self.shapes.mean_deviation(excess)
         # The mean of a class [c, 2c] is 1.5 c if all sizes are as many, and 2 ln 2 c if they fall as 1/x².
-        of_mean = (1.5 / (2 * np.log(2)) - 1) * float(self.counts @ beyond)
-        return float(np.linalg.norm([of_shape, *(self.sigmas * beyond), of_mean]))
+        of_mean = (1.5 / (2 * np.log(2)) - 1) * float(self.counts @ self._sizes_beyond(most))
+        return float(np.hypot(of_shape, of_mean))
 
     def _sizes_beyond(self, most: float) -> Array:
         return mean_sizes(self.codec, self.binning) - mean_sizes(self.codec, self.binning, most)

@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.schema.columns import Range
+from privbench_core.sampling.references import room_for_children
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
+from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
@@ -138,3 +140,94 @@ def test_a_whole_run_with_noise(synthesizer: str, tmp_path: Path) -> None:
     assert repetitions(schema, made) == {"player": 0, "stint": 0, "award": 0}
     assert broken_expectations(result) == []
     assert tvd(shares_of(tables["stint"]), shares_of(made["stint"])) < 0.2
+
+
+def clinic(patients: int = 400, seed: int = 0) -> tuple[Schema, Tables]:
+    """Drugs of patients, each once (most have nearly all of them), how they were taken, and a log."""
+    names = tuple(f"v{number}" for number in range(6))
+    patient = Table("patient", (integer("id"), category("sex", 2)), ("id",))
+    drug = Table(
+        "drug",
+        (integer("patient"), Column("name", ColumnType.CATEGORY, Values(names)), category("kind", 2)),
+        ("patient", "name"),
+        (owner_key("drug", "patient", "patient", 6),),
+    )
+    reference = ForeignKey("taken", ("patient", "name"), "drug", ("patient", "name"), max_children=5, owner=True)
+    taken = Table(
+        "taken",
+        (integer("patient"), Column("name", ColumnType.TEXT), integer("no"), category("how", 2)),
+        ("patient", "name", "no"),
+        (reference,),
+    )
+    log = Table(
+        "log",
+        (integer("id"), integer("day", 1, 30), integer("patient")),
+        ("id", "day"),
+        (owner_key("log", "patient", "patient", 20),),
+    )
+    rng = np.random.default_rng(seed)
+    drugs = [
+        (p, int(d)) for p in range(patients) for d in rng.permutation(6)[: rng.choice([1, 5, 6], p=[0.1, 0.3, 0.6])]
+    ]
+    doses = [(p, d, no) for p, d in drugs for no in range(1, 1 + int(rng.integers(0, 3)))]
+    logged = np.repeat(np.arange(patients), rng.integers(0, 10, patients))
+    tables = {
+        "patient": rows_of(patient, id=np.arange(patients), sex=texts(rng.integers(0, 2, patients))),
+        "drug": rows_of(
+            drug,
+            patient=[p for p, _ in drugs],
+            name=[names[d] for _, d in drugs],
+            kind=texts(np.array([d % 2 for _, d in drugs])),
+        ),
+        "taken": rows_of(
+            taken,
+            patient=[p for p, _, _ in doses],
+            name=[names[d] for _, d, _ in doses],
+            no=[no for _, _, no in doses],
+            how=texts(np.array([int(d == 3) for _, d, _ in doses])),
+        ),
+        "log": rows_of(log, id=np.arange(len(logged)), day=rng.integers(1, 31, len(logged)), patient=logged),
+    }
+    return Schema("clinic", (patient, drug, taken, log), "patient"), tables
+
+
+def test_rows_copy_the_meaning_in_the_key_of_what_they_refer_to(tmp_path: Path) -> None:
+    schema, tables = clinic()
+    result = place_of(tmp_path, schema, tables).run_with(SeededNoise(1), 10_000.0)
+    made = samples_of(result)
+    assert broken_expectations(result) == []
+    names, kinds = (np.array(made["drug"].column(name).to_pylist()) for name in ("name", "kind"))
+    assert np.mean((np.char.lstrip(names, "v").astype(int) % 2 == 1) == (kinds == "v1")) > 0.95
+    names, how = (np.array(made["taken"].column(name).to_pylist()) for name in ("name", "how"))
+    assert np.mean((names == "v3") == (how == "v1")) > 0.9
+
+
+def test_an_id_beside_the_time_of_a_partition_numbers_all_rows(tmp_path: Path) -> None:
+    schema, tables = clinic()
+    made = samples_of(place_of(tmp_path, schema, tables).run_with(SeededNoise(1), 3.2))["log"]
+    assert sorted(made.column("id").to_pylist()) == list(range(1, made.num_rows + 1))
+
+
+def test_an_owner_has_no_more_rows_than_there_are_values_of_the_key() -> None:
+    """Of eight rows with another day of the week each, one would have to go."""
+    schema, tables = clinic(3)
+    owners, distinct = tables["patient"], {"name": 6.0, "kind": 2.0}
+    drug = replace(schema.table("drug"), foreign_keys=(owner_key("drug", "patient", "patient", 100),))
+    assert room_for_children(drug, owners, distinct, {}).tolist() == [6, 6, 6]
+    twice = replace(drug, unique=(("patient", "kind"),))
+    assert room_for_children(twice, owners, distinct, {}).tolist() == [2, 2, 2]
+    assert room_for_children(drug, owners, distinct | {"name": np.inf}, {}).tolist() == [100, 100, 100]
+    assert room_for_children(schema.table("log"), owners, {"day": 30.0}, {}).tolist() == [20, 20, 20]
+
+
+def test_an_owner_has_no_more_rows_than_its_unit_has_rows_to_refer_to() -> None:
+    """Members of a team are different users of its account: without users, it has none."""
+    columns = (integer("team"), integer("user"), category("role", 2))
+    keys = (owner_key("member", "team", "team", 100), ForeignKey("member", ("user",), "users", ("id",), same_unit=True))
+    teams, users = pa.table({"id": [1, 2, 3]}), {"member.user": np.array([5, 0, 9])}
+    member = Table("member", columns, ("team", "user"), keys)
+    assert room_for_children(member, teams, {"role": 2.0}, users).tolist() == [5, 0, 9]
+    again = Table("member", columns, ("team", "user", "role"), keys)
+    assert room_for_children(again, teams, {"role": 2.0}, users).tolist() == [10, 0, 18]
+    alone = Table("member", (integer("id"), *columns), ("id",), keys)
+    assert room_for_children(alone, teams, {"role": 2.0}, users).tolist() == [100, 0, 100]

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import InternalError, PublishError
-from privbench_core.sampling.keys import ordinal_within, surrogate_key
-from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.sampling.keys import fresh_keys, ordinal_within, surrogate_key
+from privbench_core.schema.columns import Column, ColumnType, Learn
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Table
 
 
 @pytest.mark.parametrize(
@@ -100,3 +102,38 @@ def test_ordinals_count_within_groups_in_row_order():
     ordinals = ordinal_within(groups)
     for group in range(50):
         assert ordinals[groups == group].tolist() == list(range(1, (groups == group).sum() + 1))
+
+
+def event(*key: str, **more: ColumnType) -> Table:
+    """A table of this primary key: what a tenant does at some time."""
+    at = Column("at", ColumnType.TIMESTAMP, Learn())
+    others = [Column(name, more.get(name, ColumnType.INTEGER)) for name in ("tenant", "id", "event_id", "no")]
+    return Table("events", (at, *others), key, (ForeignKey("events", ("tenant",), "tenants", ("id",)),))
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (("id", "at"), {"id": [1, 2, 3, 4]}),  # the time is that of a partition
+        (("at", "event_id"), {"event_id": [1, 2, 3, 4]}),
+        (("tenant", "id", "at"), {"id": [1, 2, 1, 2]}),
+        (("tenant", "at", "no"), {"no": [1, 2, 1, 1]}),
+        (("tenant", "no"), {"no": [1, 2, 1, 2]}),
+        (("id", "no"), {"id": [1, 2, 3, 4], "no": [1, 2, 3, 4]}),
+    ],
+)
+def test_an_id_tells_all_rows_apart_and_a_number_counts_within_the_rest_of_the_key(key, expected):
+    drawn = {"tenant": pa.array([7, 7, 8, 8]), "at": pa.array([1, 1, 1, 2])}
+    made = fresh_keys(event(*key), drawn, 4, (0, 4), ())
+    assert {name: values.to_pylist() for name, values in made.items()} == expected
+
+
+def test_a_uuid_tells_all_rows_apart():
+    drawn = {"tenant": pa.array([7, 7, 8, 8]), "at": pa.array([1, 1, 1, 2])}
+    made = fresh_keys(event("tenant", "no", no=ColumnType.UUID), drawn, 4, (0, 4), ())
+    assert len(set(made["no"].to_pylist())) == 4
+
+
+def test_an_id_counts_on_in_later_ranges_and_in_the_order_of_rows():
+    made = fresh_keys(event("id", "at"), {"at": pa.array([5, 3, 4])}, 3, (10, 13), ("at",))
+    assert made["id"].to_pylist() == [13, 11, 12]

@@ -101,7 +101,8 @@ CREATE TABLE grade (id BIGINT PRIMARY KEY, employee BIGINT, starts DATE,
     schema = decide(tmp_path, draft_of(tmp_path, sql, unit="employee")).schema
     assert [c.name for c in schema.table("salary").attributes] == ["from_date", "amount"]
     assert [c.name for c in schema.table("visit").attributes] == ["id"]
-    assert schema.table("term").attributes == ()  # grades refer to it
+    assert [c.name for c in schema.table("term").attributes] == ["starts"]  # grades copy it from the row they refer to
+    assert [c.name for c in schema.table("grade").attributes] == []
 
 
 def test_a_bound_that_nothing_enforces_is_never_guessed(tmp_path: Path) -> None:

@@ -33,7 +33,15 @@ from privbench_core.sampling.children import add_sizes, row_weights
 from privbench_core.sampling.constraints import RowRule, made_dependent, row_rules
 from privbench_core.sampling.keys import added_by, fresh_keys
 from privbench_core.sampling.lags import dated_columns
-from privbench_core.sampling.references import Parent, copied_columns, draw_references, lookup_order, nearest_public
+from privbench_core.sampling.ranges import stays_inside
+from privbench_core.sampling.references import (
+    Parent,
+    copied_columns,
+    draw_references,
+    lookup_order,
+    nearest_public,
+    room_for_children,
+)
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -50,7 +58,7 @@ from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
 Columns = dict[str, pa.Array]
-DRAWING = "15"
+DRAWING = "16"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 
 
@@ -162,6 +170,26 @@ class TableModels:
             name = children_column(other.name)
             codes[name], sizes[name] = coder.encode_numbers(numbers), coder.size
         return replace(parent, codes=codes, sizes=sizes)
+
+    def room(self, owners: Parent, samples: Mapping[str, SampledTable]) -> Numbers:
+        """Return the most rows that each of the owners may have, shape (owners,).
+
+        Args:
+            owners: Of rows of the table.
+            samples: By table name: what these refer to.
+        """
+        distinct = {name: discretizer.codec.distinct for name, discretizer in self.profile.discretizers.items()}
+        referred: dict[str, Numbers] = {}
+        for key in self.keys:
+            above, units = samples[key.parent], owners.units
+            if key.optional:
+                continue
+            if units is not None and stays_inside(self.schema, self.table, key):
+                theirs = np.sort(np.asarray(above.of_units(units).units))
+                referred[key.name] = np.searchsorted(theirs, units, "right") - np.searchsorted(theirs, units)
+            else:
+                referred[key.name] = np.full(owners.table.num_rows, sum(above.rows))
+        return room_for_children(self.table, owners.table, distinct, referred)
 
     def draw(
         self,

@@ -62,7 +62,7 @@ def profile_step(
         **({} if networks is None else {**networks({}).identity(), "first": first}),
     }
     key = ("profile", table.name)
-    version = "24"
+    version = "25"
     if not table.owner_key:
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
         version = "17" if intervals else "15" if lists_to_learn(table) else "10"

@@ -237,7 +237,8 @@ class RangeDrawing:
             rng = sampling_rng(self.seed, "children", models.table.name, str(owners or 0))
             parent = models.counting(owner, self.samples, owners)
             stratum = (0, 1) if owners is None else (owners, len(self.samples[owner.parent].rows))
-            numbers = numbers_of_children(models.fanout, parent, rows, rng, models.table, stratum)
+            room = models.room(parent, self.samples)
+            numbers = numbers_of_children(models.fanout, parent, rows, rng, room, stratum)
             self._held[owners] = parent, numbers
         return self._held[owners]
 

@@ -1,0 +1,74 @@
+"""Which columns of a key of several columns a draft models, and which it numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from privbench_core.draft.draft import Decisions, reflect
+from privbench_core.schema.columns import ColumnType, Learn, Values
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.load import load_spec
+from tests.helpers.drafts import duckdb_file
+
+CLINIC = """
+CREATE TYPE route AS ENUM ('oral', 'iv');
+CREATE TABLE patient (id BIGINT PRIMARY KEY);
+CREATE TABLE drug_class (code VARCHAR PRIMARY KEY);
+CREATE TABLE prescription (patient BIGINT REFERENCES patient (id), drug_name VARCHAR, via route, year INTEGER,
+    class VARCHAR REFERENCES drug_class (code), line_no INTEGER,
+    PRIMARY KEY (patient, drug_name, via, year, class, line_no));
+CREATE TABLE contact (patient BIGINT REFERENCES patient (id), email VARCHAR, PRIMARY KEY (patient, email));
+CREATE TABLE audit_log (id BIGINT, "at" TIMESTAMP, patient BIGINT REFERENCES patient (id), PRIMARY KEY (id, "at"));
+CREATE TABLE ward (name VARCHAR, patient BIGINT REFERENCES patient (id), PRIMARY KEY (patient, name));
+CREATE TABLE stay (id BIGINT PRIMARY KEY, patient BIGINT, ward VARCHAR,
+    FOREIGN KEY (patient, ward) REFERENCES ward (patient, name));
+"""
+
+
+@pytest.fixture(scope="module")
+def draft(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The draft of the clinic."""
+    source = duckdb_file(tmp_path_factory.mktemp("clinic"), CLINIC)
+    return reflect(source, decisions=Decisions(unit="patient", public=("drug_class",)))
+
+
+@pytest.fixture
+def schema(draft: str, tmp_path: Path) -> Schema:
+    """Its schema."""
+    (tmp_path / "spec.yaml").write_text(draft.replace("CHOOSE", "10"), encoding="utf-8")
+    return load_spec(tmp_path / "spec.yaml").schema
+
+
+def line(draft: str, column: str) -> str:
+    """Return the first line of a column."""
+    return next(text for text in draft.splitlines() if text.startswith(f"      {column}: "))
+
+
+def test_what_is_no_reference_is_modelled_unless_it_only_counts(schema: Schema) -> None:
+    table = schema.table("prescription")
+    assert [column.name for column in table.attributes] == ["drug_name", "via", "year"]
+    assert (table.column("drug_name").type, table.column("drug_name").domain) == (ColumnType.CATEGORY, Learn())
+    assert table.column("via").domain == Values(("oral", "iv"))
+    assert table.column("year").domain == Learn()
+
+
+def test_a_numbered_column_says_so(draft: str) -> None:
+    assert line(draft, "line_no").endswith(
+        "# counts the rows within the rest of the key; with a domain its values are kept"
+    )
+    assert "# looks like e-mail addresses: numbered" in line(draft, "email")
+    log = draft[draft.index("  audit_log:") :]
+    assert line(log, "id").endswith("# numbers the rows; with a domain its values are kept")
+
+
+def test_rows_of_a_partitioned_table_are_in_the_order_of_its_time(schema: Schema) -> None:
+    log = schema.table("audit_log")
+    assert [column.name for column in log.attributes] == ["at"]
+    assert log.row_order == "at"
+
+
+def test_what_refers_to_a_meaning_copies_it(schema: Schema) -> None:
+    assert [column.name for column in schema.table("ward").attributes] == ["name"]
+    assert schema.table("stay").attributes == ()
