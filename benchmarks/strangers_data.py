@@ -200,6 +200,15 @@ _ALL = (
         script("telecom"),
     ),
     Stranger(
+        "staff",
+        "hr",
+        "github:jpgontarz/SQL-Project-HR-Analytics-Attrition-and-Performance@57eccb363a8a2c65cdbadf004a55da43e59e88a5",
+        tuple(f"{name}.csv" for name in ("Employee", "PerformanceRating", "RatingLevel", "SatisfiedLevel")),
+        "Employee",
+        ("EducationLevel", "RatingLevel", "SatisfiedLevel"),
+        script("staff"),
+    ),
+    Stranger(
         "movies",
         "movielens",
         "github:truffio/tamingBigdata@db28360cd535c8f56f52ccb4dffa4cb75db0aa99 (its folder ml-100k)",

@@ -34,36 +34,8 @@ _COUNTRIES = (
     ("JP", "JPY", "APAC", 0.02),
 )
 _PLANS = (("free", 0, 3), ("starter", 900, 10), ("team", 1900, 50), ("business", 3900, 250), ("enterprise", 7900, 5000))
-_FIRST = [
-    "Ada",
-    "Ben",
-    "Chloe",
-    "Dmitri",
-    "Elif",
-    "Farid",
-    "Grace",
-    "Hugo",
-    "Ines",
-    "Jonas",
-    "Kira",
-    "Liam",
-    "Mei",
-    "Nuno",
-]
-_LAST = [
-    "Abe",
-    "Brandt",
-    "Costa",
-    "Evans",
-    "Fischer",
-    "Garcia",
-    "Haddad",
-    "Ito",
-    "Jensen",
-    "Kowalski",
-    "Novak",
-    "Okafor",
-]
+_FIRST = ["Ada", "Ben", "Chloe", "Dmitri", "Elif", "Farid", "Grace", "Hugo", "Ines", "Jonas", "Kira", "Liam"]
+_LAST = ["Abe", "Brandt", "Costa", "Evans", "Fischer", "Garcia", "Haddad", "Ito", "Jensen", "Kowalski", "Novak"]
 _LABELS = (
     ("bug", "#d73a4a"),
     ("feature", "#a2eeef"),

@@ -264,9 +264,7 @@ def _columns(
             chosen = _modelled(table, column, sample)
             chosen = _in_key(column, chosen) if is_key else chosen
         if parent := undeclared.get(column.name):
-            chosen = chosen.noting(f"called after the key of {parent}: or a foreign key to it?")
-            if parent not in outside and chosen.fields.get("domain") == {"values": "learn"}:
-                chosen.fields["domain"] = "learn"  # few units share a private row
+            chosen = _maybe_reference(chosen, parent, outside)
         if chosen.fields.get("domain") == "learn":
             if column.name in bases:
                 chosen = _relative(chosen, bases[column.name])
@@ -274,6 +272,14 @@ def _columns(
                 fields = _relative_fields(f"{owner.name}.{creation.name}")
                 chosen = chosen.noting(f"or {fields}: keeps its distance from its owner's")
         yield _line(column, chosen, nullable=column.nullable and column.name not in usable.primary_key)
+
+
+def _maybe_reference(chosen: _Chosen, parent: str, outside: Collection[str]) -> _Chosen:
+    """Return a column that is called after the key of another table: of few units that share a private row, a range."""
+    found = chosen.noting(f"called after the key of {parent}: or a foreign key to it?")
+    if parent not in outside and chosen.fields.get("domain") == {"values": "learn"}:
+        found = replace(found, fields={**found.fields, "domain": "learn"})
+    return found
 
 
 def _owner(table: FoundTable, catalogue: Catalogue, roles: Roles) -> FoundTable | None:
@@ -395,6 +401,9 @@ def _opaque(table: FoundTable, column: FoundColumn, kind: ColumnType) -> _Chosen
     if kind is ColumnType.CATEGORY and (column.name,) in table.unique:
         note = "its values are unique: random text of the same lengths; or {pattern: ..}"
         return _Chosen(ColumnType.TEXT, bound, (note,))
+    if kind.logical.structured:
+        note = "keys and values that many share are learned, each value as a column; others are made up"
+        return _Chosen(kind, {"domain": "learn"}, (note,))
     if kind.logical.length_unit:
         note = f"max_length: the most that is kept (without it {Column.max_length})"
         return _Chosen(kind, bound, () if length else (note,))
