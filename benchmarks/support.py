@@ -98,7 +98,12 @@ in part | opaque text | lengths only
     unit/test_codecs::test_opaque_text_keeps_its_length_and_nothing_else
 in part | bytea | lengths only
     unit/test_codecs::test_opaque_bytes_keep_their_length_and_nothing_else
-in part | json, jsonb | an object of similar length
+yes | json, jsonb with domain: learn | keys, types and values that many units share
+    unit/test_documents::test_keys_types_and_values_of_documents_are_kept
+yes | arrays (text[], integer[]), lists | as JSON in Parquet, as arrays in databases
+    integration/test_learned_bundle::test_a_bundle_of_learned_domains_loads_everywhere
+    integration/test_postgres_source::test_arrays_are_read_as_json
+in part | json, jsonb without a domain | an object of similar length
     unit/test_codecs::test_opaque_json_is_an_object_of_its_length
 yes | uuid | new random ones
     unit/test_codecs::test_uuids_are_made_anew
@@ -111,8 +116,8 @@ in part | domain (CREATE DOMAIN) | its type, default and checks, without its nam
 no | time of day | left out of a draft; can be read as interval or text
     unit/test_reflect::test_all_that_duckdb_knows_is_in_the_draft
     unit/test_source_types::test_a_time_of_day_is_an_interval_or_text
-no | array, nested type | left out of a draft, refused when read
-    integration/test_roundtrip_postgres::test_what_cannot_be_taken_is_named_with_its_reason
+no | map, array without domain: learn | left out of a draft, refused when read
+    unit/test_reflect::test_all_that_duckdb_knows_is_in_the_draft
     unit/test_source_types::test_arrays_and_nested_types_are_refused_and_it_says_what_to_do
 
 ## Keys

@@ -38,6 +38,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SameReference,
     Satisfies,
     SiblingAgreement,
     UnitRows,
@@ -77,6 +78,7 @@ _FEATURES = (
     MemberPlace,
     SiblingAgreement,
     ParentFanout,
+    SameReference,
 )
 Sizes = Mapping[str, int]
 
@@ -193,8 +195,10 @@ def _attribute(schema: Schema, table: str, name: str) -> Column:
 
     Other key columns are refused: when a unit is removed, a key may become NULL in rows that stay.
     """
-    found = next((column for column in schema.table(table).attributes if column.name == name), None)
-    if found is None or not schema.is_stable(table, name):
+    here = schema.table(table)
+    leaf = here.leaf(name)  # of a column that is not part of a key, as all documents
+    found = leaf.column if leaf else next((column for column in here.attributes if column.name == name), None)
+    if found is None or not schema.is_stable(table, leaf.document.name if leaf else name):
         raise InternalError(f"{table}.{name}: only columns that are not part of a key may be measured")
     return found
 
@@ -207,9 +211,7 @@ def _admitted(
         raise InternalError(f"{site}: a view has the features of privacy.views only")
     _admit_discretizer(site, discretizer)
     if isinstance(feature, Along):
-        feature = replace(feature, key=admit_key(schema, feature.key))
-    if isinstance(feature, ParentFanout):
-        feature = replace(feature, of=admit_key(schema, feature.of))
+        feature = _with_admitted_keys(schema, table, site, feature)
     if isinstance(feature, OwnType | OwnerType):
         known = type(feature.types) is GroupTypes and type(feature.latent) is int
         _require(known and 0 <= feature.latent < len(feature.types.shape), site, "the types of privacy.views")
@@ -217,6 +219,8 @@ def _admitted(
         feature = replace(feature, types=_admitted_types(schema, feature.key, site, feature.types))
     if isinstance(feature, MemberPlace | SiblingAgreement):
         _admit_sibling(schema, site, table, feature, discretizer)
+    if isinstance(feature, SameReference):
+        _require(discretizer.size == AGREEMENTS, site, "a code for each way to agree")
     if isinstance(feature, Satisfies):
         _require(discretizer.size == VERDICTS, site, "a code for each verdict")
         _admit_constraint(schema, site, table, feature.constraint)
@@ -241,6 +245,27 @@ def _admit_sibling(
         _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
     if isinstance(feature, SiblingAgreement):
         _require(discretizer.size == AGREEMENTS, site, "a code for each way to agree")
+
+
+def _with_admitted_keys(schema: Schema, table: str, site: str, feature: Along) -> Along:
+    """Return ``feature`` with the schema's own keys."""
+    feature = replace(feature, key=admit_key(schema, feature.key))
+    if isinstance(feature, ParentFanout):
+        return replace(feature, of=admit_key(schema, feature.of))
+    return _admitted_ways(schema, table, site, feature) if isinstance(feature, SameReference) else feature
+
+
+def _admitted_ways(schema: Schema, table: str, site: str, feature: SameReference) -> SameReference:
+    """Return ``feature`` with the schema's own keys: both ways lead to the same columns, and no key of them is lost."""
+    theirs = None if feature.theirs is None else admit_key(schema, feature.theirs)
+    of, mine = None if feature.of is None else admit_key(schema, feature.of), admit_key(schema, feature.mine)
+    starts = feature.key.parent, table if of is None else of.parent
+    end = feature.key if theirs is None else theirs
+    _require(of is None or (of.owner and of.child == table), site, "ways from a row or its owner")
+    _require(mine.child == starts[1] and (theirs is None or theirs.child == starts[0]), site, "ways that meet")
+    _require((end.parent, end.parent_columns) == (mine.parent, mine.parent_columns), site, "ways to the same columns")
+    _require(all(schema.keeps(key) for key in (theirs, mine) if key is not None), site, "keys that do not become NULL")
+    return replace(feature, theirs=theirs, of=of, mine=mine)
 
 
 def _require_null(schema: Schema, site: str, of: str, column: str, discretizer: Discretizer) -> None:

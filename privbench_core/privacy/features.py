@@ -82,6 +82,25 @@ class ParentRow:
 
 
 @dataclass(frozen=True)
+class SameReference:
+    """Whether two ways lead to the same row (`columns.group_codes`): by ``key``, and by the row itself or its owner.
+
+    A row is alone where one of the ways leads nowhere.
+
+    Attributes:
+        key: Of the row.
+        theirs: A key of the row that ``key`` refers to; None where that row itself is where both ways lead.
+        of: The owner key, where the other way is the owner's.
+        mine: A key of the row, or of its owner.
+    """
+
+    key: ForeignKey
+    theirs: ForeignKey | None
+    of: ForeignKey | None
+    mine: ForeignKey
+
+
+@dataclass(frozen=True)
 class OwnerFanout:
     """Size of the row's group along its owner key (itself included); 1 for a row without an owner."""
 
@@ -231,6 +250,7 @@ Along = (
     OfParent
     | OwnerDifference
     | ParentRow
+    | SameReference
     | OwnerFanout
     | OwnFanout
     | ParentFanout

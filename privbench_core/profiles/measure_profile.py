@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer, ordered_codes, tails_of
 from privbench_core.guards import MAX_CODES, NEGLIGIBLE
@@ -30,7 +31,7 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.profiles.measure_bins import CellCounts, refine_bins, share_of
 from privbench_core.profiles.measure_constraints import constraint_joints, measure_constraints
-from privbench_core.profiles.measure_domains import Learned, learn_domains, lists_to_learn
+from privbench_core.profiles.measure_domains import Learned, learn_domains
 from privbench_core.profiles.measure_lags import Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.identity import Identity
@@ -356,10 +357,13 @@ def measure_cells(
         noisy = view.measure("one-way", [Marginal((name,)) for name in names], part)
         found |= zip(names, noisy.values, strict=True)
         sigmas |= dict.fromkeys(names, noisy.sigma)
-    named, laplace = {column.name for column in lists_to_learn(table)}, price.measure is Measure.PURE
+    lists = {name for name, codec in several.items() if isinstance(codec, CategoricalCodec)}
+    named = {name for name in lists if table.column(name).learns_list}
+    laplace = price.measure is Measure.PURE
     known = {
         name: CellCounts.first(codec, found[name], sigmas[name], named=name in named, laplace=laplace)
         for name, codec in several.items()
     }
+    known |= {name: known[name].combined(*of_cells) for name, of_cells in learned.counted.items() if name in known}
     known = refine_bins(session, table, known, full, price.share(closer)) if closer else known
     return Cells(codecs, found, known, sigmas, (0.0, 0.0), size, learned.guessed)

@@ -32,15 +32,15 @@ _BATCH_ROWS = 100_000  # as many as loading into PostgreSQL sends at a time
 _LEVEL = 1  # of gzip: the fastest; Parquet is the small form of the rows
 
 
-def write_csv(rows: Path, target: Path) -> None:
-    """Write the rows of a Parquet file as CSV that COPY reads, compressed; equal rows give equal bytes."""
+def write_csv(table: Table, rows: Path, target: Path) -> None:
+    """Write the rows of a table's Parquet file as CSV that COPY reads, compressed; equal rows give equal bytes."""
     with (
         target.open("wb") as raw,
         gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packed,
         pq.ParquetFile(rows) as file,
     ):
         for batch in file.iter_batches(_BATCH_ROWS):
-            packed.write(copy_text(batch))
+            packed.write(copy_text(batch, table))
 
 
 def psql_script(schema: Schema, tables: Entries) -> str:

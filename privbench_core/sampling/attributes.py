@@ -34,6 +34,7 @@ from privbench_core.sampling.constraints import RowRule, made_dependent, made_to
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.row_constraints import RowConstraint, ValueConstraint
 from privbench_core.schema.tables import Table
 
@@ -65,7 +66,8 @@ class RowDraft:
         """Draw all rows once; ``rows`` have their context, and ``fixed`` columns are drawn already and stay."""
         self.table, self.rows, self.model, self.discretizers = table, rows, model, discretizers
         self.fixed, self.rng, self.dated, self.constraints = fixed, rng, dated, constraints
-        attributes = {column.name for column in table.attributes}
+        apart = documents_to_learn(table.attributes)  # their leaves are drawn
+        attributes = {column.name for column in table.attributes if column not in apart}
         known = attributes | fixed.keys()
 
         def judged(columns: Sequence[str]) -> bool:

@@ -68,7 +68,7 @@ def _rule(table: Table, check: Check) -> RowRule | None:
     tree = enforceable_check(check.expression)
     if tree is None:
         return None
-    names = {column.name for column in table.columns}
+    names = {column.name for column in table.columns if not column.is_array}  # these are JSON here
     named = tuple(sorted(columns_of(tree)))
     if not named or not names.issuperset(named):
         return None

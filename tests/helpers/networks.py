@@ -30,6 +30,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SameReference,
     Satisfies,
     SiblingAgreement,
     UnitRows,
@@ -201,6 +202,7 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
                 found.append((SiblingAgreement(k, name, coder), AGREEMENT))
             found.append((OwnerType(k, random_types(rng, schema, k), 0), TYPE))
             found += [(OwnerDifference(k, name, base), APART) for name, base in _apart(here, parent)]
+        found += [(way, AGREEMENT) for way in _ways(schema, here, k)]
         found += [
             (ParentFanout(k, of), SmallNumbers())
             for of in (other.owner_key for other in schema.tables)
@@ -211,6 +213,20 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
             found.append((OwnFanout(other.owner_key), SmallNumbers()))
             found.append((OwnType(other.owner_key, random_types(rng, schema, other.owner_key), 1), TYPE))
     return found
+
+
+def _ways(schema: Schema, here: Table, k: ForeignKey) -> list[SameReference]:
+    """All pairs of ways that lead to the same columns, the first of them along a key of a table."""
+    owner = here.owner_key
+    mine = [(None, key) for key in here.foreign_keys]
+    mine += [] if owner is None else [(owner, key) for key in schema.table(owner.parent).foreign_keys]
+    return [
+        SameReference(k, theirs, of, own)
+        for theirs in (None, *schema.table(k.parent).foreign_keys)
+        for of, own in mine
+        if all(schema.keeps(key) for key in (theirs, own) if key is not None)
+        and (own.parent, own.parent_columns) == ((theirs or k).parent, (theirs or k).parent_columns)
+    ]
 
 
 def _apart(here: Table, there: Table) -> list[tuple[str, str]]:

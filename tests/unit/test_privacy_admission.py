@@ -35,6 +35,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SameReference,
     Satisfies,
     SiblingAgreement,
 )
@@ -278,6 +279,7 @@ def looking_along(key: ForeignKey) -> dict[str, tuple[str, Feature]]:
         "own type": ("household", OwnType(key, TYPES, 0)),
         "place": ("person", replace(PLACE, key=key)),
         "agreement": ("person", SiblingAgreement(key, "age", AGE_OR_NULL)),
+        "two ways": ("person", SameReference(OWNER, None, None, key)),
         "owner's type": ("person", OwnerType(key, TYPES, 0)),
     }
 

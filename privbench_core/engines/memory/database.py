@@ -33,6 +33,7 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SameReference,
     Satisfies,
     SiblingAgreement,
     UnitRows,
@@ -156,6 +157,8 @@ class PrivateDatabase(Relations):
         if isinstance(feature, ParentRow):
             public = self.schema.table(feature.key.parent).public
             return _encoded_numbers(parents if public else np.minimum(parents, 0), discretizer)
+        if isinstance(feature, SameReference):
+            return self._same_references(feature, rows)
         if isinstance(feature, OwnerFanout):
             return _encoded_numbers(np.append(self.group_sizes(feature.key), 1), discretizer)[parents]
         if isinstance(feature, OwnerType):
@@ -166,6 +169,14 @@ class PrivateDatabase(Relations):
             encoded = _encoded(self.column(feature.key.parent, feature.column), discretizer)
         none = np.array([discretizer.size], dtype=np.min_scalar_type(discretizer.size))
         return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
+
+    def _same_references(self, feature: SameReference, rows: Index) -> Codes:
+        """Return whether two ways lead from some rows to the same one."""
+        theirs, mine = self.kept_parent_rows(feature.key)[rows], self.parent_rows(feature.mine)
+        if feature.theirs is not None:
+            theirs = np.append(self.parent_rows(feature.theirs), -1)[theirs]
+        mine = mine[rows] if feature.of is None else np.append(mine, -1)[self.kept_parent_rows(feature.of)[rows]]
+        return agreement_codes(theirs, np.where(theirs < 0, -1, mine)).astype(np.uint8)
 
     def _codes_of_all(self, table: str, feature: OfRow, discretizer: Discretizer) -> Codes:
         """Return the codes of a column of a view in all rows of its table."""

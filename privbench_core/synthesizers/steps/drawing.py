@@ -19,6 +19,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.differences import base_numbers, values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.documents import with_documents
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.groups.siblings import WithinGroupCorrelation
 from privbench_core.links.fanout import Fanout
@@ -285,7 +286,7 @@ class TableModels:
         keys = lookup_order(table, self.schema.deferred_keys)
         inside, outside = ([key for key in keys if key.same_unit is same] for same in (True, False))
         unknown = Rows(rows.n, weights=rows.weights)
-        places |= draw_references(table, inside, unknown, parents, columns, rules, rng, units)
+        places |= draw_references(table, inside, unknown, parents, columns, rules, rng, units, above)
         lags = Lags(fanout.lags if fanout else (), self.profile.lags, frozenset(self.profile.guessed))
         if fanout and fanout.agreements:
             model = WithinGroupCorrelation(model, fanout.agreements)
@@ -294,11 +295,11 @@ class TableModels:
         draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated, self._constraints)
         draft.settle()
         draft.replace(nearest_public(table, parents, draft.values))
-        codes, columns = draft.codes, columns | draft.values
+        codes, columns = draft.codes, with_documents(table, columns | draft.values, rng)
         names = {n for key in outside for n in parents[key.name].link.context if n in rows.codes} - codes.keys()
         seen = {name: codes[name] for name in codes if name in discretizers} | {n: rows.codes[n] for n in names}
         own = Rows(rows.n, seen, sizes_of(discretizers), rows.weights)
-        places |= draw_references(table, outside, own, parents, columns, rules, rng, units)
+        places |= draw_references(table, outside, own, parents, columns, rules, rng, units, above)
         columns |= {name: pa.nulls(rows.n, table.column(name).arrow_type) for name in self._later}
         columns |= fresh_keys(table, columns, rows.n, numbering, added_by(self.schema, table))
         of_keys = [rule for rule in table.dependencies if rule not in draft.dependencies]
