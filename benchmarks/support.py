@@ -186,6 +186,10 @@ yes | Rows numbered and stored in the order of a column | declared (`row_order`)
     integration/test_row_order::test_rows_are_numbered_and_published_in_the_order_of_their_column
 in part | Dates of a row that come after one another | lags are measured, or declared (`relative_to`) to hold always
     integration/test_dated_children::test_two_days_of_a_row_are_as_far_apart_as_they_should
+in part | Formulas, equal columns, NULL together, orders in a row | found where noise shows them; or declared by checks
+    unit/test_row_constraints::test_sums_products_and_orders_are_found_and_kept
+    unit/test_row_constraints::test_drawn_rows_keep_what_was_found
+    unit/test_row_constraints::test_declared_formulas_are_computed_and_not_paid_for
 in part | Rows dated after the row that owns them | lags are measured; a few rows in a hundred may come before it
     integration/test_dated_children::test_children_come_after_their_owners
 in part | Rows of one owner that are alike, or differ | how often two of them agree in a column is measured

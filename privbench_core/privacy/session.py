@@ -15,6 +15,7 @@ from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, 
 from privbench_core.privacy.view_building import build_references, build_values, build_view, distinct_weights
 from privbench_core.privacy.views import BoundedReferences, Engine, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class PrivateSession:
     def budget(self) -> Price:
         """Return the step's whole price."""
         return self._filter.limit
+
+    @property
+    def schema(self) -> Schema:
+        """Return the schema, which is public."""
+        return self._engine.schema
 
     def view(self, spec: ViewSpec, name: str = "view") -> Curator:
         """Return a curator of the coded view that ``spec`` describes. Free: only measurements cost.

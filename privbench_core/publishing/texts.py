@@ -85,6 +85,7 @@ def consumer_readme(schema: Schema, tables: Entries, receipt: Mapping[str, Any],
         _guarantee(schema, receipt),
         _fidelity(receipt),
         _contents(schema, tables, workload),
+        _constraints(receipt),
         _loading(tables),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -155,6 +156,23 @@ def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> s
         files = ", ".join(f"`{name}.sql`" for name in sorted(workload))
         lines += [f"`workload/` holds queries to run on it: {files}."]
     return "\n".join(lines)
+
+
+def _constraints(receipt: Mapping[str, Any]) -> str:
+    """Return what was found to hold in the source, and holds in the rows."""
+    found = receipt.get("constraints", {})
+    lines = [f"- {table}: {_cell(words)}" for table, kept in found.items() for words in kept]
+    if not lines:
+        return ""
+    return "\n".join(
+        [
+            "## What holds in every row",
+            "",
+            "Found in the source beyond noise, and kept wherever declared domains allow it:",
+            "",
+            *lines,
+        ]
+    )
 
 
 def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:

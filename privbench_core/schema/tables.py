@@ -233,6 +233,11 @@ class Schema:
         keys = (key for key in self.table(table).foreign_keys if column in key.columns)
         return all(self.table(key.parent).public for key in keys)
 
+    def keeps(self, key: ForeignKey) -> bool:
+        """Whether no unit's removal changes what a row that stays has in the columns of a key."""
+        lost = {name for other in self.table(key.child).foreign_keys for name in self.changing_columns(other)}
+        return lost.isdisjoint(key.columns)
+
     def ownership_path(self, table: str) -> tuple[ForeignKey, ...]:
         """The foreign keys from a private table up to the unit; empty for the unit itself."""
         path: list[ForeignKey] = []

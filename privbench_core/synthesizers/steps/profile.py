@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec
+from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.registry import codec_for
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.measured import Measured
@@ -59,15 +60,16 @@ def profile_step(
         "stability": stability(schema, table.name),
         **({"documents": "1"} if documents_to_learn(table.attributes) else {}),
         **({"lags": "2"} if own_lag_pairs(table) else {}),
+        **({"declared": [each.in_words for each in declared]} if (declared := declared_constraints(table)) else {}),
         # What bounds say beyond the largest T counted once.
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
         **({} if networks is None else {**networks({}).identity(), "first": first}),
     }
     key = ("profile", table.name)
-    version = "25"
+    version = "26"
     if not table.owner_key:
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
-        version = "17" if intervals else "15" if lists_to_learn(table) else "10"
+        version = "18" if intervals else "16" if lists_to_learn(table) else "11"
 
     def run(context: StepContext) -> Artifact:
         bound = schema.max_rows_per_unit(table.name)
@@ -113,6 +115,8 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
         "codes": sum(discretizer.size for discretizer in profile.discretizers.values()),
         "bars": bars,
     }
+    if profile.constraints:
+        summary["holds in every row"] = [constraint.in_words for constraint in profile.constraints]
     if clamped:
         summary["values outside of the declared domain, clamped (noisy counts)"] = clamped
     return summary
