@@ -364,5 +364,6 @@ def measure_cells(
         name: CellCounts.first(codec, found[name], sigmas[name], named=name in named, laplace=laplace)
         for name, codec in several.items()
     }
+    known |= {name: known[name].combined(*of_cells) for name, of_cells in learned.counted.items() if name in known}
     known = refine_bins(session, table, known, full, price.share(closer)) if closer else known
     return Cells(codecs, found, known, sigmas, (0.0, 0.0), size, learned.guessed)

@@ -467,7 +467,7 @@ def ward(seed: int, units: int = 50) -> Database:
     return database_from(Schema("ward", (patient, stay), "patient"), {"patient": patients, "stay": stays})
 
 
-def inbox(seed: int, units: int = 120) -> Database:
+def agency(seed: int, units: int = 120) -> Database:
     """Agents with settings that few documents are, and tickets with documents of several shapes, and of none."""
     rng = np.random.default_rng(seed)
     agent = keyed(
@@ -503,7 +503,7 @@ def inbox(seed: int, units: int = 120) -> Database:
                 }
             text = "never a document" if i in {0, 2} and n % 2 else json.dumps(document)
             tickets.append((len(tickets), i, text if rng.random() < 0.9 else None, bool(rng.random() < 0.5)))
-    return database_from(Schema("inbox", (agent, ticket), "agent"), {"agent": agents, "ticket": tickets})
+    return database_from(Schema("desk", (agent, ticket), "agent"), {"agent": agents, "ticket": tickets})
 
 
 def career(seed: int, units: int = 40) -> Database:

@@ -53,13 +53,13 @@ from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.databases import (
     Database,
     adversaries,
+    agency,
     career,
     club,
     desk,
     fleet,
     forum,
     harbour,
-    inbox,
     poll,
     shop,
     site,
@@ -145,9 +145,9 @@ CASES = {
     "ward, pairwise, zCDP": (ward, ZCDP, SPLITTING, ONCE),
     "ward, pairwise, pure": (ward, CLOSE, SPLITTING, LONG),
     "ward, groups": (ward, PLENTY, GROUPS, LONG | ADDED),
-    "inbox, documents": (inbox, PLENTY, SPLITTING, ADDED),
-    "inbox, mostly noise": (inbox, NOISY, SPLITTING, ONCE),
-    "inbox, groups": (inbox, PLENTY, GROUPS, LONG),
+    "agency, documents": (agency, PLENTY, SPLITTING, ADDED),
+    "agency, documents, mostly noise": (agency, NOISY, SPLITTING, ONCE),
+    "agency, groups": (agency, PLENTY, GROUPS, LONG),
     "depot, pairwise, zCDP": (depot, ZCDP, SPLITTING, ONCE),
     "depot, pairwise, pure": (partial(depot, cascades=True), CLOSE, SPLITTING, LONG | ADDED),
     "depot, groups": (depot, PLENTY, GROUPS, LONG),
@@ -294,7 +294,7 @@ def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_n
 
 
 def test_documents_are_taken_apart_in_each_way() -> None:
-    noise = recorded_case("inbox, documents", 0).noise
+    noise = recorded_case("agency, documents", 0).noise
     sites = {call.head[1].removeprefix("profile/") for call in noise.tape}
     assert {"agent/discover prefs->place[]", 'ticket/discover payload->text["by"]', "ticket/documents/named"} <= sites
 

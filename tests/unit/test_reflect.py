@@ -560,6 +560,45 @@ def test_names_that_tell_who_somebody_is() -> None:
     assert guess_identifying(flag, "promotion", 1) is None
 
 
+def test_text_is_a_list_to_learn_unless_it_identifies_or_is_unique_or_long(tmp_path: Path) -> None:
+    sql = """
+CREATE TABLE customer (id BIGINT PRIMARY KEY, name VARCHAR, email VARCHAR);
+CREATE TABLE label (id BIGINT PRIMARY KEY, customer_id BIGINT NOT NULL REFERENCES customer, name VARCHAR,
+    title VARCHAR(255), notes VARCHAR, code VARCHAR UNIQUE, serial_number VARCHAR);
+"""
+    draft = draft_of(tmp_path, sql, unit="customer")
+    assert "looks like free text: type: text costs less, if hardly a value repeats" in draft
+    customer, label = decide(tmp_path, draft).schema.tables
+    assert {str(c.domain) for c in customer.attributes} == {
+        "Pattern(regex=None, provider='name')",
+        "Pattern(regex=None, provider='email')",
+    }
+    learned = {column.name for column in label.attributes if column.domain == Learn()}
+    assert learned == {"name", "title", "notes"}
+    assert {str(column.type) for column in label.attributes if column.domain is None} == {"text"}
+
+
+def test_numbers_of_things_are_lists_and_those_of_persons_and_amounts_are_none(tmp_path: Path) -> None:
+    sql = """
+CREATE TABLE customer (id BIGINT PRIMARY KEY);
+CREATE TABLE product (id BIGINT PRIMARY KEY);
+CREATE TABLE sale (id BIGINT PRIMARY KEY, customer_id BIGINT NOT NULL REFERENCES customer, product_id BIGINT,
+    storeid INT, coupon_upc BIGINT, friend_id BIGINT, patient_id BIGINT, "yearID" INT, paid INT, bid INT,
+    ticket_id BIGINT UNIQUE);
+CREATE TABLE refund (id BIGINT PRIMARY KEY, customer_id BIGINT NOT NULL REFERENCES customer, sale_id BIGINT);
+"""
+    draft = draft_of(tmp_path, sql, unit="customer", public=("product",))
+    assert (
+        "product_id: {type: integer, domain: {values: learn}, nullable: true} # called after the key of product"
+        in draft
+    )
+    assert "sale_id: {type: integer, domain: learn, nullable: true} # called after the key of sale" in draft
+    sale = decide(tmp_path, draft).schema.table("sale")
+    assert [column.name for column in sale.attributes if column.learns_list] == [
+        "product_id", "storeid", "coupon_upc", "friend_id",
+    ]  # fmt: skip
+
+
 def test_catalogue_names_cannot_end_a_remark(tmp_path: Path) -> None:
     sql = """CREATE TABLE "t\nevil: 1" (id BIGINT PRIMARY KEY, "a\n# b: 1" INTEGER[]);"""
     draft = draft_of(tmp_path, sql + """CREATE INDEX "i\nunit: x" ON "t\nevil: 1" (abs(id))""")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.registry import codec_for
@@ -66,10 +67,10 @@ def profile_step(
         **({} if networks is None else {**networks({}).identity(), "first": first}),
     }
     key = ("profile", table.name)
-    version = "26"
-    if not table.owner_key:
+    version = "28"
+    if not table.owner_key and not lists_to_learn(table):
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
-        version = "18" if intervals else "16" if lists_to_learn(table) else "11"
+        version = "19" if intervals else "11"
 
     def run(context: StepContext) -> Artifact:
         bound = schema.max_rows_per_unit(table.name)
@@ -104,7 +105,8 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
     for name, counts in cells.first.items():
         codec = cells.codecs[name]
         outside = float(sum(counts[cell] for cell in codec.outside))
-        if codec.outside and outside > 3 * cells.sigmas[name] * np.sqrt(len(codec.outside)):
+        learned = isinstance(codec, CategoricalCodec) and codec.made is not None
+        if codec.outside and not learned and outside > 3 * cells.sigmas[name] * np.sqrt(len(codec.outside)):
             clamped[f"{table.name}.{name}"] = round(outside)
         bars[name] = _bars(codec, counts)
     summary: dict[str, Any] = {
