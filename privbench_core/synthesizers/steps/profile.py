@@ -70,7 +70,7 @@ def profile_step(
     version = "28"
     if not table.owner_key and not lists_to_learn(table):
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
-        version = "19" if intervals else "11"
+        version = "19" if intervals else "12"
 
     def run(context: StepContext) -> Artifact:
         bound = schema.max_rows_per_unit(table.name)

@@ -76,7 +76,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         "links": {key.name: [*prices[key.name], bounds_references(step)] for key, step in links.items()},
         **({"as added": reordered} if reordered else {}),
     }
-    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="5")
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="6")
 
 
 def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: int, file: Path) -> None:

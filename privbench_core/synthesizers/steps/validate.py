@@ -60,7 +60,7 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
         "keys": [key_identity(key) for key in table.foreign_keys],
         **constraints_identity(table.checks, table.dependencies),
     }
-    return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters, "6")
+    return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters, "7")
 
 
 def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: StepContext) -> list[dict[str, Any]]:
