@@ -134,10 +134,10 @@ def _missing(profile: Profile, names: list[str]) -> Iterator[Candidate]:
     """Yield neighbouring columns that may be NULL together, and the first of such groups that may be."""
     nulls: dict[str, tuple[float, float]] = {}
     for name in names:
-        code = _null_code(profile.discretizers[name])
+        code, part = _null_of(profile.discretizers[name])
         counts, sigmas = profile.one_way.column(name)
-        if code is not None and counts[code] > TUNING.significant * sigmas[code]:
-            nulls[name] = float(counts[code]), float(sigmas[code])
+        if counts[code] * part > TUNING.significant * sigmas[code]:
+            nulls[name] = float(counts[code]) * part, float(sigmas[code])
 
     def alike(one: str, other: str) -> bool:
         (first, noise), (second, more) = nulls[one], nulls[other]
@@ -160,9 +160,12 @@ def _missing(profile: Profile, names: list[str]) -> Iterator[Candidate]:
         yield Candidate(MissingTogether(group), float(shares.min()), float(some) / 2, (0.5, -len(group)))
 
 
-def _null_code(coder: Discretizer) -> int | None:
-    """Return the code of NULL; None if there is none."""
-    return None if coder.codec.null is None else int(coder.shares[0][coder.codec.null])
+def _null_of(coder: Discretizer) -> tuple[int, float]:
+    """Return the code of NULL, which noise may have merged with others, and the share of its rows that are NULL."""
+    if coder.codec.null is None:
+        return 0, 0.0
+    code_of, shares = coder.shares
+    return int(code_of[coder.codec.null]), float(shares[coder.codec.null])
 
 
 class _Drawn:
@@ -176,8 +179,8 @@ class _Drawn:
 
     def present(self, name: str) -> float:
         """Return the share of the rows in which a column is not NULL."""
-        code, counts = _null_code(self._discretizers[name]), self._clean[name]
-        return 1.0 if code is None else 1 - float(counts[code] / max(counts.sum(), 1.0))
+        (code, part), counts = _null_of(self._discretizers[name]), self._clean[name]
+        return 1 - part * float(counts[code] / max(counts.sum(), 1.0))
 
     def values(self, name: str) -> pa.Array:
         """Return values of a column."""
