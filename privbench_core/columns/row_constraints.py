@@ -154,7 +154,9 @@ def rounding_of(column: Column) -> float:
 def can_hold(constraint: RowConstraint, columns: Sequence[Column]) -> bool:
     """Return whether a constraint can hold between its columns, by their types."""
     if isinstance(constraint, PartOfDate):
-        return can_be_part(*columns)
+        return can_be_part(*columns) and (
+            constraint.part is not DatePart.HOUR or columns[1].type is not ColumnType.DATE
+        )
     if isinstance(constraint, Formula):
         return all(map(can_be_computed, columns))
     return isinstance(constraint, MissingTogether) or can_be_equal(*columns)

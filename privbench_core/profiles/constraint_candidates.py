@@ -22,6 +22,7 @@ from privbench_core.columns.row_constraints import (
     can_be_computed,
     can_be_equal,
     can_be_part,
+    can_hold,
     expected_numbers,
     numbers_of,
     reals_of,
@@ -90,19 +91,27 @@ class Candidate:
     bar: float
     order: tuple[float, ...]
 
+    @property
+    def likely(self) -> bool:
+        """Whether its names, or as many NULLs in several columns, speak for it: others share a part of the price."""
+        return self.order[0] < 1 and not isinstance(self.constraint, InOrder)
+
 
 def candidates(table: Table, profile: Profile) -> Iterator[Candidate]:
     """Yield constraints that may hold, by types, names and what was released of each column."""
     columns = [c for c in table.attributes if c.relative is None and c.name in profile.discretizers]
     drawn = _Drawn(table, profile)
     yield from _missing(profile, [column.name for column in columns if column.nullable])
+    columns = [c for c in columns if c.type.ordered and drawn.varies(c.name)]
     for of, column in permutations(columns, 2):
         if can_be_part(column, of):
             named = _parts(column.name)
             most = TUNING.strong if named else TUNING.least_share
             for part in named or DatePart:
                 order = 0.0 if named else 1.0, -_alike(column.name, of.name)
-                yield from drawn.candidates(PartOfDate(column.name, of.name, part), most, order)
+                constraint = PartOfDate(column.name, of.name, part)
+                if can_hold(constraint, (column, of)):
+                    yield from drawn.candidates(constraint, most, order)
     for of, column in combinations(columns, 2):
         if can_be_equal(column, of):
             yield from drawn.candidates(SameValue(column.name, of.name), TUNING.least_share, (2.0,))
@@ -181,6 +190,11 @@ class _Drawn:
         """Return the share of the rows in which a column is not NULL."""
         (code, part), counts = _null_of(self._discretizers[name]), self._clean[name]
         return 1 - part * float(counts[code] / max(counts.sum(), 1.0))
+
+    def varies(self, name: str) -> bool:
+        """Return whether a column has more than one value: of others, many things hold that mean nothing."""
+        numbers = self.numbers(name)
+        return len(numbers) > 0 and bool(numbers[0] < numbers[-1])
 
     def values(self, name: str) -> pa.Array:
         """Return values of a column."""

@@ -39,6 +39,7 @@ from privbench_core.schema.row_constraints import (
     in_sequence,
 )
 from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
 
 Array = NDArray[np.float64]
 
@@ -69,11 +70,12 @@ def measure_constraints(
     for name, each in zip(features, found, strict=True):
         wanted = min(each.bar, each.share) * units / (2 * SHOWN_DEVIATIONS)
         share = min(noise / max(wanted, TINY), 1 / SMOOTHING) ** (1 / power)
-        if paid + share <= 1:
+        if paid + share <= (1 if each.likely else TUNING.strong):
             shares[name], paid = share, paid + share
     if not shares:
         return (), price.share(0)
-    more = min(2 ** (1 / power), 1 / paid)  # half the noise, where there is enough for that
+    room = 1 if any(found[int(name)].likely for name in shares) else TUNING.strong
+    more = min(2 ** (1 / power), max(room / paid, 1.0))  # half the noise, where there is enough for that
     view.expect([Marginal((name,)) for name in shares])
     kept: dict[RowConstraint, float] = {}
     for name, share in shares.items():
