@@ -94,7 +94,7 @@ class Candidate:
     @property
     def likely(self) -> bool:
         """Whether its names, or as many NULLs in several columns, speak for it: others share a part of the price."""
-        return self.order[0] < 1 and not isinstance(self.constraint, InOrder)
+        return self.order[0] < 1
 
 
 def candidates(table: Table, profile: Profile) -> Iterator[Candidate]:
@@ -117,7 +117,7 @@ def candidates(table: Table, profile: Profile) -> Iterator[Candidate]:
             yield from drawn.candidates(SameValue(column.name, of.name), TUNING.least_share, (2.0,))
     for first, last in permutations(columns, 2):
         if can_be_equal(first, last) and _comparable(first, last):
-            yield from drawn.ordered(InOrder(first.name, last.name))
+            yield from drawn.ordered(InOrder(first.name, last.name), 0.7 if first.type.logical.calendar else 1.2)
     yield from _formulas([column for column in columns if can_be_computed(column)], drawn)
 
 
@@ -220,7 +220,7 @@ class _Drawn:
             share = self.present(constraint.column) * self.present(constraint.of)
             yield Candidate(constraint, share, TUNING.least_share * share, (*order, apart))
 
-    def ordered(self, constraint: InOrder) -> Iterator[Candidate]:
+    def ordered(self, constraint: InOrder, order: float) -> Iterator[Candidate]:
         """Yield a candidate unless both columns have distributions in another order, or are in order by chance."""
         one, other = self.numbers(constraint.first), self.numbers(constraint.last)
         if not len(one) or not len(other):
@@ -230,7 +230,7 @@ class _Drawn:
         above = _shares(other, points) - _shares(one, points)
         if chance >= TUNING.least_share >= float(above.max()):
             share = self.present(constraint.first) * self.present(constraint.last)
-            yield Candidate(constraint, share, min(TUNING.least_share, chance / 2) * share, (0.7, -chance))
+            yield Candidate(constraint, share, min(TUNING.least_share, chance / 2) * share, (order, -chance))
 
     def formula(self, total: Column, parts: Sequence[Column], *, product: bool, named: bool) -> Iterator[Candidate]:
         """Yield a candidate unless the mean of a column is far from that of its parts, as if these were independent."""

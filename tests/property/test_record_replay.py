@@ -46,7 +46,7 @@ from privbench_core.profiles import measure_bins as refine
 from privbench_core.profiles.names import children_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.constraints import OnUnitRemoved
-from privbench_core.schema.row_constraints import MissingTogether, SameValue
+from privbench_core.schema.row_constraints import Formula, InOrder, MissingTogether, SameValue
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
@@ -567,11 +567,18 @@ def test_the_plans_tested_do_look_at_lags(case: str) -> None:
     assert asked == {*of_owners, ("paid", "placed"), ("seen", "since")}
 
 
-@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith(("dated depot", "town, pairwise")))))
-def test_the_plans_tested_do_look_at_constraints(case: str) -> None:
-    """Between numbers, and between what is NULL."""
-    asked = [of.constraint for of in features_of(recorded_case(case, 0).views) if isinstance(of, Satisfies)]
-    assert any(isinstance(each, SameValue if "depot" in case else MissingTogether) for each in asked)
+@pytest.mark.parametrize(
+    ("case", "kinds"),
+    [
+        ("town, pairwise, pure", {MissingTogether}),
+        ("poll, independent, pure", {InOrder, Formula}),
+        ("dated depot, pairwise, zCDP", {InOrder, SameValue}),
+    ],
+)
+def test_the_plans_tested_do_look_at_constraints(case: str, kinds: set[type]) -> None:
+    """Between values, and between what is NULL, in both measures."""
+    asked = {type(of.constraint) for of in features_of(recorded_case(case, 0).views) if isinstance(of, Satisfies)}
+    assert asked >= kinds
 
 
 @pytest.mark.parametrize("case", each(*CASES))
