@@ -10,6 +10,9 @@ NEGLIGIBLE = 1e-9  # share, or number of rows, that stands for none where a posi
 TOLERANCE = 1e-6  # relative difference below which two numbers are the same
 EXACT_FLOAT = 1 << 53  # up to which floats hold, and add up, whole numbers exactly
 FINEST_CELL = 2.0**-24  # width of a cell of floats that is not cut further, as a share of the numbers in it
+FLOAT_DUST = 2.0**-40  # relative error of a float that was computed in a few operations
+LEAST_FLOAT = 1e-30  # smaller ones count as zero, and those above its inverse as that, where digits are looked at
+ASSUMED_DIGITS = 4  # of floats whose digits noise hides, after the first one of their range
 MAX_DECLARED_CELLS = 4096  # of a range: merging them by noisy counts stays quick
 RARE_RATE = 1e-3  # of the largest: rarer things may not be there at all, and say nothing of slopes
 

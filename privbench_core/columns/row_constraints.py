@@ -6,6 +6,7 @@ Values are compared as numbers of their types (`Grid.numbers`), so that an engin
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -56,7 +57,7 @@ MOVED = {DatePart.HOUR: DAY // 24, DatePart.DAY: DAY} | dict.fromkeys(WEEKDAYS, 
 """Parts of dates that are finer than what is known of these, each in microseconds: dates are moved to them."""
 WEEKS = {DatePart.SEVEN_DAYS: None, DatePart.WEEK_FROM_MONDAY: 3, DatePart.WEEK_FROM_SUNDAY: 4}
 """The same of weeks that are counted from January 1; None where each has seven days from then."""
-_LONGEST_MONTH = int(pc.day(pa.scalar(LAST_DAY, pa.int32()).cast(pa.date32())).as_py())
+_LONGEST_MONTH = dt.date.max.day
 _KERNELS = {
     DatePart.YEAR: pc.year,
     DatePart.QUARTER: pc.quarter,

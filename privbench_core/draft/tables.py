@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundKey, FoundTable
-from privbench_core.draft.key_columns import numbered_columns
-from privbench_core.draft.keys import undeclared_references
-from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, orders_rows, type_by_name
+from privbench_core.draft.key_columns import numbered_columns, referring_attributes
+from privbench_core.draft.keys import undeclared_references, usable_keys
+from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
 from privbench_core.schema.checks import columns_of, enforceable_check, is_contained, parse_check
 from privbench_core.schema.columns import Column, ColumnType, Learn
-from privbench_core.schema.constraints import without_implied
 from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
 from privbench_core.spec import forms
 from privbench_core.spec.dump import dump_domain
@@ -103,32 +102,6 @@ def _likely_key(table: FoundTable) -> tuple[str, ...]:
     usual = {"id", f"{table.name}_id".casefold(), f"{table.name}id".casefold()}
     found = tuple(name for name in table.usable if name.casefold() in usual)
     return found if len(found) == 1 else ()
-
-
-def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey], list[FoundKey], list[str]]:
-    """Return the keys that a spec can declare, those that they imply, and notes about the others."""
-    kept = set(table.usable)
-    usable = {other.name: set(other.usable) for other in catalogue.readable}
-    keys: list[FoundKey] = []
-    notes: list[str] = []
-    for key in table.foreign_keys:
-        where = f"the foreign key on ({', '.join(key.columns)})"
-        if key.parent not in usable:
-            there = any(other.name == key.parent for other in catalogue.tables)
-            notes.append(f"{where}, because {key.parent} {'may not be read' if there else 'is not in this source'}")
-        elif not (kept.issuperset(key.columns) and usable[key.parent].issuperset(key.parent_columns)):
-            notes.append(f"{where}, because one of its columns is left out")
-        else:
-            keys.append(key)
-    required = {t.name: [key for key in t.foreign_keys if not t.is_optional(key)] for t in catalogue.tables}
-    keys, implied = without_implied(keys, lambda name: required.get(name, ()))
-    single: dict[frozenset[str], FoundKey] = {}
-    for key in keys:
-        first = single.setdefault(frozenset(key.columns), key)
-        if first is not key:
-            where = f"the foreign key on ({', '.join(key.columns)}) to {key.parent}"
-            notes.append(f"{where}, because these columns have one to {first.parent} already")
-    return list(single.values()), implied, notes
 
 
 def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbered: bool) -> Iterator[str]:
@@ -241,9 +214,10 @@ def _columns(
     outside: Collection[str],
 ) -> Iterator[str]:
     """Yield the lines of a table's columns; ``usable`` is the table with those keys alone that its spec declares."""
-    public, referring = table.name in outside, _referring(usable, catalogue, outside)
+    public = table.name in outside
     in_keys, numbered = usable.key_columns, numbered_columns(usable)
     references = {name for key in usable.foreign_keys for name in key.columns}
+    referring = referring_attributes(usable, catalogue, outside)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     owner = _owner(usable, catalogue, roles)
     undeclared = dict(undeclared_references(usable, (other for other in catalogue.readable if other is not table)))
@@ -289,25 +263,6 @@ def _owner(table: FoundTable, catalogue: Catalogue, roles: Roles) -> FoundTable 
         if role and role.owner and not table.is_optional(key):
             return catalogue.table(key.parent)
     return None
-
-
-def _referring(table: FoundTable, catalogue: Catalogue, outside: Collection[str]) -> frozenset[str]:
-    """Return the columns of references to public rows alone that have an order: dates, and numbers that name no row.
-
-    A number names a row where it is the key of a table, or called like one.
-    """
-    found, others = set[str](), set[str]()
-    for key in table.foreign_keys:
-        if key.parent not in outside:
-            others.update(key.columns)
-            continue
-        naming = {o.columns[0] for o in catalogue.table(key.parent).foreign_keys if len(o.columns) == 1}
-        for name, target in zip(key.columns, key.parent_columns, strict=True):
-            kind = table.usable[name].type
-            number = kind is ColumnType.INTEGER and target not in naming
-            if kind and (kind.logical.calendar or (number and orders_rows(name, alone=len(key.columns) == 1))):
-                found.add(name)
-    return frozenset(found - others - ({*table.primary_key} if len(table.primary_key) == 1 else set()))
 
 
 @dataclass(frozen=True)

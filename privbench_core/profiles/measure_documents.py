@@ -25,7 +25,7 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column
-from privbench_core.schema.documents import PLACE, WHOLE, WHOLES, Leaf, find_leaf, known_leaves
+from privbench_core.schema.documents import PLACE, SHAPE, TYPED, WHOLE, WHOLES, Leaf, find_leaf, known_leaves
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 
@@ -62,24 +62,25 @@ def learn_shapes(session: PrivateSession, table: Table, document: Column, price:
     Raises:
         UnsupportedBudgetError: The price has no δ.
     """
-    half = price.delta / 2
-    look, rest = price.share(first / (len(WHOLES) + 1)), price.share(1 - first).with_delta(half)
-    codecs = [_discovered(session, table, Leaf(document, kind), look.with_delta(half / len(WHOLES))) for kind in WHOLES]
-    named = _named(session, table, codecs, look)
-    most = 1 - TUNING.list_shares[0]  # a list pays for so many that are not named
-    finest = max((place for place, share in enumerate(named) if share >= most), default=0)
-    name, codec = codecs[finest]
-    if named[finest] < most:
-        part, left = rest.share(TUNING.list_shares[0]), rest.share(1 - TUNING.list_shares[0])
+    half, most = price.delta / 2, 1 - TUNING.list_shares[0]  # a list pays for so many that are not named
+    lists, rest = price.share(first), price.share(1 - first).with_delta(half)
+    check = lists.share(TUNING.first_look / 2)  # what decides how the rest is spent
+    look = lists.share((1 - TUNING.first_look) / len(WHOLES)).with_delta(half / len(WHOLES))
+    name, whole = _discovered(session, table, Leaf(document, WHOLE), look)
+    if _named(session, table, [(name, whole)], check)[0] >= most:  # nothing else is to be learned
+        left = price.share(1 - first * (TUNING.first_look / 2 + (1 - TUNING.first_look) / len(WHOLES)))
+        more = _discovered(session, table, Leaf(document, WHOLE), left.with_delta(half), whole.values)[1]
+        return Shapes({name: replace(whole, values=(*whole.values, *more.values))}, (), zero(price.measure))
+    shapes, typed = (_discovered(session, table, Leaf(document, kind), look) for kind in (SHAPE, TYPED))
+    of_shapes, of_typed = _named(session, table, [shapes, typed], check)
+    if max(of_shapes, of_typed) < most:
+        part, rest = rest.share(TUNING.list_shares[0]), rest.share(most).with_delta(half / 2)
         places = _discovered(session, table, Leaf(document, PLACE), part.share(1 / 2).with_delta(half / 2))
         (of_places,) = _named(session, table, [places], part.share(1 / 2))
-        rest = left.with_delta(half / 2)
-        if of_places > named[finest]:
+        if of_places > of_shapes:
             found = (find_leaf((document,), str(value)) for value in places[1].values)
             return Shapes({}, tuple(leaf for leaf in found if leaf is not None)[:DOCUMENT_LEAVES], rest)
-    if WHOLES[finest] == WHOLE:  # nothing else is to be learned
-        more = _discovered(session, table, Leaf(document, WHOLE), rest, codec.values)[1]
-        return Shapes({name: replace(codec, values=(*codec.values, *more.values))}, (), zero(price.measure))
+    name, codec = typed if of_typed >= most else shapes
     leaves = known_leaves(document, map(str, codec.values))
     return Shapes({name: codec} if codec.values else {}, tuple(leaves[:DOCUMENT_LEAVES]), rest)
 

@@ -26,7 +26,6 @@ from privbench_core.profiles.lags import Lag, expected_lags, joint_with_lags, la
 from privbench_core.profiles.names import parent_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.documents import is_leaf_name
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.measure_by_size import one_way_over_rows
@@ -91,10 +90,10 @@ def lag_features(schema: Schema, key: ForeignKey, parent: Profile, child: Profil
     found: list[tuple[OwnDifference | OwnerDifference, Discretizer]] = []
     for name, own in child.discretizers.items():
         for base, above in parent.discretizers.items():
-            places = (key.child, name), (key.parent, base)
-            columns = [schema.table(table).column(each) for table, each in places if not is_leaf_name(each)]
-            classes = None if is_leaf_name(base) else lag_classes(above, own)  # owners are drawn whole
-            if classes is not None and all(column.relative is None for column in columns):
+            ends = schema.table(key.child).column(name), schema.table(key.parent).column(base)
+            classes = lag_classes(above, own)
+            drawn = schema.table(key.parent).leaf(base) is None  # leaves of owners are in their documents by then
+            if classes is not None and drawn and all(column.relative is None for column in ends):
                 found.append((OwnerDifference(key, name, base), classes))
     return {str(number): each for number, each in enumerate(found[:MAX_SHARING])}
 

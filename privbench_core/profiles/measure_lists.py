@@ -156,18 +156,20 @@ def _wanted(
     last: Price,
     check: Price,
 ) -> dict[str, _Named]:
-    """Return the columns that the last look is for: as many as probably have a value that it names if it is for them.
+    """Return the columns that the last look is for: as many as may have a value that it names if it is for them.
 
     A unit of s rows has a value that the share p of the rows has with probability 1 - (1 - p)^s, if rows are
-    independent, and at most s values.
+    independent, and a row with another one has another value at most.
     """
-    tops = {}
+    tops, each = {}, check.share(1 / len(named))
     for column, before in named.items():
         curator = session.unnamed(table.name, column, tuple(before.counts), 1)
-        top = float(curator.measure("most common", [RankSums((1,))], check.share(1 / len(named))).values[0][0])
+        noise = curator.sigma([RankSums((1,))], each)
+        top = max(float(curator.measure("most common", [RankSums((1,))], each).values[0][0]) + noise, 0.0)
         if size is not None:
             units, of_unit = _units(size)
-            top = units * (1 - (1 - min(max(top, 0.0) / units, 1.0)) ** of_unit) / math.sqrt(of_unit)
+            share = min(top / units, 1.0)
+            top = units * (1 - (1 - share) ** of_unit) / math.sqrt(1 + (of_unit - 1) * (1 - share))
         tops[column] = top
     ranked = sorted(tops, key=lambda column: -tops[column])
     least = [session.threshold(table.name, ranked[0], _of_each(last, 1 + place)) for place in range(len(ranked))]

@@ -150,11 +150,6 @@ def find_leaf(columns: tuple[Column, ...], name: str) -> Leaf | None:
     return None
 
 
-def is_leaf_name(name: str) -> bool:
-    """Return whether a column of a profile is a leaf."""
-    return _NAME.search(name) is not None
-
-
 def parse_document(text: str | None) -> Any:
     """Return a parsed document; None for what is none, which has the shape of null."""
     # A lone surrogate is no text, and databases take no NUL.

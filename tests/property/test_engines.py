@@ -297,6 +297,7 @@ TEXTS += ["日本", "😀", "ß", "ss", "İ", "\u200b", "%", "$1", "{}", "Ω", "
 FLOATS = [0.0, -0.0, 0.1, 0.30000000000000004, 1e-320, -1e300, 1e300, float("inf"), -float("inf"), float("nan")]
 FLOATS += [2.5, 3.5, -2.5]
 FLOATS += [0.015, 0.025, 9.99, 1e15 + 0.5, 2.0**53, np.nextafter(10.0, 11.0), 10.0, 5e-324]
+FLOATS += [float(np.float32(0.3)), float(np.float32(1234.56)), 1234.56, 123456.789, 1e6, 4500.0, 1e8 + 0.01, 1e-9]
 INTEGERS = [0, 1, -1, 7, 100, 101, -(2**63), 2**63 - 1, 2**31, -5, 49, 50, 51]
 DECIMALS = [Decimal(number).scaleb(-2) for number in (0, 1, -1, 5, 50, 99, 100, -100, 10**9, -(10**9), 12345, 25)]
 LONG = [Decimal(number) for number in (0, 2**63, -(2**63) - 1, 2**63 - 1, 10**30, -(10**30), 1000)]
@@ -328,6 +329,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
                 equal_width_codec(i, 0, 100, 3),
                 equal_width_codec(i, -5, 60, step=7),
                 log_scale_codec(i),
+                StepCodec.of(i),
                 categorical_codec(i, (7, 0, -1, 100)),
                 equal_width_codec(i, -(2**63), 2**63 - 1, 9),
             ],
@@ -341,6 +343,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
                 log_scale_codec(f),
                 categorical_codec(f, (0.0, 0.1, 2.5)),
                 uneven,
+                StepCodec.of(f),
             ],
         ),
         "decimals": (

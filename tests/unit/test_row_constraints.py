@@ -153,11 +153,11 @@ def test_drawn_rows_keep_what_was_found() -> None:
 
 
 def test_a_value_outside_of_its_declared_domain_is_not_written() -> None:
-    constraint: RowConstraint = PartOfDate("month", "day", DatePart.DAY)
+    constraint: RowConstraint = PartOfDate("month", "day", DatePart.WEEK)
     profile = learned(rows())
-    values = {"day": pa.array([dt.date(2020, 1, 5), dt.date(2020, 1, 31), None]), "month": pa.array([7, 7, 7])}
+    values = {"day": pa.array([dt.date(2020, 1, 5), dt.date(2020, 5, 31), None]), "month": pa.array([7, 7, 7])}
     made = made_to_satisfy(TABLE, [constraint], values, profile.discretizers, np.random.default_rng(0))
-    assert made["month"].to_pylist() == [5, 7, 7]
+    assert made["month"].to_pylist() == [1, 7, 7]
 
 
 def test_columns_that_are_missing_together_come_from_one_row() -> None:
@@ -296,3 +296,25 @@ def test_sums_neither_overflow_nor_leave_the_type() -> None:
     assert unknown.tolist() == [False, False, True]
     numbers, _ = expected_numbers(ORDER, Formula("amount", ("net", "tax"), False, 0.005), values)
     assert numbers.max() < 10**8
+
+
+@pytest.mark.parametrize(
+    ("part", "number", "moved"),
+    [
+        (DatePart.HOUR, 17, "2020-02-05T17:30:00"),
+        (DatePart.DAY, 29, "2020-02-29T09:30:00"),
+        (DatePart.WEEKDAY_ISO, 1, "2020-02-03T09:30:00"),
+        (DatePart.WEEKDAY_ISO, 400, "2020-02-05T09:30:00"),
+    ],
+)
+def test_dates_are_moved_to_hours_and_days_that_are_columns(part: DatePart, number: int, moved: str) -> None:
+    """Hours of a date are known from their own column much better than from that of the date."""
+    at = Column("at", ColumnType.TIMESTAMP, Learn())
+    table = Table("t", (Column("id", INTEGER), at, Column("n", INTEGER, Learn(), nullable=True)), ("id",))
+    values = {"at": pa.array([dt.datetime(2020, 2, 5, 9, 30)] * 2), "n": pa.array([number, None])}
+    values["at"] = values["at"].cast(at.arrow_type)
+    constraint = PartOfDate("n", "at", part)
+    made = made_to_satisfy(table, [constraint], values, {}, np.random.default_rng(0))
+    assert made["at"].to_pylist() == [dt.datetime.fromisoformat(moved), dt.datetime(2020, 2, 5, 9, 30)]
+    chunked = {name: pa.chunked_array([array]) for name, array in made.items()}
+    assert verdicts(table, constraint, chunked).tolist() == [SATISFIED, NOT_APPLICABLE]

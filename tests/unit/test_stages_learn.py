@@ -251,7 +251,7 @@ def test_where_no_value_repeats_none_is_looked_for_and_others_get_the_price() ->
     price, spent = Price(Measure.ZCDP, 0.3), []
     schema, limit = Schema("units", (table,), "unit"), price.with_delta(1e-6)
     tables = {"unit": rows_of(table, id=np.arange(rows), **columns)}
-    session = door_of(schema, tables, limit, SeededNoise(2), lambda label, cost: spent.append((label, cost.amount)))
+    session = door_of(schema, tables, limit, SeededNoise(4), lambda label, cost: spent.append((label, cost.amount)))
     found = learn_lists(session, table, table.modelled, None, limit)
     looks = [(label.rsplit(" ", 1)[-1], amount) for label, amount in spent if "discover" in label]
     assert [column for column, _ in looks] == ["name", "flag", "kind", "kind"]

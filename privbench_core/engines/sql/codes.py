@@ -18,7 +18,7 @@ from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
-from privbench_core.columns.grid import Grid
+from privbench_core.columns.grid import Grid, in_units
 from privbench_core.columns.intervals import OrderedCodec, StepCodec
 from privbench_core.columns.opaque import OpaqueCodec
 from privbench_core.columns.surrogates import SurrogateCodec
@@ -26,7 +26,7 @@ from privbench_core.engines.sql.database import Database
 from privbench_core.engines.sql.literals import Expr, is_null, not_a_number, number, real
 from privbench_core.engines.sql.search import NUMBERS, REALS, TEXTS, Kind, either
 from privbench_core.errors import InternalError
-from privbench_core.guards import EXACT_FLOAT
+from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, FLOAT_DUST, LEAST_FLOAT
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.types.base import INT64_MAX
 
@@ -57,7 +57,7 @@ def difference_of(value: Expr, base: Expr) -> Expr:
 
 def _is_null(value: Expr, codec: Codec) -> Expr:
     """Return the condition that a value has the cell of NULL, as NaN has."""
-    kind = codec.grid.type if isinstance(codec, OrderedCodec) else getattr(codec, "type", None)
+    kind = codec.grid.type if isinstance(codec, OrderedCodec | StepCodec) else getattr(codec, "type", None)
     if kind is ColumnType.FLOAT:
         return exp.or_(is_null(value), not_a_number(value))
     return is_null(value)
@@ -81,13 +81,29 @@ def _of_present(database: Database, value: Expr, codec: Codec, meant: Sequence[i
         cells = [*meant[: lengths.ordered], meant[0], meant[codec.outside[0]]]
         return _interval(database, length, lengths, cells)
     if isinstance(codec, StepCodec):
-        whole = _clamped(value)
         found = exp.case()
         for place in range(len(codec.units) - 1, 0, -1):
-            rest = exp.Mod(this=exp.Paren(this=whole.copy()), expression=number(codec.units[place]))
-            found = found.when(exp.EQ(this=rest, expression=number(0)), number(meant[place]))
+            found = found.when(_is_multiple(value, codec.units[place], codec.grid), number(meant[place]))
         return found.else_(number(meant[0]))
     raise InternalError(f"{type(codec).__name__}: a codec without a form in SQL")
+
+
+def _is_multiple(value: Expr, unit: float, grid: Grid) -> Expr:
+    """Return the condition that a value is a multiple of a unit; of floats see `columns.grid.is_multiple`."""
+    if not grid.continuous:
+        rest = exp.Mod(this=exp.Paren(this=_clamped(value)), expression=number(unit))
+        return exp.EQ(this=rest, expression=number(0))
+    bounded = exp.Greatest(this=exp.Abs(this=value.copy()), expressions=[real(LEAST_FLOAT)])
+    size = exp.Least(this=bounded, expressions=[real(1 / LEAST_FLOAT)])
+    narrow = exp.cast(exp.cast(size.copy(), exp.DataType.Type.FLOAT), exp.DataType.Type.DOUBLE)
+    factor, divisor = in_units(unit)
+    counted = exp.Div(this=exp.Mul(this=size.copy(), expression=real(factor)), expression=real(divisor), typed=False)
+    steps = exp.Least(this=counted, expressions=[real(EXACT_FLOAT)])
+    whole = exp.Floor(this=exp.Add(this=steps.copy(), expression=real(0.5)))
+    off = exp.Abs(this=exp.Sub(this=steps.copy(), expression=whole))
+    digits = exp.case().when(exp.EQ(this=narrow, expression=size), real(FINEST_CELL)).else_(real(FLOAT_DUST))
+    most = exp.Greatest(this=steps, expressions=[real(1.0)])
+    return exp.LTE(this=off, expression=exp.Mul(this=digits, expression=most))
 
 
 def _interval(database: Database, value: Expr, codec: OrderedCodec, meant: Sequence[int]) -> Expr:
