@@ -17,19 +17,31 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
-from privbench_core.guards import LAG_CLASSES
+from privbench_core.guards import LAG_CLASSES, MAX_CODES
+from privbench_core.schema.columns import ColumnType
 
 Points: TypeAlias = NDArray[np.int64]
 
 
 def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
-    """Return the coder of a row's column minus that of its owner; None if they are not points in time of one type."""
+    """Return the coder of a row's column minus that of its owner; None if they are not points in time of one type.
+
+    Whole numbers are points in time, such as years, where both ranges together are narrower than their distance from
+    zero. Their lags have cells of one width: ages do not cluster at zero.
+    """
     codecs = [coder.codec for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
-    grids = [codec.grid for codec in codecs if codec.grid.logical.calendar]
+    years = len(codecs) == len((base, own)) and _far_from_zero(*codecs)
+    grids = [codec.grid for codec in codecs if codec.grid.logical.calendar or years]
     if len(grids) < len((base, own)) or len({(grid.type, grid.precision) for grid in grids}) > 1:
         return None
     ends = [int(n) * c.grid.step + c.grid.origin for c in codecs for n in (c.starts[0], c.last)]
     span = max(ends) - min(ends)
+    if years:
+        width = -(-span // MAX_CODES)
+        cells = range(-span, span + 1, width)
+        return Discretizer(
+            OrderedCodec(Grid(f"{grids[1].where} - {grids[0].where}", ColumnType.INTEGER), True, tuple(cells), span)
+        )
     widths = [max(1, grids[0].step, grids[1].step, span >> LAG_CLASSES)]
     while widths[-1] < span or len(widths) % 2 == 0:
         widths.append(widths[-1] * 2)
@@ -45,6 +57,13 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     code_of = np.append(sides, sides[-1] + 1 + np.arange(codec.size - codec.ordered))
     weights = 1 / np.bincount(code_of)[code_of]
     return Discretizer(codec, Binning(tuple(code_of.tolist()), tuple(weights.tolist()), int(sides[-1]) + 1))
+
+
+def _far_from_zero(*codecs: OrderedCodec) -> bool:
+    """Return whether the ranges of whole numbers together are narrower than their distance from zero."""
+    whole = all(codec.grid.type is ColumnType.INTEGER for codec in codecs)
+    least, most = min(codec.starts[0] for codec in codecs), max(codec.last for codec in codecs)
+    return whole and most - least < least
 
 
 def interval_points(coder: Discretizer) -> tuple[Points, Points]:

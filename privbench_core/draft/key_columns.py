@@ -6,8 +6,10 @@ count rows (``line``), number them (``id`` next to the time that a table is part
 
 from __future__ import annotations
 
-from privbench_core.backends.catalogue import FoundColumn, FoundTable
-from privbench_core.draft.names import FEW_SHARE, ends_with, guess_identifying, words_of
+from collections.abc import Collection
+
+from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
+from privbench_core.draft.names import FEW_SHARE, ends_with, guess_identifying, orders_rows, words_of
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import is_called_like_key
 from privbench_core.schema.types.registry import parse_sql_type
@@ -49,3 +51,22 @@ def _why_numbered(table: FoundTable, column: FoundColumn) -> str | None:
     if guess is not None and guess.what != FEW_SHARE:
         return f"looks like {guess.what}: numbered"
     return None
+
+
+def referring_attributes(table: FoundTable, catalogue: Catalogue, outside: Collection[str]) -> frozenset[str]:
+    """Return the columns of references to public rows alone that have an order: dates, and numbers that name no row.
+
+    A number names a row where it is the key of a table, or called like one.
+    """
+    found, others = set[str](), set[str]()
+    for key in table.foreign_keys:
+        if key.parent not in outside:
+            others.update(key.columns)
+            continue
+        naming = {o.columns[0] for o in catalogue.table(key.parent).foreign_keys if len(o.columns) == 1}
+        for name, target in zip(key.columns, key.parent_columns, strict=True):
+            kind = table.usable[name].type
+            number = kind is ColumnType.INTEGER and target not in naming
+            if kind and (kind.logical.calendar or (number and orders_rows(name, alone=len(key.columns) == 1))):
+                found.add(name)
+    return frozenset(found - others - ({*table.primary_key} if len(table.primary_key) == 1 else set()))

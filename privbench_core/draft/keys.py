@@ -1,4 +1,4 @@
-"""Propose keys for a source that declares none, from the names and types of its columns.
+"""Say which keys of a source a spec can declare, and propose some for one that declares none, from names and types.
 
 A proposal that is wrong is found before anything is paid for: a run checks that primary keys are distinct and that
 references have a match.
@@ -14,6 +14,7 @@ from dataclasses import replace
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.draft.names import singular, words_of
 from privbench_core.draft.units import KeyPlace
+from privbench_core.schema.constraints import without_implied
 
 _ID = re.compile(r".*(id|key|_no|_nr|_num|number|uid)$", re.IGNORECASE)
 _ID_ALONE = frozenset({"id", "key", "uid"})
@@ -52,6 +53,32 @@ def with_required(catalogue: Catalogue, owners: Collection[KeyPlace]) -> Catalog
         likely = (each for key in keys for each in _reference(table, catalogue.table(key.parent)))
         tables.append(_requiring(table, [key for key, is_plain in likely if is_plain and key in keys]))
     return replace(catalogue, tables=tuple(tables))
+
+
+def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey], list[FoundKey], list[str]]:
+    """Return the keys that a spec can declare, those that they imply, and notes about the others."""
+    kept = set(table.usable)
+    usable = {other.name: set(other.usable) for other in catalogue.readable}
+    keys: list[FoundKey] = []
+    notes: list[str] = []
+    for key in table.foreign_keys:
+        where = f"the foreign key on ({', '.join(key.columns)})"
+        if key.parent not in usable:
+            there = any(other.name == key.parent for other in catalogue.tables)
+            notes.append(f"{where}, because {key.parent} {'may not be read' if there else 'is not in this source'}")
+        elif not (kept.issuperset(key.columns) and usable[key.parent].issuperset(key.parent_columns)):
+            notes.append(f"{where}, because one of its columns is left out")
+        else:
+            keys.append(key)
+    required = {t.name: [key for key in t.foreign_keys if not t.is_optional(key)] for t in catalogue.tables}
+    keys, implied = without_implied(keys, lambda name: required.get(name, ()))
+    single: dict[frozenset[str], FoundKey] = {}
+    for key in keys:
+        first = single.setdefault(frozenset(key.columns), key)
+        if first is not key:
+            where = f"the foreign key on ({', '.join(key.columns)}) to {key.parent}"
+            notes.append(f"{where}, because these columns have one to {first.parent} already")
+    return list(single.values()), implied, notes
 
 
 def _requiring(table: FoundTable, keys: Iterable[FoundKey]) -> FoundTable:

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundKey, FoundTable
-from privbench_core.draft.key_columns import numbered_columns
-from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, orders_rows, type_by_name
+from privbench_core.draft.key_columns import numbered_columns, referring_attributes
+from privbench_core.draft.keys import undeclared_references, usable_keys
+from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
 from privbench_core.schema.checks import columns_of, enforceable_check, is_contained, parse_check
 from privbench_core.schema.columns import Column, ColumnType, Learn
-from privbench_core.schema.constraints import without_implied
 from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
 from privbench_core.spec import forms
 from privbench_core.spec.dump import dump_domain
@@ -104,32 +104,6 @@ def _likely_key(table: FoundTable) -> tuple[str, ...]:
     return found if len(found) == 1 else ()
 
 
-def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey], list[FoundKey], list[str]]:
-    """Return the keys that a spec can declare, those that they imply, and notes about the others."""
-    kept = set(table.usable)
-    usable = {other.name: set(other.usable) for other in catalogue.readable}
-    keys: list[FoundKey] = []
-    notes: list[str] = []
-    for key in table.foreign_keys:
-        where = f"the foreign key on ({', '.join(key.columns)})"
-        if key.parent not in usable:
-            there = any(other.name == key.parent for other in catalogue.tables)
-            notes.append(f"{where}, because {key.parent} {'may not be read' if there else 'is not in this source'}")
-        elif not (kept.issuperset(key.columns) and usable[key.parent].issuperset(key.parent_columns)):
-            notes.append(f"{where}, because one of its columns is left out")
-        else:
-            keys.append(key)
-    required = {t.name: [key for key in t.foreign_keys if not t.is_optional(key)] for t in catalogue.tables}
-    keys, implied = without_implied(keys, lambda name: required.get(name, ()))
-    single: dict[frozenset[str], FoundKey] = {}
-    for key in keys:
-        first = single.setdefault(frozenset(key.columns), key)
-        if first is not key:
-            where = f"the foreign key on ({', '.join(key.columns)}) to {key.parent}"
-            notes.append(f"{where}, because these columns have one to {first.parent} already")
-    return list(single.values()), implied, notes
-
-
 def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbered: bool) -> Iterator[str]:
     """Yield the line of a key, after what to think of where its bound is not enforced.
 
@@ -208,8 +182,7 @@ def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
         if missing := (frozenset() if tree is None else columns_of(tree)) - kept:
             yield _without(check.name, missing)
         else:
-            enforced = enforceable_check(check.expression) is not None
-            remark = "" if enforced else " # kept in the DDL, not enforced while sampling"
+            remark = "" if enforceable_check(check.expression) else " # kept in the DDL, not enforced while sampling"
             yield f"      - {{name: {flow_yaml(check.name)}, expression: {flow_yaml(check.expression)}}}{remark}"
 
 
@@ -241,11 +214,13 @@ def _columns(
     outside: Collection[str],
 ) -> Iterator[str]:
     """Yield the lines of a table's columns; ``usable`` is the table with those keys alone that its spec declares."""
-    public, referring = table.name in outside, _referring(usable, catalogue, outside)
+    public = table.name in outside
     in_keys, numbered = usable.key_columns, numbered_columns(usable)
     references = {name for key in usable.foreign_keys for name in key.columns}
+    referring = referring_attributes(usable, catalogue, outside)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     owner = _owner(usable, catalogue, roles)
+    undeclared = dict(undeclared_references(usable, (other for other in catalogue.readable if other is not table)))
     creation = creation_of(owner) if owner else None
     for column in table.columns:
         if column.type is None:
@@ -262,6 +237,8 @@ def _columns(
         else:
             chosen = _modelled(table, column, sample)
             chosen = _in_key(column, chosen) if is_key else chosen
+        if parent := undeclared.get(column.name):
+            chosen = _maybe_reference(chosen, parent, outside)
         if chosen.fields.get("domain") == "learn":
             if column.name in bases:
                 chosen = _relative(chosen, bases[column.name])
@@ -271,6 +248,14 @@ def _columns(
         yield _line(column, chosen, nullable=column.nullable and column.name not in usable.primary_key)
 
 
+def _maybe_reference(chosen: _Chosen, parent: str, outside: Collection[str]) -> _Chosen:
+    """Return a column that is called after the key of another table: of few units that share a private row, a range."""
+    found = chosen.noting(f"called after the key of {parent}: or a foreign key to it?")
+    if parent not in outside and chosen.fields.get("domain") == {"values": "learn"}:
+        found = replace(found, fields={**found.fields, "domain": "learn"})
+    return found
+
+
 def _owner(table: FoundTable, catalogue: Catalogue, roles: Roles) -> FoundTable | None:
     """Return the table of the owners of a table's rows, None if they may have none."""
     for key in table.foreign_keys:
@@ -278,25 +263,6 @@ def _owner(table: FoundTable, catalogue: Catalogue, roles: Roles) -> FoundTable 
         if role and role.owner and not table.is_optional(key):
             return catalogue.table(key.parent)
     return None
-
-
-def _referring(table: FoundTable, catalogue: Catalogue, outside: Collection[str]) -> frozenset[str]:
-    """Return the columns of references to public rows alone that have an order: dates, and numbers that name no row.
-
-    A number names a row where it is the key of a table, or called like one.
-    """
-    found, others = set[str](), set[str]()
-    for key in table.foreign_keys:
-        if key.parent not in outside:
-            others.update(key.columns)
-            continue
-        naming = {o.columns[0] for o in catalogue.table(key.parent).foreign_keys if len(o.columns) == 1}
-        for name, target in zip(key.columns, key.parent_columns, strict=True):
-            kind = table.usable[name].type
-            number = kind is ColumnType.INTEGER and target not in naming
-            if kind and (kind.logical.calendar or (number and orders_rows(name, alone=len(key.columns) == 1))):
-                found.add(name)
-    return frozenset(found - others - ({*table.primary_key} if len(table.primary_key) == 1 else set()))
 
 
 @dataclass(frozen=True)
@@ -383,13 +349,16 @@ def _opaque(table: FoundTable, column: FoundColumn, kind: ColumnType) -> _Chosen
     # Shorter bounds than the default follow from the type.
     bound = {"max_length": length} if length is not None and length > Column.max_length else {}
     guess = guess_identifying(column, table.name, length) if kind.logical.textual else None
-    if guess is not None:
+    if guess is not None and not isinstance(guess.domain, Learn):
         domain = {} if guess.domain is None else {"domain": dump_domain(guess.domain)}
         made = "new ones are generated" if domain else "random text of the same lengths; or type: category"
         return _Chosen(ColumnType.TEXT, bound | domain, (f"looks like {guess.what}: {made}",))
-    if kind is ColumnType.CATEGORY and any(group == (column.name,) for group in table.unique):
+    if kind is ColumnType.CATEGORY and (column.name,) in table.unique:
         note = "its values are unique: random text of the same lengths; or {pattern: ..}"
         return _Chosen(ColumnType.TEXT, bound, (note,))
+    if kind.logical.structured:
+        note = "keys and values that many share are learned, each value as a column; others are made up"
+        return _Chosen(kind, {"domain": "learn"}, (note,))
     if kind.logical.length_unit:
         note = f"max_length: the most that is kept (without it {Column.max_length})"
         return _Chosen(kind, bound, () if length else (note,))
@@ -412,12 +381,13 @@ def _with_domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sampl
     if sample and sample.domain:
         note = "from the public example data; widen it to all values that may occur"
         return _Chosen(kind, {"domain": dump_domain(sample.domain)}, (note,))
-    usual = None if hints else domain_by_name(column.name, kind)
-    if usual is not None and not (isinstance(usual, Learn) and (column.name,) in table.unique):
+    if not hints and (usual := domain_by_name(column.name, kind, table)):
         return _Chosen(kind, {"domain": dump_domain(usual)})
     if kind is ColumnType.FLOAT and ends_with(column.name, rf"{MONEY}|amount|payments?"):
         stored = default_sql_type(kind.logical) if column.sql_type is None else column.sql_type
         hints.append(f"money? type: decimal, precision: 12, scale: 2, sql_type: {stored} has cents, not any digits")
+    if (guess := guess_identifying(column, table.name, None)) and isinstance(guess.domain, Learn):
+        hints.append(f"looks like {guess.what}: type: text costs less, if hardly a value repeats")
     return _Chosen(kind, {"domain": "learn"}, tuple(hints))
 
 

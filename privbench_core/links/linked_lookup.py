@@ -110,7 +110,7 @@ class LinkedLookup(Lookup):
     ) -> Array:
         """Return how often each parent is to be referred to, relative to the others, shape (parents,)."""
         if drawn is not None or not isinstance(self.popularity, ByRank):
-            return self._given_weights(len(kinds), drawn)
+            return self.given_weights(len(kinds), drawn)
         room = np.bincount(kinds).astype(np.float64)
         first = np.unique(kinds, return_index=True)[1]
         margins = []

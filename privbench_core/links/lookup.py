@@ -20,6 +20,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.estimators.fitting import mutual_information
 from privbench_core.guards import CHOOSING_COLUMNS, SETTLING_ROUNDS, TINY
+from privbench_core.links.common_references import CommonReference
 from privbench_core.links.parent_choice import Level, ParentChoice, pick_parents
 from privbench_core.links.popularity import ByRank, ByRow, Margin, Popularity
 from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column
@@ -48,6 +49,7 @@ class Lookup(Storable):
         optional: Whether the key may be NULL.
         telling: Target -> how far rows that are referred to differ from all parents, as relative entropy in nats;
             those that do not differ are left out.
+        common: How often rows refer to what leads to the same row as they do themselves, or their owner.
     """
 
     targets: Mapping[str, Discretizer]
@@ -56,6 +58,7 @@ class Lookup(Storable):
     popularity: Popularity | None = None
     optional: bool = False
     telling: Mapping[str, float] = field(default_factory=dict)
+    common: tuple[CommonReference, ...] = ()
 
     @property
     def context(self) -> frozenset[str]:
@@ -216,7 +219,7 @@ class Lookup(Storable):
         """How often each parent is to be referred to, relative to the others, shape (parents,)."""
         count = len(choice.of_parent)
         if drawn is not None or not isinstance(self.popularity, ByRank):
-            return self._given_weights(count, drawn)
+            return self.given_weights(count, drawn)
         if not preferences and choice.of_row.any():
             return self.popularity.weights_inside(choice.of_parent, choice.of_row[wanting], rng)
         alike = np.zeros(count, dtype=np.int64), np.zeros(len(wanting), dtype=np.int64)
@@ -225,7 +228,7 @@ class Lookup(Storable):
         further = [name for name in self._informative if name not in asked]
         return self.popularity.weights(have, want[wanting], rng, self._margins(parents, *further))
 
-    def _given_weights(self, count: int, drawn: Numbers | None) -> Array:
+    def given_weights(self, count: int, drawn: Numbers | None) -> Array:
         """How often each parent is to be referred to where no degrees are allocated: as drawn before, or as known."""
         if drawn is not None:
             return np.bincount(drawn[drawn >= 0], minlength=count).astype(np.float64)

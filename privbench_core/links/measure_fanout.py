@@ -147,7 +147,7 @@ def fit_sizes_and_siblings(
         The link without joints of other columns; lags, and what they say of these; what is left of the price.
     """
     agreements, rest = measure_agreements(session, key, child, price)
-    features, ours, left = lag_features(key, parent, child), rest.share(share), rest.share(1 - share)
+    features, ours, left = lag_features(session.schema, key, parent, child), rest.share(share), rest.share(1 - share)
     for_sizes = ours.share(1 - TUNING.first_look) if features else ours
     sizes = replace(fit_sizes(session, key, parent, child.size, for_sizes, siblings), agreements=agreements)
     if not features:

@@ -50,6 +50,8 @@ class ParentChoice:
         distinct: Rules on choices of different rows.
         weights: Relative frequency of each parent, shape (parents,); None for equal ones.
         room: The most rows that may refer to each parent, shape (parents,); None without a bound.
+        common: A code of each parent, and the one that each row wants before all else, which no parent has for rows
+            that want none; None without such rows.
     """
 
     of_row: Numbers
@@ -57,6 +59,7 @@ class ParentChoice:
     distinct: tuple[Distinct, ...] = ()
     weights: NDArray[np.float64] | None = None
     room: Numbers | None = None
+    common: Level | None = None
 
     @classmethod
     def free(cls, rows: int, parents: int) -> ParentChoice:
@@ -79,7 +82,8 @@ class ParentChoice:
     def take(self, index: Numbers) -> ParentChoice:
         """Return the choice of some rows, with rules among these only."""
         rules = tuple(Distinct(rule.scope[index], rule.identity) for rule in self.distinct)
-        return replace(self, of_row=self.of_row[index], distinct=rules)
+        common = None if self.common is None else (self.common[0], self.common[1][index])
+        return replace(self, of_row=self.of_row[index], distinct=rules, common=common)
 
     def beside(self, places: Numbers) -> ParentChoice:
         """Return the same choice with less room: other rows have these parents (row numbers, -1 for none).
@@ -129,6 +133,8 @@ def pick_parents(
     """
     any_parent = (np.zeros(len(choice.of_parent), dtype=np.int64), np.zeros(len(wanting), dtype=np.int64))
     draft = _Draft(choice.with_room_for_rules(), wanting)
+    if choice.common is not None:
+        preferences = [*preferences, choice.common, *(_both(choice.common, level) for level in preferences)]
     for level in (*reversed(preferences), any_parent):
         draft.give(draft.pending, draft.candidates(level, rng).systematic(draft.pending, draft.scope, rng), rng)
         if draft.room is not None and len(draft.pending):
@@ -137,6 +143,12 @@ def pick_parents(
         if draft.choice.distinct and len(draft.pending):
             draft.give_free(*draft.candidates(level, rng).pairs(draft.pending, rng), rng)
     return draft.result
+
+
+def _both(first: Level, second: Level) -> Level:
+    """Return the combinations of two codes of parents, and of those that rows want."""
+    span = int(max(codes.max(initial=0) for codes in second)) + 1
+    return first[0] * span + second[0], first[1] * span + second[1]
 
 
 class _Draft:

@@ -18,6 +18,7 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import AGREEMENTS, place_count
 from privbench_core.columns.registry import is_known
+from privbench_core.columns.row_constraints import VERDICTS, can_hold
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.clipping import LARGEST_SCALE
@@ -37,6 +38,8 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SameReference,
+    Satisfies,
     SiblingAgreement,
     UnitRows,
 )
@@ -54,6 +57,7 @@ from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.row_constraints import RowConstraint, is_well_formed
 from privbench_core.schema.tables import Schema
 
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
@@ -62,6 +66,7 @@ _FEATURES = (
     Own,
     OfParent,
     OwnDifference,
+    Satisfies,
     OwnerDifference,
     ParentRow,
     OwnerFanout,
@@ -73,6 +78,7 @@ _FEATURES = (
     MemberPlace,
     SiblingAgreement,
     ParentFanout,
+    SameReference,
 )
 Sizes = Mapping[str, int]
 
@@ -189,8 +195,10 @@ def _attribute(schema: Schema, table: str, name: str) -> Column:
 
     Other key columns are refused: when a unit is removed, a key may become NULL in rows that stay.
     """
-    found = next((column for column in schema.table(table).attributes if column.name == name), None)
-    if found is None or not schema.is_stable(table, name):
+    here = schema.table(table)
+    leaf = here.leaf(name)  # of a column that is not part of a key, as all documents
+    found = leaf.column if leaf else next((column for column in here.attributes if column.name == name), None)
+    if found is None or not schema.is_stable(table, leaf.document.name if leaf else name):
         raise InternalError(f"{table}.{name}: only columns that are not part of a key may be measured")
     return found
 
@@ -203,17 +211,33 @@ def _admitted(
         raise InternalError(f"{site}: a view has the features of privacy.views only")
     _admit_discretizer(site, discretizer)
     if isinstance(feature, Along):
-        feature = replace(feature, key=admit_key(schema, feature.key))
-    if isinstance(feature, ParentFanout):
-        feature = replace(feature, of=admit_key(schema, feature.of))
+        feature = _with_admitted_keys(schema, table, site, feature)
     if isinstance(feature, OwnType | OwnerType):
         known = type(feature.types) is GroupTypes and type(feature.latent) is int
         _require(known and 0 <= feature.latent < len(feature.types.shape), site, "the types of privacy.views")
         _require(discretizer.size == feature.types.shape[feature.latent], site, "a code for each latent value")
         feature = replace(feature, types=_admitted_types(schema, feature.key, site, feature.types))
     if isinstance(feature, MemberPlace | SiblingAgreement):
-        _admit_discretizer(site, feature.coder)
-        _require_null(schema, site, table, feature.column, feature.coder)
+        _admit_sibling(schema, site, table, feature, discretizer)
+    if isinstance(feature, SameReference):
+        _require(discretizer.size == AGREEMENTS, site, "a code for each way to agree")
+    if isinstance(feature, Satisfies):
+        _require(discretizer.size == VERDICTS, site, "a code for each verdict")
+        _admit_constraint(schema, site, table, feature.constraint)
+    if isinstance(feature, OwnDifference | OwnerDifference):
+        _admit_difference(schema, site, table, feature, discretizer)
+    if isinstance(feature, Own | CoMember | OfParent):
+        of = feature.key.parent if isinstance(feature, OfParent) else table
+        _require_null(schema, site, of, feature.column, discretizer)
+    return feature, discretizer
+
+
+def _admit_sibling(
+    schema: Schema, site: str, table: str, feature: MemberPlace | SiblingAgreement, discretizer: Discretizer
+) -> None:
+    """Refuse places and agreements of columns that are no attributes, and coders of another size."""
+    _admit_discretizer(site, feature.coder)
+    _require_null(schema, site, table, feature.column, feature.coder)
     if isinstance(feature, MemberPlace):
         order = feature.order
         known = type(order) is np.ndarray and order.dtype == np.int64 and order.shape == (feature.coder.size,)
@@ -221,12 +245,27 @@ def _admitted(
         _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
     if isinstance(feature, SiblingAgreement):
         _require(discretizer.size == AGREEMENTS, site, "a code for each way to agree")
-    if isinstance(feature, OwnDifference | OwnerDifference):
-        _admit_difference(schema, site, table, feature, discretizer)
-    if isinstance(feature, Own | CoMember | OfParent):
-        of = feature.key.parent if isinstance(feature, OfParent) else table
-        _require_null(schema, site, of, feature.column, discretizer)
-    return feature, discretizer
+
+
+def _with_admitted_keys(schema: Schema, table: str, site: str, feature: Along) -> Along:
+    """Return ``feature`` with the schema's own keys."""
+    feature = replace(feature, key=admit_key(schema, feature.key))
+    if isinstance(feature, ParentFanout):
+        return replace(feature, of=admit_key(schema, feature.of))
+    return _admitted_ways(schema, table, site, feature) if isinstance(feature, SameReference) else feature
+
+
+def _admitted_ways(schema: Schema, table: str, site: str, feature: SameReference) -> SameReference:
+    """Return ``feature`` with the schema's own keys: both ways lead to the same columns, and no key of them is lost."""
+    theirs = None if feature.theirs is None else admit_key(schema, feature.theirs)
+    of, mine = None if feature.of is None else admit_key(schema, feature.of), admit_key(schema, feature.mine)
+    starts = feature.key.parent, table if of is None else of.parent
+    end = feature.key if theirs is None else theirs
+    _require(of is None or (of.owner and of.child == table), site, "ways from a row or its owner")
+    _require(mine.child == starts[1] and (theirs is None or theirs.child == starts[0]), site, "ways that meet")
+    _require((end.parent, end.parent_columns) == (mine.parent, mine.parent_columns), site, "ways to the same columns")
+    _require(all(schema.keeps(key) for key in (theirs, mine) if key is not None), site, "keys that do not become NULL")
+    return replace(feature, theirs=theirs, of=of, mine=mine)
 
 
 def _require_null(schema: Schema, site: str, of: str, column: str, discretizer: Discretizer) -> None:
@@ -249,6 +288,14 @@ def _admit_difference(
     same = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
     _require(same and own.type.difference is not None, site, "two columns of one type that has differences")
     _require(getattr(discretizer.codec, "nullable", False) is True, site, "a code for a row without a difference")
+
+
+def _admit_constraint(schema: Schema, site: str, table: str, constraint: RowConstraint) -> None:
+    """Refuse a constraint that is not exactly of a known form, or whose columns have no values to compare."""
+    _require(is_well_formed(constraint), site, "a constraint of schema.row_constraints between columns, each once")
+    columns = [_attribute(schema, table, name) for name in constraint.columns]
+    _require(all(column.relative is None for column in columns), site, "columns that are not relative to another one")
+    _require(can_hold(constraint, columns), site, "columns of types that the constraint is about")
 
 
 def _base(schema: Schema, table: str, to: str) -> Column:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.row_constraints import RowConstraint
 
 Numbers = NDArray[np.int64]
 _HELD = 4_000_000  # scores of groups that are held at once: 32 MB
@@ -49,6 +50,16 @@ class OwnDifference:
 
 
 @dataclass(frozen=True)
+class Satisfies:
+    """Whether the row keeps a constraint between columns of it: see `columns.row_constraints`.
+
+    None of them is relative to another column.
+    """
+
+    constraint: RowConstraint
+
+
+@dataclass(frozen=True)
 class OwnerDifference:
     """A column of the row minus one of its owner, of the same type; NULL where either is, or without an owner.
 
@@ -68,6 +79,25 @@ class ParentRow:
     """
 
     key: ForeignKey
+
+
+@dataclass(frozen=True)
+class SameReference:
+    """Whether two ways lead to the same row (`columns.group_codes`): by ``key``, and by the row itself or its owner.
+
+    A row is alone where one of the ways leads nowhere.
+
+    Attributes:
+        key: Of the row.
+        theirs: A key of the row that ``key`` refers to; None where that row itself is where both ways lead.
+        of: The owner key, where the other way is the owner's.
+        mine: A key of the row, or of its owner.
+    """
+
+    key: ForeignKey
+    theirs: ForeignKey | None
+    of: ForeignKey | None
+    mine: ForeignKey
 
 
 @dataclass(frozen=True)
@@ -220,6 +250,7 @@ Along = (
     OfParent
     | OwnerDifference
     | ParentRow
+    | SameReference
     | OwnerFanout
     | OwnFanout
     | ParentFanout
@@ -229,7 +260,7 @@ Along = (
     | MemberPlace
     | SiblingAgreement
 )
-Feature = Own | OwnDifference | UnitRows | Along
+Feature = Own | OwnDifference | Satisfies | UnitRows | Along
 
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:

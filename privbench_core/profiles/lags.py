@@ -66,9 +66,11 @@ def shares_of_cells(classes: Discretizer, shares: Array) -> Array:
     """Return shares of the cells of lags, given those of their classes; shapes (cells,) and (classes,).
 
     Within a class the density is taken to be a power of the lag: that which leads from the class before it to the one
-    after it on its side of zero.
+    after it on its side of zero. Classes of one cell each stay.
     """
     codec, (code_of, _) = _intervals(classes), classes.shares
+    if classes.binning is None:
+        return shares
     found = shares[code_of].astype(np.float64)
     zero = int(np.searchsorted(codec.starts, 0))
     for side in (np.arange(zero - 1, -1, -1), np.arange(zero + 1, codec.ordered)):

@@ -84,10 +84,10 @@ class CellCounts:
             raise InternalError(f"a {type(self.codec).__name__} has no intervals to cut")
         return self.codec
 
-    def combined(self, counts: Array, sigma: float) -> CellCounts:
-        """Return the average with independent counts of the same cells, by their variances."""
-        gain = self.variances / (self.variances + sigma**2)
-        return replace(self, counts=self.counts + gain * (counts - self.counts), variances=sigma**2 * gain)
+    def combined(self, counts: Array, variances: Array) -> CellCounts:
+        """Return the average with independent counts of the same cells, by their variances, which may be infinite."""
+        gain = self.variances / (self.variances + variances)
+        return replace(self, counts=self.counts + gain * (counts - self.counts), variances=(1 - gain) * self.variances)
 
     def merged(self, max_codes: int) -> Binning:
         """Return the cells merged into codes; see `merge_cells`.
@@ -96,9 +96,9 @@ class CellCounts:
         weighs little in first counts of units, and has most rows.
         """
         widths = _visible(self.widths)
-        return merge_cells(
-            self.counts, self.codec, self.sigma, max_codes, widths, visible=self.named, laplace=self.laplace
-        )
+        # Values of a list may have been counted when they were named, and the others less precisely.
+        sigma = math.sqrt(float(self.variances.max())) if self.named else self.sigma
+        return merge_cells(self.counts, self.codec, sigma, max_codes, widths, visible=self.named, laplace=self.laplace)
 
     def cut(self, merged: Binning, others: float, max_codes: int) -> tuple[Binning, Array, Array]:
         """Return these codes, those cut that hide too much, with their counts and standard deviations.
@@ -166,7 +166,7 @@ def refine_bins(
             session, table.name, {name: cells.codec for name, cells in found.items()}, full, "closer look"
         )
         noisy = measure_one_way(view, list(found), left, "again")
-        found = {name: cells.combined(noisy.counts[name], noisy.sigmas[name][0]) for name, cells in found.items()}
+        found = {name: cells.combined(noisy.counts[name], noisy.sigmas[name] ** 2) for name, cells in found.items()}
     return found
 
 

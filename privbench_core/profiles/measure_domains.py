@@ -8,7 +8,7 @@ plausible one is assumed, and said to be.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from privbench_core.guards import (
     ASSUMED_DIGITS,
     CELLS_PER_OCTAVE,
     EXACT_FLOAT,
+    EXPECTED_LEAVES,
     MAX_OCTAVES,
     MAX_YEARS,
     RARER,
@@ -33,11 +34,13 @@ from privbench_core.guards import (
 )
 from privbench_core.marginals.measure_one_way import view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
-from privbench_core.privacy.budget import Measure, Price
+from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.profiles.measure_lists import learn_list
-from privbench_core.schema.columns import Column, Learn
+from privbench_core.profiles.measure_documents import learn_shapes
+from privbench_core.profiles.measure_lists import learn_lists
+from privbench_core.schema.columns import Column, Learn, Values
+from privbench_core.schema.documents import WHOLE, Leaf, documents_to_learn
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount, powers_up_to
@@ -52,11 +55,13 @@ class Learned:
 
     Attributes:
         codecs: Column -> codec.
+        counted: Column -> rows of its cells that are known already, and their variances.
         guessed: Column -> what is assumed instead of what noise hid.
         rest: What is left of the price.
     """
 
     codecs: dict[str, Codec]
+    counted: Mapping[str, tuple[Array, Array]]
     guessed: dict[str, str]
     rest: Price
 
@@ -76,28 +81,85 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
-    codecs: dict[str, Codec] = {}
+    shares, listing = learning_shares(table), lists_to_learn(table)
+    rest = price.share(1 - sum(shares.values())) if shares else price
+    codecs: dict[str, dict[str, Codec]] = {column.name: {} for column in table.modelled}
+    counted: Mapping[str, tuple[Array, Array]] = {}
     guessed: dict[str, str] = {}
-    shares = learning_shares(table)
+    lists = [column for column in listing if not column.type.logical.structured]
+    if lists:
+        part = price.share(sum(shares[column.name] for column in lists))
+        listed = learn_lists(session, table, lists, size, part.with_delta(delta * len(lists) / len(listing)))
+        codecs |= {name: {name: codec} for name, codec in listed.codecs.items()}
+        counted, rest = listed.counted, rest + listed.rest
+        guessed |= listed.assumed
     for column in table.modelled:
-        if column.name not in shares:
-            codecs[column.name] = codec_for(column, table=table.name)
-            continue
-        each = price.share(shares[column.name])
-        if column.learns_list:
-            part = delta / len(lists_to_learn(table))
-            codecs[column.name], why = learn_list(session, table, column, size, each.with_delta(part))
-        else:
-            codecs[column.name], why = _learn_range(session, table, column, each)
-        guessed |= {column.name: why} if why else {}
-    return Learned(codecs, guessed, price.share(1 - sum(shares.values())) if shares else price)
+        name = column.name
+        if name not in shares:
+            codecs[name][name] = codec_for(column, table=table.name)
+        elif column.type.logical.structured:
+            part = price.share(shares[name]).with_delta(delta / len(listing))
+            codecs[name], whys, left = _learn_document(session, table, column, size, part)
+            guessed |= whys
+            rest += left
+        elif not column.learns_list:
+            codecs[name][name], why = _learn_range(session, table, column, price.share(shares[name]))
+            guessed |= {name: why} if why else {}
+    return Learned({name: each for found in codecs.values() for name, each in found.items()}, counted, guessed, rest)
+
+
+def _learn_document(
+    session: PrivateSession, table: Table, document: Column, size: RowCount | None, price: Price
+) -> tuple[dict[str, Codec], dict[str, str], Price]:
+    """Return the codecs of the shapes and the leaves of a column of documents; of opaque ones if noise hides them.
+
+    What had to be assumed comes with them, and what is left of the price. Shapes and whole documents are lists like
+    others, and have their part of it; the leaves of the shapes share the rest.
+    """
+    _, of_list = TUNING.learning_weights
+    first = 2 * of_list / _weight(document)
+    shapes = learn_shapes(session, table, document, price, first)
+    if not (shapes.codecs or shapes.leaves):
+        why = "noise hid what its documents look like, so"
+        if document.is_array:
+            whole = Leaf(document, WHOLE).column
+            empty = codec_for(replace(whole, domain=Values(("[]",))), table=table.name)
+            return {whole.name: empty}, {document.name: f"{why} they are empty arrays"}, shapes.rest.share(1.0)
+        opaque = codec_for(replace(document, domain=None), table=table.name)
+        return {document.name: opaque}, {document.name: f"{why} they are random"}, shapes.rest.share(1.0)
+    families = dict.fromkeys(leaf.family.column for leaf in shapes.leaves)
+    weights = {column: _weight(column) for column in families if column.domain is not None}
+    of_all = sum(weights.values())
+    found: dict[str, Codec] = {c.name: codec_for(c, table=table.name) for c in families if c.domain is None}
+    guessed, rest = dict[str, str](), zero(price.measure)
+    lists = [column for column in weights if column.learns_list]
+    if lists:
+        part = shapes.rest.share(sum(weights[column] for column in lists) / of_all)
+        listed = learn_lists(session, table, lists, size, part.with_delta(shapes.rest.delta))
+        found |= listed.codecs
+        guessed |= listed.assumed
+        rest = listed.rest
+    for column, weight in weights.items():
+        if not column.learns_list:
+            found[column.name], why = _learn_range(session, table, column, shapes.rest.share(weight / of_all))
+            guessed |= {column.name: why} if why else {}
+    of_leaves = {leaf.name: found[leaf.family.name] for leaf in shapes.leaves}
+    return {**shapes.codecs, **of_leaves}, guessed, rest
+
+
+def _weight(column: Column) -> float:
+    """Return what learning a domain costs, see `learning_weights`."""
+    of_range, of_list = TUNING.learning_weights
+    if column.type.logical.structured:
+        return 2 * of_list + EXPECTED_LEAVES * (of_range + of_list) / 2
+    return of_list if column.learns_list else of_range
 
 
 def learning_shares(table: Table) -> dict[str, float]:
     """Return the share of a profile's price that each domain to learn costs, by column."""
-    of_range, of_list = TUNING.learning_weights
-    weights = {c.name: of_list if c.learns_list else of_range for c in table.modelled if isinstance(c.domain, Learn)}
-    return {name: weight / (len(table.attributes) + sum(weights.values())) for name, weight in weights.items()}
+    weights = {c.name: _weight(c) for c in table.modelled if isinstance(c.domain, Learn)}
+    leaves = EXPECTED_LEAVES * len(documents_to_learn(table.modelled))
+    return {name: weight / (len(table.attributes) + leaves + sum(weights.values())) for name, weight in weights.items()}
 
 
 def expected_codes(table: Table) -> list[int]:

@@ -26,7 +26,7 @@ from privbench_core.profiles.lags import Lag, expected_lags, joint_with_lags, la
 from privbench_core.profiles.names import parent_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Table
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.measure_by_size import one_way_over_rows
 
@@ -85,13 +85,15 @@ class MeasuredLag:
         return joint_with_lags(first, second, self.chances, self.lag.shares)
 
 
-def lag_features(key: ForeignKey, parent: Profile, child: Profile) -> LagFeatures:
+def lag_features(schema: Schema, key: ForeignKey, parent: Profile, child: Profile) -> LagFeatures:
     """Return the lags along an owner key that can be measured: between columns of points in time of one type."""
     found: list[tuple[OwnDifference | OwnerDifference, Discretizer]] = []
     for name, own in child.discretizers.items():
         for base, above in parent.discretizers.items():
+            ends = schema.table(key.child).column(name), schema.table(key.parent).column(base)
             classes = lag_classes(above, own)
-            if classes is not None:
+            drawn = schema.table(key.parent).leaf(base) is None  # leaves of owners are in their documents by then
+            if classes is not None and drawn and all(column.relative is None for column in ends):
                 found.append((OwnerDifference(key, name, base), classes))
     return {str(number): each for number, each in enumerate(found[:MAX_SHARING])}
 

@@ -173,6 +173,8 @@ class DatedRows:
         for start in range(0, len(dated), size):
             part = dated[start : start + size]
             numbers[part] = self._proposals(codec, bases, codes[part], rows[part], rng).drawn(self.odds, rng)
+        if not (grid.logical.calendar or self.assumed):  # many rows share a number: each stays as frequent as drawn
+            numbers[dated[_shuffled_order(numbers[dated], rng)]] = np.sort(found[dated])
         after = grid.array(numbers, null)
         moved[dated] = self.coder.encode(pa.chunked_array([after]))[dated]
         return moved, after
@@ -204,6 +206,11 @@ class DatedRows:
             return _Proposals(numbers, 1 / np.maximum(mixture, TINY), classes)
         prior = density * np.where(same, 1.0, TUNING.other_code)
         return _Proposals(numbers, prior / np.maximum(mixture, TINY), [*classes, code_of[cells]])
+
+
+def _shuffled_order(numbers: Points, rng: np.random.Generator) -> Places:
+    """Return the places of numbers in ascending order, equal ones in any."""
+    return np.lexsort((rng.random(len(numbers)), numbers))
 
 
 def dated_columns(

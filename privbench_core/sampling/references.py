@@ -20,6 +20,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.grid import Grid
 from privbench_core.errors import InternalError
 from privbench_core.guards import REDRAWING_ROUNDS
+from privbench_core.links.common_references import wanting_common
 from privbench_core.links.lookup import Lookup
 from privbench_core.links.parent_choice import Distinct, ParentChoice, repeated
 from privbench_core.marginals.sampler import Rows
@@ -162,6 +163,7 @@ def draw_references(
     rules: Sequence[RowRule],
     rng: np.random.Generator,
     units: Places | None = None,
+    owners: tuple[pa.Table, Places] | None = None,
 ) -> dict[str, Places]:
     """Fill keys one after the other, and return the parent row of each row by key name, -1 for none, shape (n,) each.
 
@@ -176,14 +178,41 @@ def draw_references(
         rules: Checks; each is judged as soon as all of its columns are there.
         rng: Sampling only.
         units: As in `choice_of`.
+        owners: Rows of the owners' table, and which of them each row has, -1 for none.
     """
     places: dict[str, Places] = {}
     for key in keys:
         choice = choice_of(table, key, columns, parents[key.name], rows.n, units)
+        choice = _with_common(choice, parents[key.name], columns, owners, rng)
         found = _drawn(key, rows, parents[key.name], choice, columns, rules, rng)
         places[key.name] = found
         columns |= copied_columns(key, found, parents[key.name].table, columns)
     return places
+
+
+def _with_common(
+    choice: ParentChoice,
+    parent: Parent,
+    columns: Mapping[str, pa.Array],
+    owners: tuple[pa.Table, Places] | None,
+    rng: np.random.Generator,
+) -> ParentChoice:
+    """Return a choice in which as many rows as was measured want a parent that leads to the same row as they do.
+
+    Where several ways lead from it, it is the one on which most do.
+    """
+    for common in sorted(parent.link.common, key=lambda each: -each.share):
+        if common.of_owner and owners is not None:
+            take = pa.array(owners[1], mask=owners[1] < 0)
+            mine = [owners[0].column(name).take(take) for name in common.mine]
+        elif common.of_owner or not columns.keys() >= set(common.mine):
+            continue
+        else:
+            mine = [columns[name] for name in common.mine]
+        theirs, count = [parent.table.column(name) for name in common.theirs], parent.table.num_rows
+        ends = common_numbers(theirs, mine, (count, len(choice.of_row)))
+        return wanting_common(choice, common, ends, parent.link.given_weights(count, None), rng)
+    return choice
 
 
 def _drawn(

@@ -19,7 +19,7 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.estimators.size_shapes import Shapes, model_deviation, shrink_to_shapes, size_shapes
-from privbench_core.guards import FITTING_ROUNDS_PER_NUMBER, TINY, TOLERANCE
+from privbench_core.guards import FITTING_ROUNDS_PER_NUMBER, NEGLIGIBLE, TINY, TOLERANCE
 
 Array = NDArray[np.float64]
 
@@ -75,7 +75,9 @@ class SizeCounts:
         """
         rows = float((self.counts if self.alone is None else self.alone) @ self._sizes_beyond(most))
         beyond = self.codec.means() - self.codec.means(most)
-        return rows if self.shapes is None else rows * self.shapes.median(beyond) / max(self.shapes.mean(beyond), TINY)
+        if self.shapes is None:
+            return rows
+        return rows * self.shapes.median(beyond) / max(self.shapes.mean(beyond), NEGLIGIBLE)
 
     def unknown_beyond(self, most: float) -> float:
         """Return how far off `beyond` may be."""

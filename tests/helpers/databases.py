@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -466,6 +467,45 @@ def ward(seed: int, units: int = 50) -> Database:
     return database_from(Schema("ward", (patient, stay), "patient"), {"patient": patients, "stay": stays})
 
 
+def agency(seed: int, units: int = 120) -> Database:
+    """Agents with settings that few documents are, and tickets with documents of several shapes, and of none."""
+    rng = np.random.default_rng(seed)
+    agent = keyed(
+        "agent",
+        Column("settings", ColumnType.JSON, Learn(), nullable=True),
+        Column("prefs", ColumnType.JSON, Learn()),  # of more shapes than can be named
+    )
+    ticket = keyed(
+        "ticket",
+        Column("agent_id", INTEGER),
+        Column("payload", ColumnType.JSON, Learn(), nullable=True),
+        Column("urgent", BOOLEAN),
+        keys=(_owner("ticket", "agent_id", "agent", 3),),
+    )
+    agents: list[Row] = [
+        (
+            i,
+            None if rng.random() < 0.1 else json.dumps({"theme": COLOURS[rng.integers(3)], "tabs": ["a", "b"]}),
+            json.dumps({f"k{n}": bool(rng.random() < 0.5) for n in range(9) if rng.random() < 0.5}),
+        )
+        for i in range(units)
+    ]
+    agents[0], agents[1] = (0, '{"a": ' * 3000, "{}"), (1, '{"one of": "a kind", "\\u0000": 1e999}', "[[[]]]")
+    tickets: list[Row] = []
+    for i in range(units):
+        for n in range(20 if i == 0 else 0 if i == 1 else int(rng.integers(5))):
+            document: object = {"n": int(rng.integers(9)), "by": COLOURS[rng.integers(3)]}
+            if rng.random() < 0.4:
+                document = {
+                    "cost": float(rng.integers(999)) / 4,
+                    "at": f"2026-01-{rng.integers(10, 30)}",
+                    "ok": bool(n),
+                }
+            text = "never a document" if i in {0, 2} and n % 2 else json.dumps(document)
+            tickets.append((len(tickets), i, text if rng.random() < 0.9 else None, bool(rng.random() < 0.5)))
+    return database_from(Schema("desk", (agent, ticket), "agent"), {"agent": agents, "ticket": tickets})
+
+
 def career(seed: int, units: int = 40) -> Database:
     """Seasons of players in teams of a public table by year and name, whose years rows may not have a team for.
 
@@ -497,6 +537,78 @@ def career(seed: int, units: int = 40) -> Database:
     teams: list[Row] = [(year, name, int(rng.integers(9))) for year in years for name in names]
     rows = {"team": teams, "player": players, "season": seasons}
     return database_from(Schema("career", (team, player, season), "player"), rows)
+
+
+def desk(seed: int, units: int = 40) -> Database:
+    """Tickets of users with labels of their project, their user's account, and comments in their folder: mostly so.
+
+    User 0 has far more than τ tickets; user 1 has none.
+    """
+    rng = np.random.default_rng(seed)
+    number = partial(Column, type=INTEGER)
+    account, project = (Table(name, (number("id"),), ("id",), public=True) for name in ("account", "project"))
+    of_project = ForeignKey("label", ("project_id",), "project", ("id",))
+    label = keyed("label", number("project_id"), keys=(of_project,), public=True)
+    user = keyed(
+        "user",
+        number("account_id", nullable=True),
+        keys=(ForeignKey("user", ("account_id",), "account", ("id",), optional=True),),
+    )
+    folder = keyed("folder", number("user_id"), keys=(_owner("folder", "user_id", "user", 2),))
+
+    def key(child: str, parent: str, *, inside: bool = False) -> ForeignKey:
+        return ForeignKey(child, (f"{parent}_id",), parent, ("id",), same_unit=inside)
+
+    ticket = keyed(
+        "ticket",
+        *(number(f"{name}_id") for name in ("user", "account", "project", "folder")),
+        Column("hours", INTEGER, Range(0, 9)),
+        keys=(
+            _owner("ticket", "user_id", "user", 4),
+            key("ticket", "account"),
+            key("ticket", "project"),
+            key("ticket", "folder", inside=True),
+        ),
+    )
+    tag = Table(
+        "tag",
+        (number("ticket_id"), number("label_id")),
+        ("ticket_id", "label_id"),
+        (_owner("tag", "ticket_id", "ticket", 3), key("tag", "label")),
+    )
+    comment = keyed(
+        "comment",
+        number("ticket_id"),
+        number("folder_id"),
+        Column("length", INTEGER, Range(0, 9)),
+        keys=(_owner("comment", "ticket_id", "ticket", 3), key("comment", "folder", inside=True)),
+    )
+    accounts, projects, labels = 5, 4, 12
+    users: list[Row] = [(i, int(rng.integers(accounts)) if rng.random() < 0.9 else None) for i in range(units)]
+    folders: list[Row] = [(i, i % units) for i in range(3 * units)]
+    tickets: list[Row] = []
+    tags, comments = list[Row](), list[Row]()
+    for i, (_, of_user) in enumerate(users):
+        for _ in range(15 if i == 0 else 0 if i == 1 else int(rng.integers(1, 5))):
+            mine = int(rng.integers(accounts)) if of_user is None or rng.random() < 0.1 else of_user
+            of, kept_in = int(rng.integers(projects)), i + units * int(rng.integers(3))
+            for n in range(int(rng.integers(4))):
+                fits = int(rng.integers(3)) * projects + of
+                tags.append((len(tickets), fits if n == 0 else (fits + n) % labels))
+                near = kept_in if rng.random() < 0.8 else (i + rng.integers(2)) % units
+                comments.append((len(comments), len(tickets), int(near), int(rng.integers(9))))
+            tickets.append((len(tickets), i, mine, of, kept_in, int(rng.integers(9))))
+    rows = {
+        "account": [(i,) for i in range(accounts)],
+        "project": [(i,) for i in range(projects)],
+        "label": [(i, i % projects) for i in range(labels)],
+        "user": users,
+        "folder": folders,
+        "ticket": tickets,
+        "tag": sorted(set(tags)),
+        "comment": comments,
+    }
+    return database_from(Schema("desk", (account, project, label, user, folder, ticket, tag, comment), "user"), rows)
 
 
 def poll(seed: int, units: int = 400, *, tied: bool = False) -> Database:

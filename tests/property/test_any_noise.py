@@ -14,7 +14,21 @@ import pytest
 from privbench_core.errors import UnsupportedBudgetError
 from privbench_core.privacy.budget import Budget
 from privbench_core.synthesizers.steps.sampled import SampledTable
-from tests.helpers.databases import Database, career, club, fleet, forum, harbour, poll, shop, site, till, town, ward
+from tests.helpers.databases import (
+    Database,
+    career,
+    club,
+    desk,
+    fleet,
+    forum,
+    harbour,
+    poll,
+    shop,
+    site,
+    till,
+    town,
+    ward,
+)
 from tests.helpers.depot import depot
 from tests.helpers.networks import network
 from tests.helpers.noise import SeededNoise
@@ -23,7 +37,7 @@ from tests.helpers.plans import Trace, computing_steps, plan_with, run_step
 FEW, MANY = 40, 1500
 EPSILONS = (0.01, 0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0)
 MADE: tuple[Callable[[int], Database], ...] = (
-    career, club, fleet, forum, harbour, poll, shop, site, till, town, ward, depot
+    career, club, desk, fleet, forum, harbour, poll, shop, site, till, town, ward, depot
 )  # fmt: skip
 OPTIONS = (
     {}, {"beta": 2}, {"alpha": 0.05, "beta": 12}, {"usefulness": 4.0}, {"usefulness": 0.1}, {"latents": 20},

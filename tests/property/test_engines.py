@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,8 +26,10 @@ from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.group_codes import index_coder
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.registry import codec_for
+from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VERDICTS, VIOLATED, expected_numbers
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
@@ -35,15 +38,37 @@ from privbench_core.engines.sql import search as search_module
 from privbench_core.engines.stored import Passing
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, UnitRows
+from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, Satisfies, UnitRows
 from privbench_core.privacy.relations import WEIGHT_SCALE, is_set_null_across_units
 from privbench_core.privacy.view_building import build_references, build_values, build_view
 from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.row_constraints import (
+    DatePart,
+    Formula,
+    InOrder,
+    MissingTogether,
+    PartOfDate,
+    RowConstraint,
+    SameValue,
+)
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
-from tests.helpers.databases import SECRET, Database, adversaries, career, database_from, fleet, forum, shop, till, town
+from tests.helpers.databases import (
+    SECRET,
+    Database,
+    Row,
+    adversaries,
+    career,
+    database_from,
+    desk,
+    fleet,
+    forum,
+    shop,
+    till,
+    town,
+)
 from tests.helpers.depot import depot
 from tests.helpers.engines import Cluster, Place, RowsInMemory, engine_of, in_postgres, opened
 from tests.helpers.networks import network, random_scale, random_view
@@ -170,6 +195,80 @@ def test_engines_agree_on_how_far_days_of_a_row_are_apart(place: Place) -> None:
     assert (
         known.stability == build_view(database.private(), ViewSpec("purchase", {"size": (Own("size"), size)})).stability
     )
+
+
+def _constrained(constraints: Sequence[RowConstraint]) -> tuple[Database, ViewSpec]:
+    """Rows of one table with extreme dates, numbers that may be parts of them, and NULLs, and a view of verdicts."""
+    days = [moment.date() for moment in (*MOMENTS, dt.datetime(1900, 2, 28), dt.datetime(2024, 12, 30))] * 3 + [None]
+    times = [*MOMENTS, dt.datetime(1900, 2, 28, 23), dt.datetime(2024, 12, 30, 5)] * 3 + [None]
+    columns = (
+        Column("id", ColumnType.INTEGER),
+        Column("day", ColumnType.DATE, Learn(), nullable=True),
+        Column("time", ColumnType.TIMESTAMP, Learn(), nullable=True),
+        Column("whole", ColumnType.INTEGER, Learn(), nullable=True),
+        Column("real", ColumnType.FLOAT, Learn(), nullable=True),
+        Column("digits", ColumnType.DECIMAL, Learn(), nullable=True, precision=30, scale=0),
+        Column("other", ColumnType.DECIMAL, Learn(), nullable=True, precision=30, scale=0),
+        Column("cents", ColumnType.DECIMAL, Learn(), nullable=True, precision=12, scale=2),
+        Column("big", ColumnType.FLOAT, Learn(), nullable=True),
+    )
+    table, rows = Table("row", columns, ("id",)), list[Row]()
+    for place, (day, time) in enumerate(zip(days, times, strict=True)):
+        for part in DatePart:
+            values = {"day": pa.chunked_array([pa.array([day], pa.date32())])}
+            number = int(expected_numbers(table, PartOfDate("whole", "day", part), values)[0][0])
+            real = math.nan if place == 1 else float(number) + (0.5 if place == 2 else 0.0)
+            whole = None if place == 3 else number + place % 2
+            rows.append(
+                (
+                    len(rows),
+                    day,
+                    time,
+                    whole,
+                    real,
+                    Decimal(number),
+                    Decimal(number + place % 3 * 10**20),
+                    Decimal(number * 200) / 100,
+                    FLOATS[len(rows) % len(FLOATS)],
+                )
+            )
+    database = database_from(Schema("constrained", (table,), "row"), {"row": rows})
+    coder = index_coder("verdict", VERDICTS)
+    return database, ViewSpec("row", {str(n): (Satisfies(each), coder) for n, each in enumerate(constraints)})
+
+
+@pytest.mark.parametrize("place", ENGINES, indirect=True)
+def test_engines_agree_on_which_rows_keep_a_constraint(place: Place) -> None:
+    """From the year 1 to the year 9999, of numbers of each type, and where one of them is not there."""
+    parts = [
+        PartOfDate(column, of, part)
+        for column, of, part in product(("whole", "real", "digits"), ("day", "time"), DatePart)
+    ]
+    others = [
+        *(InOrder(*pair) for pair in permutations(("digits", "other"))),
+        *(InOrder(*pair) for pair in permutations(("big", "real"))),
+        *(
+            Formula(a, (b, c), product, 0.5)
+            for a, b, c in permutations(("whole", "real", "digits", "big"), 3)
+            for product in (True, False)
+        ),
+        Formula("whole", ("cents", "real", "big", "other"), True, 0.005),
+        Formula("cents", ("whole", "real"), False, 0.005),
+        SameValue("digits", "other"),
+        MissingTogether(("whole", "real", "day")),
+        MissingTogether(("day", "time")),
+    ]
+    database, spec = _constrained([*parts, *others])
+    known = build_view(database.private(), spec)
+    with closing(engine_of(database, place)) as engine:
+        found = build_view(engine, spec)
+        for name in spec.features:
+            np.testing.assert_array_equal(known.counts((name,)), found.counts((name,)), spec.features[name][0])
+    seen = np.array([known.counts((name,)) for name in spec.features])
+    assert (seen[: len(parts), SATISFIED] > 0).all()
+    assert (seen[: len(parts), VIOLATED] > 0).all()
+    assert (seen[len(parts) :, SATISFIED] > 0).sum() > len(others) / 2
+    assert (seen[:, NOT_APPLICABLE] > 0).sum() > len(parts)
 
 
 def test_what_is_counted_with_other_columns_is_not_counted_again(
@@ -686,6 +785,7 @@ PLANS = {
     "shop, pairwise": (shop, Budget(100.0, 1e-6), {}),
     "forum, splits of rows": (forum, Budget(60.0), {"beta": 12, "alpha": 0.05}),
     "career, pairwise": (career, Budget(100.0, 1e-6), {}),
+    "desk, pairwise": (desk, Budget(100.0, 1e-6), {}),
     "till, pairwise": (till, Budget(100.0, 1e-6), {}),
     "depot, pairwise": (depot, Budget(100.0, 1e-6), {}),
     "shop, linked": (shop, Budget(3000.0, 1e-6), {"tables": "independent"}),

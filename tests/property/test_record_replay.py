@@ -33,6 +33,8 @@ from privbench_core.privacy.features import (
     OwnerDifference,
     OwnFanout,
     ParentFanout,
+    SameReference,
+    Satisfies,
     SiblingAgreement,
 )
 from privbench_core.privacy.noise import Counts
@@ -44,14 +46,17 @@ from privbench_core.profiles import measure_bins as refine
 from privbench_core.profiles.names import children_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.constraints import OnUnitRemoved
+from privbench_core.schema.row_constraints import MissingTogether, SameValue
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.databases import (
     Database,
     adversaries,
+    agency,
     career,
     club,
+    desk,
     fleet,
     forum,
     harbour,
@@ -120,6 +125,9 @@ CASES = {
     "poll, tied, pure": (partial(poll, tied=True), Budget(6.0), SPLITTING, ONCE),
     "career, pairwise, zCDP": (career, PLENTY, SPLITTING, ADDED),
     "career, pairwise, pure": (career, PURE, SPLITTING, ONCE),
+    "desk, pairwise, zCDP": (desk, PLENTY, SPLITTING, ADDED),
+    "desk, pairwise, pure": (desk, PURE, SPLITTING, ONCE),
+    "desk, linked": (desk, PLENTY, LINKED, LONG),
     "till, pairwise, zCDP": (till, ZCDP, SPLITTING, ADDED),
     "till, pairwise, pure": (till, CLOSE, SPLITTING, ONCE),
     "club, junction": (club, PLENTY, SPLITTING, ADDED),
@@ -137,6 +145,9 @@ CASES = {
     "ward, pairwise, zCDP": (ward, ZCDP, SPLITTING, ONCE),
     "ward, pairwise, pure": (ward, CLOSE, SPLITTING, LONG),
     "ward, groups": (ward, PLENTY, GROUPS, LONG | ADDED),
+    "agency, documents": (agency, PLENTY, SPLITTING, ADDED),
+    "agency, documents, mostly noise": (agency, NOISY, SPLITTING, ONCE),
+    "agency, groups": (agency, PLENTY, GROUPS, LONG),
     "depot, pairwise, zCDP": (depot, ZCDP, SPLITTING, ONCE),
     "depot, pairwise, pure": (partial(depot, cascades=True), CLOSE, SPLITTING, LONG | ADDED),
     "depot, groups": (depot, PLENTY, GROUPS, LONG),
@@ -280,6 +291,12 @@ def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_n
     for table, gone in [*(("ship", number) for number in (0, 1, 2, 40)), *(("call", int(n)) for n in alone[:2])]:
         losses = replay_within_prices(plan, recorded, first, database.without(gone, table))
         assert losses["fanout", "call.port_id"] > 0 or gone == 1
+
+
+def test_documents_are_taken_apart_in_each_way() -> None:
+    noise = recorded_case("agency, documents", 0).noise
+    sites = {call.head[1].removeprefix("profile/") for call in noise.tape}
+    assert {"agent/discover prefs->place[]", 'ticket/discover payload->text["by"]', "ticket/documents/named"} <= sites
 
 
 def test_ranks_of_bounded_references_cost_what_they_should() -> None:
@@ -550,6 +567,13 @@ def test_the_plans_tested_do_look_at_lags(case: str) -> None:
     assert asked == {*of_owners, ("paid", "placed"), ("seen", "since")}
 
 
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith(("dated depot", "town, pairwise")))))
+def test_the_plans_tested_do_look_at_constraints(case: str) -> None:
+    """Between numbers, and between what is NULL."""
+    asked = [of.constraint for of in features_of(recorded_case(case, 0).views) if isinstance(of, Satisfies)]
+    assert any(isinstance(each, SameValue if "depot" in case else MissingTogether) for each in asked)
+
+
 @pytest.mark.parametrize("case", each(*CASES))
 def test_the_plans_tested_do_look_at_siblings(case: str) -> None:
     """Of tables whose owners may have several of their rows, but not where noise would leave nothing of it."""
@@ -558,8 +582,20 @@ def test_the_plans_tested_do_look_at_siblings(case: str) -> None:
         assert seen == (CASES[case][1] is PLENTY)
 
 
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith("desk"))))
+def test_the_plans_tested_do_look_at_where_two_ways_lead(case: str) -> None:
+    """From the row or its owner, and to what it refers to or from there."""
+    shown = features_of(recorded_case(case, 0).views)
+    ways = {(of.key.name, of.mine.name) for of in shown if isinstance(of, SameReference)}
+    assert ways == {
+        ("ticket.account_id", "user.account_id"),
+        ("tag.label_id", "ticket.project_id"),
+        ("comment.folder_id", "ticket.folder_id"),
+    }
+
+
 def test_truncation_is_active_in_the_databases_tested() -> None:
-    for database in (town(0), shop(0), forum(0), till(0), site(0), ward(0), career(0), depot(0)):
+    for database in (town(0), shop(0), forum(0), till(0), site(0), ward(0), career(0), desk(0), depot(0)):
         private = database.private()
         kept = [private.kept(table.name).all() for table in database.schema.private_tables]
         assert not all(kept), database.schema.name

@@ -161,6 +161,34 @@ def test_days_come_as_long_after_their_owners_as_was_measured() -> None:
     np.testing.assert_allclose(*(np.histogram(n, days)[0] / len(x) for n in (after, before)), atol=0.01)
 
 
+def test_years_lie_as_far_from_those_of_their_owners_and_each_stays_as_frequent() -> None:
+    born, season = (
+        Discretizer(equal_width_codec(Column("year", ColumnType.INTEGER), low, high, None))
+        for low, high in ((1850, 2000), (1871, 2020))
+    )
+    classes, codec = classes_of(born, season)
+    rng = np.random.default_rng(0)
+    x = rng.integers(1860, 1990, 20_000)
+    v = np.clip(x + rng.integers(18, 40, len(x)), 1871, 2020)
+    years = rng.permutation(v)  # codes that follow nothing
+    wanted = shares_of(v - x, codec)
+    lag = Lag("since", "day", classes, wanted)
+    owners = pa.table({"since": x}), np.arange(len(x))
+    rows = dated_columns(Lags([lag]), {"day": season}, owners)["day"]
+    moved, after = rows.drawn(season.encode(pa.chunked_array([years])), pa.array(years), owners[1], {}, rng)
+    assert np.abs(shares_of(after.to_numpy() - x, codec) - wanted).sum() / 2 < 0.05
+    assert np.array_equal(np.sort(after.to_numpy()), np.sort(years))
+    assert np.array_equal(season.encode(pa.chunked_array([after])), moved)
+
+
+def test_small_numbers_are_no_points_in_time() -> None:
+    few, many = (
+        Discretizer(equal_width_codec(Column("n", ColumnType.INTEGER), 100, high, None)) for high in (199, 250)
+    )
+    assert lag_classes(few, few) is not None
+    assert lag_classes(few, many) is None
+
+
 def test_days_of_weeks_come_after_moments() -> None:
     rng = np.random.default_rng(3)
     base, own = dates(MOMENT, 24), dates(MOMENT, 5, step="P7D")

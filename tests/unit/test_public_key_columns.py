@@ -55,7 +55,7 @@ def test_seasons_follow_the_birth_of_their_player_in_teams_that_there_are(tmp_pa
     made = samples_of(place_of(tmp_path / "careers", *careers()).run_with(NoNoise(), seed=1))
     season, born = made["season"].to_pandas(), made["player"].to_pandas().set_index("id")["born"]
     age = season["year"] - season["player_id"].map(born)
-    assert ((age >= 12) & (age <= 34)).mean() > 0.9
+    assert ((age >= 12) & (age <= 34)).mean() > 0.8  # independent years: 0.4
     assert set(season["year"] % 2) == {0}
     assert set(zip(season["year"], season["no"], strict=True)) <= set(
         made["team"].select(["year", "no"]).to_pandas().itertuples(index=False, name=None)

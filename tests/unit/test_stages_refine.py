@@ -170,6 +170,6 @@ def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():
 
 def test_a_second_count_is_averaged_by_the_variances():
     look = CellCounts.first(codec_for(Column("x", T.INTEGER, Range(5, 5))), np.array([10.0, 0.0, 0.0]), 1.0)
-    again = look.combined(np.array([20.0, 0.0, 0.0]), 2.0)
+    again = look.combined(np.array([20.0, 0.0, 0.0]), np.full(3, 2.0**2))
     assert again.counts[0] == pytest.approx(12.0)
     assert again.variances[0] == pytest.approx(0.8)

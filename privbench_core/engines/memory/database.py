@@ -16,6 +16,7 @@ from privbench_core.columns.differences import differences
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import weighted_sums
 from privbench_core.columns.group_codes import agreement_codes, place_codes
+from privbench_core.columns.row_constraints import verdicts
 from privbench_core.engines.memory.relations import Relations, Rows
 from privbench_core.errors import InternalError
 from privbench_core.privacy.clipping import UnitsOfRows
@@ -32,6 +33,8 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SameReference,
+    Satisfies,
     SiblingAgreement,
     UnitRows,
     feature_size,
@@ -40,11 +43,21 @@ from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.views import BoundedReferences, HeldRows, ReferenceRows, ReferenceSums, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.row_constraints import RowConstraint
 
 _BLOCK = 1 << 20  # rows encoded at a time
 Index = NDArray[np.int64] | slice
 OfRow = (
-    Own | CoMember | UnitRows | OwnFanout | OwnType | MemberPlace | SiblingAgreement | OwnDifference | OwnerDifference
+    Own
+    | CoMember
+    | UnitRows
+    | OwnFanout
+    | OwnType
+    | MemberPlace
+    | SiblingAgreement
+    | OwnDifference
+    | OwnerDifference
+    | Satisfies
 )
 
 
@@ -144,6 +157,8 @@ class PrivateDatabase(Relations):
         if isinstance(feature, ParentRow):
             public = self.schema.table(feature.key.parent).public
             return _encoded_numbers(parents if public else np.minimum(parents, 0), discretizer)
+        if isinstance(feature, SameReference):
+            return self._same_references(feature, rows)
         if isinstance(feature, OwnerFanout):
             return _encoded_numbers(np.append(self.group_sizes(feature.key), 1), discretizer)[parents]
         if isinstance(feature, OwnerType):
@@ -154,6 +169,14 @@ class PrivateDatabase(Relations):
             encoded = _encoded(self.column(feature.key.parent, feature.column), discretizer)
         none = np.array([discretizer.size], dtype=np.min_scalar_type(discretizer.size))
         return np.concatenate([encoded, none])[parents]  # position -1, no parent, takes the last entry
+
+    def _same_references(self, feature: SameReference, rows: Index) -> Codes:
+        """Return whether two ways lead from some rows to the same one."""
+        theirs, mine = self.kept_parent_rows(feature.key)[rows], self.parent_rows(feature.mine)
+        if feature.theirs is not None:
+            theirs = np.append(self.parent_rows(feature.theirs), -1)[theirs]
+        mine = mine[rows] if feature.of is None else np.append(mine, -1)[self.kept_parent_rows(feature.of)[rows]]
+        return agreement_codes(theirs, np.where(theirs < 0, -1, mine)).astype(np.uint8)
 
     def _codes_of_all(self, table: str, feature: OfRow, discretizer: Discretizer) -> Codes:
         """Return the codes of a column of a view in all rows of its table."""
@@ -171,7 +194,18 @@ class PrivateDatabase(Relations):
             codes = _encoded(self.column(table, feature.column), feature.coder)
             others = self.next_siblings(feature.key)
             return agreement_codes(codes, np.where(others < 0, -1, codes.astype(np.int64)[others]))
+        if isinstance(feature, Satisfies):
+            return self._verdicts(table, feature.constraint)
         return self._differences(table, feature, discretizer)
+
+    def _verdicts(self, table: str, constraint: RowConstraint) -> Codes:
+        """Return whether each row of a table keeps a constraint, shape (rows,)."""
+        values = {name: self.column(table, name) for name in constraint.columns}
+        codes = np.empty(self.rows(table), dtype=np.uint8)
+        for start in range(0, len(codes), _BLOCK):
+            block = {name: each.slice(start, _BLOCK) for name, each in values.items()}
+            codes[start : start + _BLOCK] = verdicts(self.schema.table(table), constraint, block)
+        return codes
 
     def _places(self, feature: MemberPlace) -> Codes:
         """Return the place of each row of the key's child, shape (children,)."""

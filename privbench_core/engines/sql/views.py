@@ -15,6 +15,7 @@ from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME
 from privbench_core.engines.sql.codes import code_of, difference_of
 from privbench_core.engines.sql.literals import Expr, column, is_null, number, text
 from privbench_core.engines.sql.relations import Tables, weight
+from privbench_core.engines.sql.row_constraints import verdict_of
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
     CoMember,
@@ -30,6 +31,8 @@ from privbench_core.privacy.features import (
     OwnType,
     ParentFanout,
     ParentRow,
+    SameReference,
+    Satisfies,
     SiblingAgreement,
     UnitRows,
     feature_size,
@@ -209,6 +212,10 @@ class _Rows:
                 self._others.setdefault(feature.key, []).extend(referred)
             elif isinstance(feature, OwnerDifference):
                 self._others.setdefault(feature.key, []).append(tables.column(feature.key.parent, feature.base))
+            elif isinstance(feature, SameReference):
+                for key, way in ((feature.key, feature.theirs), (feature.of, feature.mine)):
+                    if key is not None and way is not None:
+                        self._others.setdefault(key, []).extend(tables.columns(way.child, way.columns))
 
     def select(self, *shown: str | Expr) -> None:
         """Show something of each row."""
@@ -220,8 +227,14 @@ class _Rows:
             return _place(self._tables, self._tables.schema.table(self._table), feature)
         if isinstance(feature, SiblingAgreement):
             return _agreement(self._tables, self._tables.schema.table(self._table), feature)
+        if isinstance(feature, SameReference):
+            return self._same_reference(feature)
         if isinstance(feature, OwnType):
             return self._latent(feature, "r")
+        if isinstance(feature, Satisfies):
+            constraint, here = feature.constraint, self._tables.schema.table(self._table)
+            values = {name: column(self._tables.column(self._table, name), "r") for name in constraint.columns}
+            return verdict_of(here, constraint, values)
         if isinstance(feature, OfParent | ParentFanout | OwnerType):
             parent = self.join(feature.key)
             if isinstance(feature, OwnerType):
@@ -232,6 +245,17 @@ class _Rows:
                 shown = column(called, parent)
             return exp.case().when(f"{parent}.n IS NULL", number(discretizer.size)).else_(shown)
         return code_of(self._tables.database, self._value(feature), discretizer)
+
+    def _same_reference(self, feature: SameReference) -> Expr:
+        """Return whether two ways lead from a row to the same one."""
+        key, theirs, of, mine = feature.key, feature.theirs, feature.of, feature.mine
+        parent, start = self.join(key), "r" if of is None else self.join(of)
+        there = self._tables.columns(key.parent, key.parent_columns if theirs is None else theirs.columns)
+        here = self._tables.columns(mine.child, mine.columns)
+        ends = [(column(one, parent), column(other, start)) for one, other in zip(there, here, strict=True)]
+        lost = exp.or_(*(is_null(end.copy()) for pair in ends for end in pair))
+        same = exp.and_(*(one.eq(other) for one, other in ends))
+        return exp.case().when(lost, number(ALONE)).when(same, number(SAME)).else_(number(DIFFERENT))
 
     def _value(self, feature: ValueOf) -> Expr:
         """Return what is coded of a row, its children or its parent."""

@@ -22,6 +22,7 @@ from privbench_core.links.linked_lookup import LinkedLookup
 from privbench_core.links.linking import Linked
 from privbench_core.links.lookup import TARGET
 from privbench_core.links.measure_children import PAIRS
+from privbench_core.links.measure_common import measure_common_references
 from privbench_core.links.measure_fanout import fit_sizes_and_siblings
 from privbench_core.links.measure_linking import Reference, measure_cross_marginals
 from privbench_core.links.measure_lookup import fit_lookup
@@ -45,6 +46,7 @@ from privbench_core.synthesizers.contract import Key, Step, StepContext, structu
 from privbench_core.synthesizers.steps.link import (
     determined,
     fanout_key,
+    identity_with_ways,
     link_step,
     lookup_step,
     released_fanout,
@@ -149,9 +151,10 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
             parent = PublicParent(target, context.public[key.parent])
         else:
             parent = Referred(references.profile(key.parent), released_numbers(schema, key, context.inputs))
-        alone, for_degrees = replace(profile, discretizers={}), price.share(fit.degrees)
+        common, rest = measure_common_references(session, key, profile.size, price)
+        alone, for_degrees = replace(profile, discretizers={}), rest.share(fit.degrees)
         found, counts = fit_lookup(session, key, alone, parent, for_degrees, referring=referring)
-        lookup = LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional, found.telling)
+        lookup = LinkedLookup(found.targets, found.marginals, {}, found.popularity, key.optional, found.telling, common)
         fanout = None
         left = _own(profile)
         if table.owner_key is not None:
@@ -168,10 +171,10 @@ def reference_step(schema: Schema, key: ForeignKey, price: Price, fit: LinkFit) 
             for name, discretizer in lookup.targets.items()
             if name in others
         }
-        return _learned(lookup, session, key, (left, right), order, price, fit)
+        return _learned(lookup, session, key, (left, right), order, rest, fit)
 
     above = () if table.owner_key is None else (table.owner_key.parent,)
-    return link_step(schema, key, price, run, fit.identity(), tuple(inputs), above)
+    return link_step(schema, key, price, run, identity_with_ways(schema, key, fit.identity()), tuple(inputs), above)
 
 
 def _learned(

@@ -8,6 +8,7 @@ those of its other children; of a row it refers to, all.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -15,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.guards import MAX_COUNTED
+from privbench_core.links.common_references import common_references
 from privbench_core.links.fanout import Fanout
 from privbench_core.links.lookup import Lookup
 from privbench_core.links.measure_children import PAIRS
+from privbench_core.links.measure_common import measure_common_references
 from privbench_core.links.measure_lookup import fit_lookup
 from privbench_core.links.measure_targets import PublicParent, Referred
 from privbench_core.privacy.budget import Price
@@ -75,7 +78,7 @@ def link_step(
     if is_set_null_across_units(schema, key):
         parameters[_BOUNDED] = True
     wanted = tuple(dict.fromkeys([*profiles, *inputs]))
-    version = "29" if key.owner else "27" if _BOUNDED in parameters else "22" if counted else "20"
+    version = "30" if key.owner else "27" if _BOUNDED in parameters else "22" if counted else "20"
     return Step(fanout_key(key), StepKind.FANOUT, child.name, wanted, reads, price, run, parameters, version=version)
 
 
@@ -114,12 +117,21 @@ def lookup_step(schema: Schema, key: ForeignKey, price: Price) -> Step:
             features = found.discretizers.items()
             columns = {parent_column(name): (OfParent(owner, name), discretizer) for name, discretizer in features}
             owners = {parent_column(name): counts for name, counts in found.one_way.clean().items()}
-        lookup, _ = fit_lookup(context.opened(), key, profile, parent, price, columns, referring, owners)
+        common, rest = measure_common_references(context.opened(), key, profile.size, price)
+        lookup, _ = fit_lookup(context.opened(), key, profile, parent, rest, columns, referring, owners)
+        lookup = replace(lookup, common=common)
         return Artifact({"link": lookup.to_dict(), "summary": {"pair_tables": len(lookup.pair_tables)}})
 
     looked_at = () if owner is None else (owner.parent,)
     profiles = tuple(("profile", name) for name in looked_at)
-    return link_step(schema, key, price, run, PAIRS.identity(), profiles, looked_at)
+    owners = (way.of.parent for way in common_references(schema, key) if way.of is not None)
+    seen, fit = tuple(dict.fromkeys([*looked_at, *owners])), identity_with_ways(schema, key, PAIRS.identity())
+    return link_step(schema, key, price, run, fit, profiles, seen)
+
+
+def identity_with_ways(schema: Schema, key: ForeignKey, fit: Identity) -> Identity:
+    """Return how a step spends its price, with what it measures of `common_references`, if there are any."""
+    return fit | ({"common references": "1"} if common_references(schema, key) else {})
 
 
 def determined(schema: Schema, key: ForeignKey) -> bool:
