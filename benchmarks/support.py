@@ -98,7 +98,12 @@ in part | opaque text | lengths only
     unit/test_codecs::test_opaque_text_keeps_its_length_and_nothing_else
 in part | bytea | lengths only
     unit/test_codecs::test_opaque_bytes_keep_their_length_and_nothing_else
-in part | json, jsonb | an object of similar length
+yes | json, jsonb with domain: learn | keys, types and values that many units share
+    unit/test_documents::test_keys_types_and_values_of_documents_are_kept
+yes | arrays (text[], integer[]), lists | as JSON in Parquet, as arrays in databases
+    integration/test_learned_bundle::test_a_bundle_of_learned_domains_loads_everywhere
+    integration/test_postgres_source::test_arrays_are_read_as_json
+in part | json, jsonb without a domain | an object of similar length
     unit/test_codecs::test_opaque_json_is_an_object_of_its_length
 yes | uuid | new random ones
     unit/test_codecs::test_uuids_are_made_anew
@@ -111,8 +116,8 @@ in part | domain (CREATE DOMAIN) | its type, default and checks, without its nam
 no | time of day | left out of a draft; can be read as interval or text
     unit/test_reflect::test_all_that_duckdb_knows_is_in_the_draft
     unit/test_source_types::test_a_time_of_day_is_an_interval_or_text
-no | array, nested type | left out of a draft, refused when read
-    integration/test_roundtrip_postgres::test_what_cannot_be_taken_is_named_with_its_reason
+no | map, array without domain: learn | left out of a draft, refused when read
+    unit/test_reflect::test_all_that_duckdb_knows_is_in_the_draft
     unit/test_source_types::test_arrays_and_nested_types_are_refused_and_it_says_what_to_do
 
 ## Keys
@@ -181,6 +186,10 @@ yes | Rows numbered and stored in the order of a column | declared (`row_order`)
     integration/test_row_order::test_rows_are_numbered_and_published_in_the_order_of_their_column
 in part | Dates of a row that come after one another | lags are measured, or declared (`relative_to`) to hold always
     integration/test_dated_children::test_two_days_of_a_row_are_as_far_apart_as_they_should
+in part | Formulas, equal columns, NULL together, orders in a row | found where noise shows them; or declared by checks
+    unit/test_row_constraints::test_sums_products_and_orders_are_found_and_kept
+    unit/test_row_constraints::test_drawn_rows_keep_what_was_found
+    unit/test_row_constraints::test_declared_formulas_are_computed_and_not_paid_for
 in part | Rows dated after the row that owns them | lags are measured; a few rows in a hundred may come before it
     integration/test_dated_children::test_children_come_after_their_owners
 in part | Rows of one owner that are alike, or differ | how often two of them agree in a column is measured

@@ -86,7 +86,7 @@ def refused(column: Column, *, nested: bool, time: bool) -> str | None:
         nested: Whether the source's type holds several values: an array, a list, a struct or a map.
         time: Whether the source's type is a time of day.
     """
-    if nested:
+    if nested and not column.logical.structured:
         return "an array or a nested type; leave the column out of the spec, or give a view that spreads its values out"
     if time and not column.logical.time_of_day:
         return f"a time of day, which cannot be read as {column.type}; declare it as interval (or as text)"

@@ -21,6 +21,7 @@ SEVERAL_VALUES = "holds several values in one; make it a table of its own in the
 
 _NO_NUMBER = re.compile(r".*(RANGE|VECTOR)$", re.IGNORECASE)  # int4range, datemultirange, int2vector
 _NESTED = re.compile(r".*\[\d*\]$|(ARRAY|STRUCT|MAP|UNION|LIST|ROW|VARIANT)\b", re.IGNORECASE)
+_DOCUMENT = re.compile(r"(?!MAP|UNION|VARIANT|.*BYTEA|.*BLOB).*\[\d*\]$|(ARRAY<|STRUCT)", re.IGNORECASE)
 _CLOCK = re.compile(r"TIME(\(\d\))?( WITHOUT TIME ZONE)?$", re.IGNORECASE)
 _MAX_PRECISION = 38
 
@@ -167,14 +168,16 @@ def found_column(name: str, native: str, *, nullable: bool) -> FoundColumn:
     >>> column = found_column("price", "NUMERIC(8, 2)", nullable=True)
     >>> str(column.type), column.precision, column.scale, column.sql_type
     ('decimal', 8, 2, None)
-    >>> found_column("tags", "text[]", nullable=True).type is None
-    True
+    >>> found_column("tags", "text[]", nullable=True).sql_type
+    'text[]'
     """
     stored = parse_sql_type(native)
     if stored is None:
         starts = ((kind, kind.logical.native) for kind in ColumnType)
         logical = next((kind for kind, start in starts if start and re.match(start, native.upper())), None)
         found = FoundColumn(name, logical, native, nullable)
+        if _DOCUMENT.match(native):
+            return replace(found, type=ColumnType.JSON, note=f"{native} becomes json")
         if _NESTED.match(native):
             return replace(found, type=None, note=SEVERAL_VALUES)
         if _CLOCK.match(native):

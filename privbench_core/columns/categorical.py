@@ -48,13 +48,13 @@ class CategoricalCodec(Codec):
 
     @property
     def outside(self) -> tuple[int, ...]:
-        """The cell of other values, if there is one and nothing is made up for them."""
-        return () if self.other is None or self.made is not None else (self.other,)
+        """The cell of other values, if there is one and it is not certain that they occur."""
+        return () if self.other is None or self._sure else (self.other,)
 
     @property
     def proper(self) -> int:
-        """Listed values, and the cell of made-up ones if there are any."""
-        return len(self.values) + (self.made is not None)
+        """Listed values, and the cell of made-up ones if there surely are any."""
+        return len(self.values) + self._sure
 
     @property
     def distinct(self) -> float:
@@ -94,6 +94,10 @@ class CategoricalCodec(Codec):
             names = [str(value).lower() if self.type.logical.fixed_values else str(value) for value in self.values]
         others = [] if self.other is None else ["(other)" if self.made is None else "(made up)"]
         return [*names, *others]
+
+    @property
+    def _sure(self) -> bool:
+        return self.made is not None and not self.made.hidden
 
     @cached_property
     def _grid(self) -> Grid | None:

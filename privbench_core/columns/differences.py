@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.documents import leaf_values
 from privbench_core.columns.grid import Grid
 from privbench_core.schema.columns import Column, Learn, Relative
 from privbench_core.schema.tables import Table
@@ -30,8 +31,13 @@ _NULL = -INT64_MAX - 1
 def modelled_values(table: Table, rows: pa.Table, name: str) -> pa.ChunkedArray:
     """Return the values of an attribute as they are coded: its differences, where it is relative to another one.
 
+    Leaves of documents are attributes, too.
+
     ``rows`` holds at least these two columns, under the name in `Table.owner_bases` where the base is the owner's.
     """
+    leaf = None if name in rows.column_names else table.leaf(name)
+    if leaf is not None:
+        return leaf_values(rows.column(leaf.document.name), leaf)
     base = next((base for column, base in table.relatives if column.name == name), None)
     if base is None:
         return rows.column(name)

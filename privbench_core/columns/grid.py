@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.codec import wrong_type
 from privbench_core.errors import InternalError, SourceError, SpecError
-from privbench_core.guards import EXACT_FLOAT, TOLERANCE
+from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, FLOAT_DUST, LEAST_FLOAT, TOLERANCE
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.schema.types.base import INT64_MAX, OrderedType
 from privbench_core.stored import Storable
@@ -74,6 +74,10 @@ class Grid(Storable):
         if not 0 < points <= INT64_MAX:
             raise SpecError(f"{self.where}: step {step!r} is not a step of type {self.logical}; correct the domain")
         return replace(self, step=points, origin=int(self.number(low)) % points)
+
+    def in_multiples(self, unit: float) -> Grid:
+        """Return the grid of the multiples of a unit: grid points, of floats a decimal; see `StepCodec.units`."""
+        return self.stepped(0.0, unit) if self.logical.continuous else replace(self, step=int(unit))
 
     @property
     def logical(self) -> OrderedType:
@@ -185,6 +189,31 @@ class Grid(Storable):
 def qualified(column: Column, table: str) -> str:
     """Return ``table.column`` for messages; the column alone if the table is not known."""
     return f"{table}.{column.name}" if table else column.name
+
+
+def is_multiple(numbers: Numbers, unit: float) -> NDArray[np.bool_]:
+    """Return which floats are multiples of a decimal unit, to the digits that a float of 64 bits has, shape (n,).
+
+    Floats do not hold most decimals exactly, and sums of them are a little off. Those that were stored in 32 bits have
+    as many digits less. `engines.sql.codes` has the same arithmetic, operation by operation.
+
+    >>> is_multiple(np.array([0.3, 0.1 + 0.2, float(np.float32(0.3)), 0.35, -7.0, 1 / 3]), 0.1).tolist()
+    [True, True, True, False, True, False]
+    """
+    size = np.clip(np.abs(numbers), LEAST_FLOAT, 1 / LEAST_FLOAT)
+    digits = np.where(size == size.astype(np.float32), FINEST_CELL, FLOAT_DUST)
+    factor, divisor = in_units(unit)
+    steps = np.minimum(size * factor / divisor, EXACT_FLOAT)
+    return np.asarray(np.abs(steps - np.floor(steps + 0.5)) <= digits * np.maximum(steps, 1.0))
+
+
+def in_units(unit: float) -> tuple[float, float]:
+    """Return whole numbers by which to multiply and to divide a float to count it in a decimal unit.
+
+    >>> in_units(0.01), in_units(50.0)
+    ((100.0, 1.0), (1.0, 50.0))
+    """
+    return (float(round(1 / unit)), 1.0) if unit < 1 else (1.0, unit)
 
 
 def _decimal_numbers(array: pa.Array, null: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec, Codes
-from privbench_core.columns.grid import Grid, Numbers
+from privbench_core.columns.grid import Grid, Numbers, is_multiple
 from privbench_core.errors import InternalError, SpecError
 from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS
 from privbench_core.schema.columns import Column, ColumnType, Scalar
@@ -199,23 +199,27 @@ class StepCodec(Codec):
     Attributes:
         grid: The column's number line.
         nullable: Whether the column has a cell for NULL.
-        units: Grid points of each unit, ascending; each divides the next, and the first is 1.
+        units: Of each class, ascending; each divides the next. Grid points, of which the first unit is 1; of floats
+            decimals, after 0 for what is no multiple of any.
     """
 
     grid: Grid
     nullable: bool
-    units: tuple[int, ...]
+    units: tuple[float, ...]
 
     @classmethod
     def of(cls, column: Column, *, table: str = "") -> StepCodec | None:
         """Return the classes of a column, None for a type whose steps are not learned.
 
-        Decimals with digits after the point: 1, 5, 10, 50, … of the last one. Times, and differences between times:
-        units of the calendar, in microseconds.
+        Integers and decimals: 1, 5, 10, 50, … of the last digit. Floats: the same from a millionth to 5,000. Times, and
+        differences between times: units of the calendar, in microseconds.
         """
         times = {ColumnType.TIMESTAMP, ColumnType.TIMESTAMPTZ, *([ColumnType.INTERVAL] if column.relative else [])}
-        if column.scale:
+        units: tuple[float, ...]
+        if column.type in {ColumnType.INTEGER, ColumnType.DECIMAL}:
             units = tuple(digit * 10**power for power in range(9) for digit in (1, 5))
+        elif column.type is ColumnType.FLOAT:
+            units = (0.0, *(float(f"{digit}e{power}") for power in range(-6, 4) for digit in (1, 5)))
         elif column.type in times:
             units = (1, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000)  # from µs to a day
         else:
@@ -224,8 +228,8 @@ class StepCodec(Codec):
 
     @property
     def usual(self) -> int:
-        """Place of the unit that is taken if nothing is known: the last digit of decimals, seconds of times."""
-        return 0 if self.grid.type is ColumnType.DECIMAL else self.units.index(1_000_000)
+        """Place of the unit that is taken if nothing is known: the last digit of numbers, seconds of times."""
+        return 0 if self.grid.logical.numeric else self.units.index(1_000_000)
 
     @property
     def proper(self) -> int:
@@ -235,8 +239,8 @@ class StepCodec(Codec):
         """Return the coarsest unit that divides each value, shape (n,); errors as for all codecs."""
         numbers, null = self.grid.numbers(values)
         cells = np.zeros(len(numbers), np.int32)
-        for place, unit in enumerate(self.units):
-            cells[numbers % unit == 0] = place
+        for place, unit in enumerate(self.units[1:], 1):
+            cells[is_multiple(numbers, unit) if self.grid.continuous else numbers % unit == 0] = place
         return self.with_nulls(cells, null, self.grid.where)
 
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:

@@ -24,6 +24,7 @@ from privbench_core.columns.grid import Grid
 from privbench_core.guards import REDRAWING_ROUNDS
 from privbench_core.schema.columns import Column, Scalar
 from privbench_core.stored import Storable
+from privbench_core.tuning import TUNING
 
 _NUMBERS = {
     "age": (0, 100),
@@ -51,6 +52,7 @@ class MadeUp(Storable):
         lengths: Rows by the length of their value: index -> rows.
         longest: Most characters of a value.
         whole: Whether values are whole numbers, in digits, none of which begins with 0.
+        hidden: Whether noise hid their rows, so that they occur only if counts of the column's cells show them.
     """
 
     numbers: tuple[int, ...]
@@ -58,6 +60,7 @@ class MadeUp(Storable):
     lengths: tuple[float, ...]
     longest: int
     whole: bool = False
+    hidden: bool = False
 
     @property
     def distinct(self) -> int:
@@ -102,13 +105,14 @@ def _values(made: MadeUp, named: tuple[str, ...], where: str) -> tuple[str, ...]
 
 
 def _usual(where: str) -> str:
-    """Return what values are like of which none was named, by the name of their column.
+    """Return what values are like of which none was named, by the name of their column; the begin of a long one.
 
-    >>> _usual("customer.ZipCode"), _usual("customer.city")
-    ('0', 'a')
+    >>> _usual("customer.ZipCode"), _usual("patient.age"), _usual("customer.city")[:10]
+    ('0', '0', 'aaaaaaa aa')
     """
-    in_digits = {"zip", "zipcode", "postal", "postcode", "plz", "phone", "fax", "mobile", "number", "no", "nr"}
-    return "0" if words_of(where.rpartition(".")[2]) & in_digits else "a"
+    in_digits = {"zip", "zipcode", "postal", "postcode", "plz", "phone", "fax", "mobile", "no", "nr"}
+    in_digits.update(*(names.split("|") for names in _NUMBERS))
+    return "0" if words_of(where.rpartition(".")[2]) & in_digits else "aaaaaaa aaa aaaaa aaaaaaaaa aa " * 10
 
 
 def _texts(lengths: NDArray[np.int64], imitated: Sequence[str], rng: np.random.Generator, *, whole: bool) -> list[str]:
@@ -118,12 +122,16 @@ def _texts(lengths: NDArray[np.int64], imitated: Sequence[str], rng: np.random.G
     for length in np.unique(lengths[lengths > 0]).tolist():
         rows, off = np.flatnonzero(lengths == length), np.abs(known - length)
         near = [_stretched(imitated[place], length) for place in np.flatnonzero(off == off.min()).tolist()]
-        characters = np.array([[*map(ord, text)] for text in near], np.uint32)[rng.integers(0, len(near), len(rows))]
+        forms = np.array([[*map(ord, text)] for text in near], np.uint32)
+        characters = forms[rng.integers(0, len(near), len(rows))]
+        # What all have in common stays, as DX in DX250, if that is no accident and leaves enough different values.
+        common = (forms == forms[0]).all(axis=0) & (off.min() == 0 and 10.0 ** (1 - len(near)) < TUNING.clear)
+        common &= 10.0 ** int((~common).sum()) > len(near) + len(rows)
         for letters in (digits, ascii_uppercase, ascii_lowercase):
             codes = np.array([*map(ord, letters)], np.uint32)
-            same = np.isin(characters, codes)
+            same = np.isin(characters, codes) & ~common
             characters[same] = codes[rng.integers(0, len(codes), int(same.sum()))]
-        if whole:
+        if whole and not common[0]:
             characters[:, 0] = ord("1") + rng.integers(0, 9, len(rows))
         texts = np.ascontiguousarray(characters).view(f"<U{length}").ravel().tolist()
         for row, text in zip(rows.tolist(), texts, strict=True):
@@ -132,9 +140,9 @@ def _texts(lengths: NDArray[np.int64], imitated: Sequence[str], rng: np.random.G
 
 
 def _stretched(text: str, length: int) -> str:
-    """Return ``text`` cut, or with its last letter or digit repeated, to a length."""
+    """Return ``text`` cut, or with its last letter or digit repeated, to a length; it does not end with a blank."""
     last = next((c for c in reversed(text) if c.isalnum()), "a")
-    return text[:length] + last * (length - len(text))
+    return text[:length].rstrip().ljust(length, last)
 
 
 def plausible_bounds(column: Column) -> tuple[Scalar, Scalar]:

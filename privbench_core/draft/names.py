@@ -54,13 +54,16 @@ _TYPES = (
     (_COUNTS, ColumnType.INTEGER),
     (_MEASURES, ColumnType.FLOAT),
 )
+# What numbers things: also without a blank, as ``storeid``, but no word that ends like that.
+_NUMBERED = r"(?<!year )(?!(in)?valid|(un|pre)?paid|bid|grid|mid|void|solid|fluid|humid|rapid|acid|covid)[a-z]*id"
+_CODES = r"[a-z]*codes?|zip|plz|snomed|icd|loinc|naics|mcc|isbn|[a-z]*sku|upc|ean|gtin"
 _DOMAINS: dict[ColumnType, tuple[tuple[str, Domain], ...]] = {
     ColumnType.INTEGER: (
         (r"age", Range(0, 120)),
         (r"month", Range(1, 12)),
         (r"day", Range(1, 31)),
         (r"quarter", Range(1, 4)),
-        (r"[a-z]*codes?|zip|plz|snomed|icd|loinc|naics|mcc", Learn(listed=True)),
+        (rf"{_CODES}|{_NUMBERED}", Learn(listed=True)),
     ),
     **dict.fromkeys(
         (ColumnType.FLOAT, ColumnType.DECIMAL),
@@ -71,7 +74,7 @@ _DOMAINS: dict[ColumnType, tuple[tuple[str, Domain], ...]] = {
 _NAMES, _ADDRESSES, _POSTAL_CODES = "names of persons", "addresses", "postal codes"
 _NETWORK_ADDRESSES, _FREE_TEXT = "network addresses", "free text"
 FEW_SHARE = "values that few rows share"
-_LONG = 100  # characters from which a text column is probably free text; chosen by hand
+_LONG = 256  # characters from which a text column is free text: 255 is what is written where no bound is meant
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Guess:
     """Probable content of a column."""
 
     what: str  # in words
-    domain: Domain | None  # the public rule to generate new values by; None for text of which only the length is kept
+    domain: Domain | None  # the public rule to make new values by, or to learn; None where only the length is kept
     of_persons: bool = True  # whether a table with such a column is probably one of persons
 
 
@@ -89,10 +92,10 @@ def _fake(what: str, provider: str) -> Guess:
 
 # Nearly every row has another one: a learned list would name few of them, and cost as much.
 _NEARLY_UNIQUE = (
-    r"names?|titles?|labels?|captions?|composer|company|path|file ?name|sku|isbn|barcode|uid|uuid|guid|"
-    r"serial( (number|no))?|(reference|document|invoice|order|tracking) ?(number|no|nr)|last update|"
+    r"uid|uuid|guid|serial( (number|no))?|(reference|document|invoice|order|tracking) ?(number|no|nr)|last update|"
     r"(update|create)d?( (at|on|date))?"
 )
+_PERHAPS_UNIQUE = r"names?|titles?|captions?|composer|company|path|file ?name|sku|isbn|barcode"
 _DIGIT = "[0-9a-f]"
 _UUIDS = {  # by their length
     32: rf"{_DIGIT}{{12}}4{_DIGIT}{{3}}[89ab]{_DIGIT}{{15}}",
@@ -118,9 +121,10 @@ _CONTENTS = (
     (r"password|passwd|pwd|hash|token|secret|(api|session) key|session data|salt", Guess("secrets", None)),
     (
         r"comments?|notes?|remarks?|description|body|message|text|bio|about|about me|review|content|memo",
-        Guess(_FREE_TEXT, None, of_persons=False),
+        Guess(_FREE_TEXT, Learn(), of_persons=False),
     ),
     (_NEARLY_UNIQUE, Guess(FEW_SHARE, None, of_persons=False)),
+    (_PERHAPS_UNIQUE, Guess(FEW_SHARE, Learn(), of_persons=False)),
 )
 # Words that are names in tables of persons only: the provider by the whole name of a column.
 _WORDS_OF_NAMES = {
@@ -244,9 +248,14 @@ def orders_rows(name: str, *, alone: bool) -> bool:
     return ends_with(name, rf"({_PERIODS})( id)?") or not (alone or ends_with(name, _NUMBER))
 
 
-def domain_by_name(name: str, kind: ColumnType) -> Domain | None:
-    """Return a domain that is general knowledge, like that of ages; None if the name does not say one."""
-    return first_match(name, _DOMAINS.get(kind, ()))
+def domain_by_name(name: str, kind: ColumnType, table: FoundTable) -> Domain | None:
+    """Return a domain that is general knowledge, like that of ages; None if the name does not say one.
+
+    Numbers of things are a list; those of persons, and those that never repeat, are none.
+    """
+    found = first_match(name, _DOMAINS.get(kind, ()))
+    alone = isinstance(found, Learn) and ((name,) in table.unique or name in identifying_columns(table, distinct=True))
+    return None if alone else found
 
 
 def guess_identifying(column: FoundColumn, table: str, length: int | None) -> Guess | None:

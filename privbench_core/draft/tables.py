@@ -11,7 +11,7 @@ from typing import Any
 
 from privbench_core.backends.catalogue import CSV, Catalogue, FoundColumn, FoundKey, FoundTable
 from privbench_core.draft.key_columns import numbered_columns, referring_attributes
-from privbench_core.draft.keys import usable_keys
+from privbench_core.draft.keys import undeclared_references, usable_keys
 from privbench_core.draft.names import MONEY, domain_by_name, ends_with, guess_identifying, type_by_name
 from privbench_core.draft.related import creation_of, follows, is_sound, propose_bases, related_lines
 from privbench_core.draft.samples import SampleColumn
@@ -182,8 +182,7 @@ def _checks(table: FoundTable, kept: set[str]) -> Iterator[str]:
         if missing := (frozenset() if tree is None else columns_of(tree)) - kept:
             yield _without(check.name, missing)
         else:
-            enforced = enforceable_check(check.expression) is not None
-            remark = "" if enforced else " # kept in the DDL, not enforced while sampling"
+            remark = "" if enforceable_check(check.expression) else " # kept in the DDL, not enforced while sampling"
             yield f"      - {{name: {flow_yaml(check.name)}, expression: {flow_yaml(check.expression)}}}{remark}"
 
 
@@ -221,6 +220,7 @@ def _columns(
     referring = referring_attributes(usable, catalogue, outside)
     bases = {name: base for name, base in propose_bases(table).items() if in_keys.isdisjoint((name, base.name))}
     owner = _owner(usable, catalogue, roles)
+    undeclared = dict(undeclared_references(usable, (other for other in catalogue.readable if other is not table)))
     creation = creation_of(owner) if owner else None
     for column in table.columns:
         if column.type is None:
@@ -237,6 +237,8 @@ def _columns(
         else:
             chosen = _modelled(table, column, sample)
             chosen = _in_key(column, chosen) if is_key else chosen
+        if parent := undeclared.get(column.name):
+            chosen = _maybe_reference(chosen, parent, outside)
         if chosen.fields.get("domain") == "learn":
             if column.name in bases:
                 chosen = _relative(chosen, bases[column.name])
@@ -244,6 +246,14 @@ def _columns(
                 fields = _relative_fields(f"{owner.name}.{creation.name}")
                 chosen = chosen.noting(f"or {fields}: keeps its distance from its owner's")
         yield _line(column, chosen, nullable=column.nullable and column.name not in usable.primary_key)
+
+
+def _maybe_reference(chosen: _Chosen, parent: str, outside: Collection[str]) -> _Chosen:
+    """Return a column that is called after the key of another table: of few units that share a private row, a range."""
+    found = chosen.noting(f"called after the key of {parent}: or a foreign key to it?")
+    if parent not in outside and chosen.fields.get("domain") == {"values": "learn"}:
+        found = replace(found, fields={**found.fields, "domain": "learn"})
+    return found
 
 
 def _owner(table: FoundTable, catalogue: Catalogue, roles: Roles) -> FoundTable | None:
@@ -339,13 +349,16 @@ def _opaque(table: FoundTable, column: FoundColumn, kind: ColumnType) -> _Chosen
     # Shorter bounds than the default follow from the type.
     bound = {"max_length": length} if length is not None and length > Column.max_length else {}
     guess = guess_identifying(column, table.name, length) if kind.logical.textual else None
-    if guess is not None:
+    if guess is not None and not isinstance(guess.domain, Learn):
         domain = {} if guess.domain is None else {"domain": dump_domain(guess.domain)}
         made = "new ones are generated" if domain else "random text of the same lengths; or type: category"
         return _Chosen(ColumnType.TEXT, bound | domain, (f"looks like {guess.what}: {made}",))
-    if kind is ColumnType.CATEGORY and any(group == (column.name,) for group in table.unique):
+    if kind is ColumnType.CATEGORY and (column.name,) in table.unique:
         note = "its values are unique: random text of the same lengths; or {pattern: ..}"
         return _Chosen(ColumnType.TEXT, bound, (note,))
+    if kind.logical.structured:
+        note = "keys and values that many share are learned, each value as a column; others are made up"
+        return _Chosen(kind, {"domain": "learn"}, (note,))
     if kind.logical.length_unit:
         note = f"max_length: the most that is kept (without it {Column.max_length})"
         return _Chosen(kind, bound, () if length else (note,))
@@ -368,12 +381,13 @@ def _with_domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sampl
     if sample and sample.domain:
         note = "from the public example data; widen it to all values that may occur"
         return _Chosen(kind, {"domain": dump_domain(sample.domain)}, (note,))
-    usual = None if hints else domain_by_name(column.name, kind)
-    if usual is not None and not (isinstance(usual, Learn) and (column.name,) in table.unique):
+    if not hints and (usual := domain_by_name(column.name, kind, table)):
         return _Chosen(kind, {"domain": dump_domain(usual)})
     if kind is ColumnType.FLOAT and ends_with(column.name, rf"{MONEY}|amount|payments?"):
         stored = default_sql_type(kind.logical) if column.sql_type is None else column.sql_type
         hints.append(f"money? type: decimal, precision: 12, scale: 2, sql_type: {stored} has cents, not any digits")
+    if (guess := guess_identifying(column, table.name, None)) and isinstance(guess.domain, Learn):
+        hints.append(f"looks like {guess.what}: type: text costs less, if hardly a value repeats")
     return _Chosen(kind, {"domain": "learn"}, tuple(hints))
 
 

@@ -31,6 +31,9 @@ _UNITS = (
 _KEY_OF_UNITS = re.compile(
     r"(hh|house|household|patient|customer|cust|client|user|member|person|respondent)_?(id|key|no)"
 )
+# Whose members work together, and with nobody of another one.
+_GROUPS = r"(account|organi[sz]ation|org|tenant|workspace|company|companies|household|family|families)s?"
+_OF_UNIT = 2  # tables on the way from a table of its own to the unit
 # The most rows of a table that one parent row has, by the last words of the table's name. Chosen by hand, generously:
 # a few parents have most rows of many tables. An enforced bound that is too large costs some noise, one that is too
 # small loses rows (with 50, a real site loses a quarter of its posts and votes); a promise that is too small is broken.
@@ -175,7 +178,11 @@ def _role(table: FoundTable, key: FoundKey, owners: dict[str, FoundKey], paths: 
         below = paths[owner.parent][paths[owner.parent].index(key.parent) + 1]
         if owners[below].columns == key.columns:
             return Role(same_unit=True)
-    if owner is not None and _shares_owner(key, owner, owners):
+    if owner is not None and (
+        _shares_owner(key, owner, owners)
+        or _names_owner(key, owner, owners, paths)
+        or _is_among_members(key, owner, paths)
+    ):
         return Role(same_unit=True)
     if single:
         return Role()
@@ -198,6 +205,28 @@ def _shares_owner(key: FoundKey, owner: FoundKey, owners: dict[str, FoundKey]) -
     second = dict(zip(key.parent_columns, key.columns, strict=True))
     mine = [first.get(column) for column in here.columns]
     return None not in mine and mine == [second.get(column) for column in there.columns]
+
+
+def _names_owner(
+    key: FoundKey, owner: FoundKey, owners: dict[str, FoundKey], paths: dict[str, tuple[str, ...]]
+) -> bool:
+    """Return whether a row names the owner of what it refers to by columns called so on its own way to the unit."""
+    above = owners.get(key.parent)
+    if above is None or above.parent not in paths[owner.parent][:-1]:
+        return False
+    mine = dict(zip(key.parent_columns, key.columns, strict=True))
+    below = paths[owner.parent][paths[owner.parent].index(above.parent) + 1]
+    return owners[below].columns == tuple(mine.get(column) for column in above.columns)
+
+
+def _is_among_members(key: FoundKey, owner: FoundKey, paths: dict[str, tuple[str, ...]]) -> bool:
+    """Return whether a row of a group of persons, which is about none of them, refers to one: to a user of its account.
+
+    Not where it is about a person: friends of persons are in other households.
+    """
+    unit, persons = paths[key.parent][0], paths[key.parent][-1]
+    alone = not any(is_called_after_persons(name) for name in paths[owner.parent][1:])
+    return ends_with(unit, _GROUPS) and len(paths[persons]) == _OF_UNIT and is_called_after_persons(persons) and alone
 
 
 def _leading(table: FoundTable, known: set[str]) -> list[FoundKey]:

@@ -11,6 +11,7 @@ from privbench_core.backends.registry import open_stored
 from privbench_core.backends.row_ids import NumberedSource
 from privbench_core.backends.spark import pyspark_needed
 from privbench_core.errors import SourceError
+from privbench_core.schema.documents import documents_to_learn
 from privbench_core.spec.location import expand, is_spark_url, is_url, split_spark_url
 from privbench_core.spec.model import DEFAULT_ENGINE, Spec
 
@@ -28,6 +29,8 @@ def engine_of(spec: Spec) -> str:
     """
     if spec.engine != DEFAULT_ENGINE:
         return spec.engine
+    if any(documents_to_learn(table.attributes) for table in spec.schema.private_tables):
+        return "memory"  # the one that takes documents apart
     from privbench_core.backends.folder.read import FolderSource
 
     with suppress(SourceError):
@@ -59,6 +62,10 @@ def open_engine(spec: Spec, source: Source, secret: bytes, folder: Path) -> SqlE
 
 
 def _database(spec: Spec, source: Source, folder: Path) -> Database:
+    for table in spec.schema.private_tables:
+        for column in documents_to_learn(table.attributes):
+            found = f"engine {spec.engine}: cannot take the documents of {table.name}.{column.name} apart"
+            raise SourceError(f"{found}; run with --engine memory, or leave domain: learn out there")
     if spec.engine == "duckdb":
         from privbench_core.engines.duckdb import DuckDBDatabase
 

@@ -65,7 +65,7 @@ def encode_tables(
 def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> Codec | SourceBins:
     declared = isinstance(column.domain, Range | Values | Pattern)
     if declared or not column.logical.needs_domain:
-        return codec_for(column, table=table.name)
+        return codec_for(column if declared else replace(column, domain=None), table=table.name)
     if column.type.ordered:
         return SourceBins.of(source)
     values = sorted(value for value in pc.unique(source).to_pylist() if value is not None)

@@ -31,7 +31,7 @@ from privbench_core.evaluation.attacks import (
 from privbench_core.evaluation.encode import EncodedTable
 from privbench_core.evaluation.inputs import BundleAndSource, DatabasePair
 from privbench_core.evaluation.marginals import SEED, Figures
-from privbench_core.schema.columns import Column, Pattern
+from privbench_core.schema.columns import Column, Learn, Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.validate.references import NO_PARENT, parent_rows
@@ -151,7 +151,7 @@ def _trace(where: str, what: str, looked_at: int, found: float, *, suspicious: b
 
 def _owned_by_rows(schema: Schema, table: Table, column: Column) -> bool:
     """Return whether a value of the column belongs to a row, not to a domain, a public table or a public pattern."""
-    if isinstance(column.domain, Pattern) or column.type.ordered or column.logical.fixed_values:
+    if isinstance(column.domain, Pattern | Learn) or column.type.ordered or column.logical.fixed_values:
         return False
     if any(column.name in key.columns and schema.table(key.parent).public for key in table.foreign_keys):
         return False

@@ -18,6 +18,7 @@ from privbench_core.columns.binning import Binning
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.group_codes import AGREEMENTS, place_count
 from privbench_core.columns.registry import is_known
+from privbench_core.columns.row_constraints import VERDICTS, can_hold
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.clipping import LARGEST_SCALE
@@ -38,6 +39,7 @@ from privbench_core.privacy.features import (
     ParentFanout,
     ParentRow,
     SameReference,
+    Satisfies,
     SiblingAgreement,
     UnitRows,
 )
@@ -55,6 +57,7 @@ from privbench_core.privacy.split_rules import ByValue, Centres, Rule
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.row_constraints import RowConstraint, is_well_formed
 from privbench_core.schema.tables import Schema
 
 # Closed lists, no subclasses: each entry has a proof of its sensitivity, or of its independence of other rows.
@@ -63,6 +66,7 @@ _FEATURES = (
     Own,
     OfParent,
     OwnDifference,
+    Satisfies,
     OwnerDifference,
     ParentRow,
     OwnerFanout,
@@ -191,8 +195,10 @@ def _attribute(schema: Schema, table: str, name: str) -> Column:
 
     Other key columns are refused: when a unit is removed, a key may become NULL in rows that stay.
     """
-    found = next((column for column in schema.table(table).attributes if column.name == name), None)
-    if found is None or not schema.is_stable(table, name):
+    here = schema.table(table)
+    leaf = here.leaf(name)  # of a column that is not part of a key, as all documents
+    found = leaf.column if leaf else next((column for column in here.attributes if column.name == name), None)
+    if found is None or not schema.is_stable(table, leaf.document.name if leaf else name):
         raise InternalError(f"{table}.{name}: only columns that are not part of a key may be measured")
     return found
 
@@ -212,21 +218,33 @@ def _admitted(
         _require(discretizer.size == feature.types.shape[feature.latent], site, "a code for each latent value")
         feature = replace(feature, types=_admitted_types(schema, feature.key, site, feature.types))
     if isinstance(feature, MemberPlace | SiblingAgreement):
-        _admit_discretizer(site, feature.coder)
-        _require_null(schema, site, table, feature.column, feature.coder)
-    if isinstance(feature, MemberPlace):
-        order = feature.order
-        known = type(order) is np.ndarray and order.dtype == np.int64 and order.shape == (feature.coder.size,)
-        _require(known, site, "a number for each code")
-        _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
-    if isinstance(feature, SiblingAgreement | SameReference):
+        _admit_sibling(schema, site, table, feature, discretizer)
+    if isinstance(feature, SameReference):
         _require(discretizer.size == AGREEMENTS, site, "a code for each way to agree")
+    if isinstance(feature, Satisfies):
+        _require(discretizer.size == VERDICTS, site, "a code for each verdict")
+        _admit_constraint(schema, site, table, feature.constraint)
     if isinstance(feature, OwnDifference | OwnerDifference):
         _admit_difference(schema, site, table, feature, discretizer)
     if isinstance(feature, Own | CoMember | OfParent):
         of = feature.key.parent if isinstance(feature, OfParent) else table
         _require_null(schema, site, of, feature.column, discretizer)
     return feature, discretizer
+
+
+def _admit_sibling(
+    schema: Schema, site: str, table: str, feature: MemberPlace | SiblingAgreement, discretizer: Discretizer
+) -> None:
+    """Refuse places and agreements of columns that are no attributes, and coders of another size."""
+    _admit_discretizer(site, feature.coder)
+    _require_null(schema, site, table, feature.column, feature.coder)
+    if isinstance(feature, MemberPlace):
+        order = feature.order
+        known = type(order) is np.ndarray and order.dtype == np.int64 and order.shape == (feature.coder.size,)
+        _require(known, site, "a number for each code")
+        _require(type(feature.most) is int and discretizer.size == place_count(feature.most), site, "a code per place")
+    if isinstance(feature, SiblingAgreement):
+        _require(discretizer.size == AGREEMENTS, site, "a code for each way to agree")
 
 
 def _with_admitted_keys(schema: Schema, table: str, site: str, feature: Along) -> Along:
@@ -270,6 +288,14 @@ def _admit_difference(
     same = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
     _require(same and own.type.difference is not None, site, "two columns of one type that has differences")
     _require(getattr(discretizer.codec, "nullable", False) is True, site, "a code for a row without a difference")
+
+
+def _admit_constraint(schema: Schema, site: str, table: str, constraint: RowConstraint) -> None:
+    """Refuse a constraint that is not exactly of a known form, or whose columns have no values to compare."""
+    _require(is_well_formed(constraint), site, "a constraint of schema.row_constraints between columns, each once")
+    columns = [_attribute(schema, table, name) for name in constraint.columns]
+    _require(all(column.relative is None for column in columns), site, "columns that are not relative to another one")
+    _require(can_hold(constraint, columns), site, "columns of types that the constraint is about")
 
 
 def _base(schema: Schema, table: str, to: str) -> Column:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.row_constraints import RowConstraint
 
 Numbers = NDArray[np.int64]
 _HELD = 4_000_000  # scores of groups that are held at once: 32 MB
@@ -46,6 +47,16 @@ class OwnDifference:
 
     column: str
     base: str
+
+
+@dataclass(frozen=True)
+class Satisfies:
+    """Whether the row keeps a constraint between columns of it: see `columns.row_constraints`.
+
+    None of them is relative to another column.
+    """
+
+    constraint: RowConstraint
 
 
 @dataclass(frozen=True)
@@ -249,7 +260,7 @@ Along = (
     | MemberPlace
     | SiblingAgreement
 )
-Feature = Own | OwnDifference | UnitRows | Along
+Feature = Own | OwnDifference | Satisfies | UnitRows | Along
 
 
 def feature_size(feature: Feature, discretizer: Discretizer) -> int:

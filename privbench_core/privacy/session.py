@@ -11,9 +11,9 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.curator import Curator
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.ledger.ledger import Ledger
-from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std
+from privbench_core.privacy.noise import NoiseSource, OpenDPNoise, Sensitivity, noise_std, threshold
 from privbench_core.privacy.view_building import build_references, build_values, build_view, distinct_weights
-from privbench_core.privacy.views import BoundedReferences, Engine, ViewSpec
+from privbench_core.privacy.views import BoundedReferences, CodedView, Engine, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 
@@ -89,6 +89,16 @@ class PrivateSession:
         view = build_values(self._engine, table, column, named, most)
         return Curator(view, self._filter, self._noise, f"{self._label}/values of {column}")
 
+    def threshold(self, table: str, column: str, price: Price) -> float:
+        """Return the weight of units from which `discover` names a value for ``price``. Free: it is public.
+
+        Raises:
+            UnsupportedBudgetError: No δ.
+        """
+        _require_delta(table, column, price)
+        view = build_view(self._engine, admit_view(self._engine.schema, ViewSpec(table, {})))
+        return threshold(_of_values(view), price, view.touched) / view.weight_scale
+
     def discover(self, table: str, column: str, price: Price, named: tuple[str, ...] = ()) -> Discovered:
         """Return the values of a column above a stability threshold that are not ``named`` yet, with noisy counts.
 
@@ -111,15 +121,24 @@ class PrivateSession:
         site = f"{self._label}/discover {column}"
         admit_price(site, price)
         admit_discovery(self._engine.schema, table, column, named)
-        if price.delta <= 0:
-            message = f"{table}.{column}: learning a list of values needs delta > 0; declare domain: {{values: [...]}}"
-            raise UnsupportedBudgetError(message)
+        _require_delta(table, column, price)
         self._filter.charge(site, price)
         exact, view = distinct_weights(self._engine, table, column, named)
-        sensitivity = Sensitivity(view.stability * math.sqrt(view.touched), float(view.stability))
+        sensitivity = _of_values(view)
         kept = self._noise.keep(site, exact, sensitivity, price, view.touched)
         sigma = noise_std(sensitivity, price) / view.weight_scale
         return Discovered({key: count / view.weight_scale for key, count in kept.items()}, sigma)
+
+
+def _require_delta(table: str, column: str, price: Price) -> None:
+    if price.delta <= 0:
+        message = f"{table}.{column}: learning a list of values needs delta > 0; declare domain: {{values: [...]}}"
+        raise UnsupportedBudgetError(message)
+
+
+def _of_values(view: CodedView) -> Sensitivity:
+    """Return how far one unit moves the weights of values."""
+    return Sensitivity(view.stability * math.sqrt(view.touched), float(view.stability))
 
 
 def open_session(

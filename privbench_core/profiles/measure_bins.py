@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cut
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
-from privbench_core.estimators.segmentation import segment_sums, segments
+from privbench_core.estimators.segmentation import is_rough, segment_sums, segments
 from privbench_core.guards import FEW_VALUES, MOST_CUT, MOST_IN_ALL, MOST_LOOKS, MOST_PARTS, NEGLIGIBLE, THINNEST_CELL
 from privbench_core.marginals.measure_one_way import measure_one_way, view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
@@ -70,6 +71,12 @@ class CellCounts:
         """Standard deviation of most counts."""
         return math.sqrt(float(np.median(self.variances)))
 
+    @cached_property
+    def rough(self) -> bool:
+        """Whether interval cells are unrelated to their neighbours, as where a few values are frequent."""
+        ordered = self.codec.ordered
+        return is_rough(self.counts[:ordered], self.sigma, _visible(self.widths), laplace=self.laplace)
+
     @property
     def intervals(self) -> OrderedCodec:
         """The codec of a column whose cells may be cut."""
@@ -77,10 +84,10 @@ class CellCounts:
             raise InternalError(f"a {type(self.codec).__name__} has no intervals to cut")
         return self.codec
 
-    def combined(self, counts: Array, sigma: float) -> CellCounts:
-        """Return the average with independent counts of the same cells, by their variances."""
-        gain = self.variances / (self.variances + sigma**2)
-        return replace(self, counts=self.counts + gain * (counts - self.counts), variances=sigma**2 * gain)
+    def combined(self, counts: Array, variances: Array) -> CellCounts:
+        """Return the average with independent counts of the same cells, by their variances, which may be infinite."""
+        gain = self.variances / (self.variances + variances)
+        return replace(self, counts=self.counts + gain * (counts - self.counts), variances=(1 - gain) * self.variances)
 
     def merged(self, max_codes: int) -> Binning:
         """Return the cells merged into codes; see `merge_cells`.
@@ -89,9 +96,9 @@ class CellCounts:
         weighs little in first counts of units, and has most rows.
         """
         widths = _visible(self.widths)
-        return merge_cells(
-            self.counts, self.codec, self.sigma, max_codes, widths, visible=self.named, laplace=self.laplace
-        )
+        # Values of a list may have been counted when they were named, and the others less precisely.
+        sigma = math.sqrt(float(self.variances.max())) if self.named else self.sigma
+        return merge_cells(self.counts, self.codec, sigma, max_codes, widths, visible=self.named, laplace=self.laplace)
 
     def cut(self, merged: Binning, others: float, max_codes: int) -> tuple[Binning, Array, Array]:
         """Return these codes, those cut that hide too much, with their counts and standard deviations.
@@ -149,15 +156,17 @@ def refine_bins(
         finer = {name: found[name].intervals.cut(cells) for name, cells in parts.items()}
         view = view_of_cells(session, table.name, finer, full, "closer look")
         noisy = measure_one_way(view, list(finer), now, "parts of heavy cells")
-        bar = highest_noise(now.measure, 1.0, _most_parts(len(finer)) * len(finer))
+        most = _most_parts(len(finer))
         for name, counts in noisy.counts.items():
+            one_of = max(most // MOST_CUT, *parts[name].values()) if found[name].rough else most * len(finer)
+            bar = highest_noise(now.measure, 1.0, one_of)
             found[name] = _refined(found[name], finer[name], counts, noisy.sigmas[name][0], bar)
     if left.amount > 0:
         view = view_of_cells(
             session, table.name, {name: cells.codec for name, cells in found.items()}, full, "closer look"
         )
         noisy = measure_one_way(view, list(found), left, "again")
-        found = {name: cells.combined(noisy.counts[name], noisy.sigmas[name][0]) for name, cells in found.items()}
+        found = {name: cells.combined(noisy.counts[name], noisy.sigmas[name] ** 2) for name, cells in found.items()}
     return found
 
 
@@ -187,7 +196,11 @@ def _paying(curator: Curator, known: Mapping[str, CellCounts], price: Price, num
     sigma = curator.sigma([Marginal(())] * number, price)
     most = _most_parts(number)
     bar = highest_noise(price.measure, sigma, most * number)
-    found = {name: _worth_cutting(cells, bar, price.measure, most) for name, cells in known.items()}
+    found = {
+        name: (cells.rough and _rough_cells(cells, sigma, price.measure, most))
+        or _worth_cutting(cells, bar, price.measure, most)
+        for name, cells in known.items()
+    }
     paying = sorted((name for name in found if found[name]), key=lambda n: -max(known[n].counts[list(found[n])]))
     return {name: found[name] for name in paying[:number]}
 
@@ -208,6 +221,16 @@ def _worth_cutting(known: CellCounts, bar: float, measure: Measure, most: int) -
     cells = np.flatnonzero(pays & known.unseen & (values > 1))
     cells = cells[np.argsort(-counts[cells], kind="stable")[:MOST_CUT]]
     return {int(cell): int(min(values[cell], most // len(cells))) for cell in np.sort(cells)}
+
+
+def _rough_cells(known: CellCounts, sigma: float, measure: Measure, most: int) -> dict[int, int]:
+    """Return the cells of a rough column in which a single value would stand out of the others, with their parts."""
+    counts, values = known.counts[: known.intervals.ordered], known.intervals.values_in
+    pays = (counts > highest_noise(measure, sigma, most // MOST_CUT)) & known.unseen
+    cells = np.flatnonzero(pays & (values > 1) & (values <= FEW_VALUES))
+    if values[cells].sum() > most:
+        cells = np.sort(cells[np.argsort(-counts[cells], kind="stable")[:MOST_CUT]])
+    return {int(cell): int(min(values[cell], most // len(cells))) for cell in cells}
 
 
 def _depth(known: CellCounts, parts: Mapping[int, int]) -> int:
@@ -248,7 +271,7 @@ def _refined(known: CellCounts, finer: OrderedCodec, counts: Array, sigma: float
     widths = known.widths[parent] * segment_sums(share, starts)
     found, variances = segment_sums(counts, pieces), runs * sigma**2
     rest = np.flatnonzero((runs[: len(starts)] > 1) & (np.bincount(parent)[parent] > 1))
-    expected = known.neighbours()[parent[rest]] * widths[rest]
+    expected = (0.0 if known.rough else known.neighbours()[parent[rest]]) * widths[rest]
     off = found[rest] - expected
     spread = np.maximum.reduce([off**2 - variances[rest], expected**2, np.full(len(rest), known.sigma**2)])
     gain = spread / (spread + variances[rest])

@@ -8,7 +8,7 @@ plausible one is assumed, and said to be.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,15 +19,28 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.made_up import plausible_bounds
 from privbench_core.columns.registry import codec_for
-from privbench_core.estimators.segmentation import segment_and_smooth
-from privbench_core.guards import CELLS_PER_OCTAVE, MAX_OCTAVES, MAX_YEARS, RARER, UNKNOWN_CODES
+from privbench_core.estimators.segmentation import ABSOLUTE, segment_and_smooth
+from privbench_core.guards import (
+    ASSUMED_DIGITS,
+    CELLS_PER_OCTAVE,
+    EXACT_FLOAT,
+    EXPECTED_LEAVES,
+    MAX_OCTAVES,
+    MAX_YEARS,
+    RARER,
+    TINY,
+    TOLERANCE,
+    UNKNOWN_CODES,
+)
 from privbench_core.marginals.measure_one_way import view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
-from privbench_core.privacy.budget import Price
+from privbench_core.privacy.budget import Measure, Price, zero
 from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.profiles.measure_lists import learn_list
-from privbench_core.schema.columns import Column, Learn
+from privbench_core.profiles.measure_documents import learn_shapes
+from privbench_core.profiles.measure_lists import learn_lists
+from privbench_core.schema.columns import Column, Learn, Values
+from privbench_core.schema.documents import WHOLE, Leaf, documents_to_learn
 from privbench_core.schema.tables import Table
 from privbench_core.tuning import TUNING
 from privbench_core.units.row_count import RowCount, powers_up_to
@@ -42,11 +55,13 @@ class Learned:
 
     Attributes:
         codecs: Column -> codec.
+        counted: Column -> rows of its cells that are known already, and their variances.
         guessed: Column -> what is assumed instead of what noise hid.
         rest: What is left of the price.
     """
 
     codecs: dict[str, Codec]
+    counted: Mapping[str, tuple[Array, Array]]
     guessed: dict[str, str]
     rest: Price
 
@@ -66,28 +81,85 @@ def learn_domains(session: PrivateSession, table: Table, size: RowCount | None, 
     Raises:
         UnsupportedBudgetError: A list of values is to be learned without a δ.
     """
-    codecs: dict[str, Codec] = {}
+    shares, listing = learning_shares(table), lists_to_learn(table)
+    rest = price.share(1 - sum(shares.values())) if shares else price
+    codecs: dict[str, dict[str, Codec]] = {column.name: {} for column in table.modelled}
+    counted: Mapping[str, tuple[Array, Array]] = {}
     guessed: dict[str, str] = {}
-    shares = learning_shares(table)
+    lists = [column for column in listing if not column.type.logical.structured]
+    if lists:
+        part = price.share(sum(shares[column.name] for column in lists))
+        listed = learn_lists(session, table, lists, size, part.with_delta(delta * len(lists) / len(listing)))
+        codecs |= {name: {name: codec} for name, codec in listed.codecs.items()}
+        counted, rest = listed.counted, rest + listed.rest
+        guessed |= listed.assumed
     for column in table.modelled:
-        if column.name not in shares:
-            codecs[column.name] = codec_for(column, table=table.name)
-            continue
-        each = price.share(shares[column.name])
-        if column.learns_list:
-            part = delta / len(lists_to_learn(table))
-            codecs[column.name], why = learn_list(session, table, column, size, each.with_delta(part))
-        else:
-            codecs[column.name], why = _learn_range(session, table, column, each)
-        guessed |= {column.name: why} if why else {}
-    return Learned(codecs, guessed, price.share(1 - sum(shares.values())) if shares else price)
+        name = column.name
+        if name not in shares:
+            codecs[name][name] = codec_for(column, table=table.name)
+        elif column.type.logical.structured:
+            part = price.share(shares[name]).with_delta(delta / len(listing))
+            codecs[name], whys, left = _learn_document(session, table, column, size, part)
+            guessed |= whys
+            rest += left
+        elif not column.learns_list:
+            codecs[name][name], why = _learn_range(session, table, column, price.share(shares[name]))
+            guessed |= {name: why} if why else {}
+    return Learned({name: each for found in codecs.values() for name, each in found.items()}, counted, guessed, rest)
+
+
+def _learn_document(
+    session: PrivateSession, table: Table, document: Column, size: RowCount | None, price: Price
+) -> tuple[dict[str, Codec], dict[str, str], Price]:
+    """Return the codecs of the shapes and the leaves of a column of documents; of opaque ones if noise hides them.
+
+    What had to be assumed comes with them, and what is left of the price. Shapes and whole documents are lists like
+    others, and have their part of it; the leaves of the shapes share the rest.
+    """
+    _, of_list = TUNING.learning_weights
+    first = 2 * of_list / _weight(document)
+    shapes = learn_shapes(session, table, document, price, first)
+    if not (shapes.codecs or shapes.leaves):
+        why = "noise hid what its documents look like, so"
+        if document.is_array:
+            whole = Leaf(document, WHOLE).column
+            empty = codec_for(replace(whole, domain=Values(("[]",))), table=table.name)
+            return {whole.name: empty}, {document.name: f"{why} they are empty arrays"}, shapes.rest.share(1.0)
+        opaque = codec_for(replace(document, domain=None), table=table.name)
+        return {document.name: opaque}, {document.name: f"{why} they are random"}, shapes.rest.share(1.0)
+    families = dict.fromkeys(leaf.family.column for leaf in shapes.leaves)
+    weights = {column: _weight(column) for column in families if column.domain is not None}
+    of_all = sum(weights.values())
+    found: dict[str, Codec] = {c.name: codec_for(c, table=table.name) for c in families if c.domain is None}
+    guessed, rest = dict[str, str](), zero(price.measure)
+    lists = [column for column in weights if column.learns_list]
+    if lists:
+        part = shapes.rest.share(sum(weights[column] for column in lists) / of_all)
+        listed = learn_lists(session, table, lists, size, part.with_delta(shapes.rest.delta))
+        found |= listed.codecs
+        guessed |= listed.assumed
+        rest = listed.rest
+    for column, weight in weights.items():
+        if not column.learns_list:
+            found[column.name], why = _learn_range(session, table, column, shapes.rest.share(weight / of_all))
+            guessed |= {column.name: why} if why else {}
+    of_leaves = {leaf.name: found[leaf.family.name] for leaf in shapes.leaves}
+    return {**shapes.codecs, **of_leaves}, guessed, rest
+
+
+def _weight(column: Column) -> float:
+    """Return what learning a domain costs, see `learning_weights`."""
+    of_range, of_list = TUNING.learning_weights
+    if column.type.logical.structured:
+        return 2 * of_list + EXPECTED_LEAVES * (of_range + of_list) / 2
+    return of_list if column.learns_list else of_range
 
 
 def learning_shares(table: Table) -> dict[str, float]:
     """Return the share of a profile's price that each domain to learn costs, by column."""
-    of_range, of_list = TUNING.learning_weights
-    weights = {c.name: of_list if c.learns_list else of_range for c in table.modelled if isinstance(c.domain, Learn)}
-    return {name: weight / (len(table.attributes) + sum(weights.values())) for name, weight in weights.items()}
+    weights = {c.name: _weight(c) for c in table.modelled if isinstance(c.domain, Learn)}
+    leaves = EXPECTED_LEAVES * len(documents_to_learn(table.modelled))
+    return {name: weight / (len(table.attributes) + leaves + sum(weights.values())) for name, weight in weights.items()}
 
 
 def expected_codes(table: Table) -> list[int]:
@@ -110,16 +182,17 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     counts = noisy.values[0][: grid.ordered]
     low, high = plausible_bounds(column)
     seen = _occupied(grid, counts, noisy.sigma, price, _cells_between(grid, *map(grid.grid.number, (low, high))))
-    step = 1
+    step: float | None = 0.0
     if classes is not None:
         of_steps = view_of_cells(session, table.name, {column.name: classes}, 1, f"step of {column.name}")
         found = of_steps.measure("multiples", [Marginal((column.name,))], price.share(TUNING.detail_share))
         rows = float(np.where(seen, counts, 0.0).sum())
-        step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows, price)
+        step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows, price.measure)
     if seen.any():
         rows_seen, cells = np.zeros(len(counts)), np.flatnonzero(seen)
         for run in np.split(cells, np.flatnonzero(np.diff(cells) > 1) + 1):
-            rows_seen[run] = segment_and_smooth(counts[run], noisy.sigma, np.ones(len(run)))[1]
+            found_rows = segment_and_smooth(counts[run], noisy.sigma, np.ones(len(run)))[1]
+            rows_seen[run] = np.maximum(found_rows, ABSOLUTE * noisy.sigma)
         return learned_codec(grid, rows_seen, step), ""
     assumed = equal_width_codec(column, low, high, table=table.name)
     open_ended = _in_steps(replace(assumed, open_ended=True), step)
@@ -190,33 +263,38 @@ def _largest_run(values: Array) -> tuple[int, int]:
     return int(np.argmin(sums[:end])), end
 
 
-def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, price: Price) -> int:
-    """Return the coarsest unit below which noise explains all counts, as far as noise can tell; else the usual one.
+def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, measure: Measure) -> float | None:
+    """Return the coarsest unit below which noise explains all counts, as far as noise can tell.
 
-    Rows that are no multiples of a unit are most rows, if there are any: a second is a whole minute in one of sixty.
-    So if noise is well below a third of all rows, such rows show; where it is not, nothing coarser than
-    `StepCodec.usual` is taken for learned. They are all of one unit, as a rule, so they may show there and not in sums.
+    Of the multiples of a unit, half or more are none of the next one: of those of 5, half are none of 10, and a second
+    is a whole minute in one of sixty. So if noise is well below a quarter of all rows, such rows show; where it is not,
+    nothing coarser than `StepCodec.usual` is taken for learned, and of floats nothing (None). Rows that show may be of
+    one unit and not show in sums, or of several.
 
     Args:
         counts: Rows by the coarsest unit that divides them, shape (units,).
         sigma: Of their noise.
         classes: The units.
         rows: About how many rows there are, by another release; 0 if they are below the noise.
-        price: Of the release.
+        measure: Of the noise.
     """
-    finer = np.append(0.0, np.cumsum(counts)[:-1])
-    sigmas = sigma * np.sqrt(np.arange(len(counts)))
-    bars = np.array([highest_noise(price.measure, deviation, len(counts)) for deviation in sigmas])
-    usual = float(scipy.stats.norm.isf(TUNING.clear)) * sigmas  # a unit is wrong for about one column in twenty
-    bars = np.minimum(bars, np.maximum(rows / 3, usual))
-    clear = usual <= rows / 3
-    coarser = np.arange(len(counts)) > classes.usual
-    alone = np.append(False, counts[:-1] > highest_noise(price.measure, sigma, len(counts)))
-    possible = (finer <= bars) & ~alone & (clear | ~coarser)
+    usual = float(scipy.stats.norm.isf(TUNING.clear)) * sigma  # a unit is wrong for about one column in twenty
+    if usual > rows / 4 and classes.grid.continuous:
+        return None
+
+    def bars(summed: NDArray[np.int64]) -> Array:
+        several = np.sqrt(summed)
+        most = highest_noise(measure, sigma, len(counts))
+        return np.asarray(np.minimum(most * several, np.maximum(rows / 4, usual * several)))
+
+    before = np.arange(len(counts))
+    finer, alone = np.append(0.0, np.cumsum(counts)[:-1]), np.append(0.0, counts[:-1])
+    possible = (finer <= bars(before)) & (alone <= bars(np.minimum(before, 1)))
+    possible &= (usual <= rows / 4) | (before <= classes.usual)
     return classes.units[int(np.flatnonzero(np.cumprod(possible))[-1])]
 
 
-def learned_codec(grid: OrderedCodec, rows: Array, step: int = 1) -> OrderedCodec:
+def learned_codec(grid: OrderedCodec, rows: Array, step: float | None = 0.0) -> OrderedCodec:
     """Return cells for the part of a grid that holds rows, with about as many rows in each.
 
     Zero is a cell of its own. Values beyond the ends are taken to lie in the last cells: nothing piles up at a bound.
@@ -224,7 +302,7 @@ def learned_codec(grid: OrderedCodec, rows: Array, step: int = 1) -> OrderedCode
     Args:
         grid: The public grid.
         rows: Of each of its interval cells, 0 where nothing was seen; shape (ordered,), not all 0.
-        step: Grid points from one value to the next.
+        step: From one value to the next, see `StepCodec.units`; 0 if none was learned.
     """
     seen = np.flatnonzero(rows > 0)
     first, last = int(seen[0]), int(seen[-1])
@@ -244,11 +322,21 @@ def learned_codec(grid: OrderedCodec, rows: Array, step: int = 1) -> OrderedCode
     return _in_steps(OrderedCodec(grid.grid, grid.nullable, tuple(sorted(set(cuts))), end, open_ended=True), step)
 
 
-def _in_steps(codec: OrderedCodec, step: int) -> OrderedCodec:
-    """Return a codec whose cells begin at the next whole step."""
-    if step == 1:
+def _in_steps(codec: OrderedCodec, step: float | None) -> OrderedCodec:
+    """Return a codec whose cells begin at the next multiple of a step, see `StepCodec.units`; 0 leaves it as it is.
+
+    Where noise hid the step of floats (None), they get decimals enough for ten thousand values of the range.
+    """
+    if step is None:
+        step = float(f"1e{math.floor(math.log10(max(codec.last - codec.cuts[0], TINY))) - ASSUMED_DIGITS}")
+    if not step:
         return codec
-    starts = sorted({-(-int(start) // step) for start in codec.cuts})
-    final = max(int(codec.last) // step, starts[0])
+    if codec.grid.continuous:
+        if max(abs(codec.cuts[0]), abs(codec.last)) > EXACT_FLOAT * step:
+            return codec
+        starts = sorted({max(math.ceil(start / step - TOLERANCE), int(start > 0)) for start in codec.cuts})
+    else:
+        starts = sorted({-(-int(start) // int(step)) for start in codec.cuts})
+    final = max(int(codec.last // step), starts[0])
     kept = tuple(start for start in starts if start <= final)
-    return replace(codec, grid=replace(codec.grid, step=step), cuts=kept, last=final)
+    return replace(codec, grid=codec.grid.in_multiples(step), cuts=kept, last=final)

@@ -92,7 +92,8 @@ def lag_features(schema: Schema, key: ForeignKey, parent: Profile, child: Profil
         for base, above in parent.discretizers.items():
             ends = schema.table(key.child).column(name), schema.table(key.parent).column(base)
             classes = lag_classes(above, own)
-            if classes is not None and all(column.relative is None for column in ends):
+            drawn = schema.table(key.parent).leaf(base) is None  # leaves of owners are in their documents by then
+            if classes is not None and drawn and all(column.relative is None for column in ends):
                 found.append((OwnerDifference(key, name, base), classes))
     return {str(number): each for number, each in enumerate(found[:MAX_SHARING])}
 

@@ -7,7 +7,8 @@ measured, and such values are made up. Whole numbers that are codes are listed i
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 
 from privbench_core.columns.binning import Binning
 from privbench_core.columns.categorical import CategoricalCodec
-from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid, qualified
 from privbench_core.columns.intervals import OrderedCodec
@@ -36,10 +36,32 @@ from privbench_core.units.row_count import RowCount
 Array = NDArray[np.float64]
 
 
-def learn_list(
-    session: PrivateSession, table: Table, column: Column, size: RowCount | None, price: Price
-) -> tuple[Codec, str]:
-    """Return a codec for a list of values: those that may be named, and made-up ones for the others.
+@dataclass(frozen=True)
+class LearnedLists:
+    """Learned lists of values.
+
+    Attributes:
+        codecs: Column -> codec: values that may be named, and made-up ones for the others.
+        counted: Column -> rows of each cell and their variance, infinite where they are not known; only of tables
+            whose units have one row.
+        assumed: Column -> what had to be assumed, where noise hid all of its values.
+        rest: What is left of the price.
+    """
+
+    codecs: dict[str, CategoricalCodec]
+    counted: dict[str, tuple[Array, Array]]
+    assumed: dict[str, str]
+    rest: Price
+
+
+def learn_lists(
+    session: PrivateSession, table: Table, columns: Sequence[Column], size: RowCount | None, price: Price
+) -> LearnedLists:
+    """Learn the lists of values of some columns for at most ``price``.
+
+    What stands out is named first, where that is much: of units with several rows, or of many units. Then it is found
+    out how often the most common other value of each column occurs, whatever it is. Lists that seem to be complete, or
+    in which hardly a value repeats, leave their part of the last look to the others.
 
     Formal guarantee: satisfies δ-approximate ρ-zCDP at the price given, for adding or removing one privacy unit;
     ``docs/privacy.md``, section 5, mechanisms 1, 6, 7 and 9.
@@ -47,40 +69,141 @@ def learn_list(
     Args:
         session: Open for the step.
         table: The table.
-        column: A category, or whole numbers that are codes.
+        columns: Categories, or whole numbers that are codes; at least one.
         size: Released, of an owned table.
         price: Of everything here, with a δ.
-
-    Returns:
-        The codec, and what had to be assumed; empty for nothing.
 
     Raises:
         UnsupportedBudgetError: The price has no δ.
     """
     unnamed, first, _ = TUNING.list_shares
-    naming = price.share(1 - unnamed)
-    names: tuple[str, ...] = ()
-    shares = (1.0,) if size is None else (first, 1 - first)  # a unit of one row has no other value
-    for share in shares:
-        part = naming.share(share).with_delta(price.delta / len(shares))
-        found = session.discover(table.name, column.name, part, names)
-        names += tuple(sorted(found.counts, key=lambda value: (-found.counts[value], value)))
-    whole, bound = column.type is ColumnType.INTEGER, 1 << column.bits - 1
-    # What does not fit into the column's SQL type could not be published: it is one of those that are not named.
-    values: tuple[Scalar, ...] = tuple(n for n in map(int, names) if -bound <= n < bound) if whole else names
-    codec = CategoricalCodec(qualified(column, table.name), column.type, values, column.nullable)
-    made = _measure_unnamed(session, table, column, codec, size, Price(price.measure, price.amount * unnamed))
-    if made is not None or values:
-        return replace(codec, made=made), ""
-    longest = _longest(column)
-    hidden = MadeUp((1,), (1.0,), (float(not whole), *(1.0,) * longest), longest, whole)
-    return replace(codec, made=hidden), "noise hid all of its values, so one was made up; declare a domain"
+    of_unnamed, naming = price.share(unnamed / len(columns)), price.share(1 - unnamed)
+    named = {column.name: _Named() for column in columns}
+    early = naming.share(first).with_delta(price.delta / 2)
+    check, rest = naming.share(TUNING.first_look), naming.share(1 - TUNING.first_look)
+    likely = size is not None
+    if size is None and len(columns) > 1:
+        counting = naming.share(TUNING.number_share)
+        rows = session.view(ViewSpec(table.name, {}), "values").measure("rows", [Marginal(())], counting)
+        rest = naming.share(1 - TUNING.first_look - TUNING.number_share)
+        least = session.threshold(table.name, columns[0].name, _of_each(early, len(columns)))
+        likely = least < TUNING.least_share * float(rows.values[0])
+    if likely:
+        named |= _look(session, table, named, early)
+        rest = Price(rest.measure, rest.amount - early.amount)
+    last = rest.with_delta(price.delta / (1 + likely))
+    wanted = _wanted(session, table, named, size, last, check)
+    if wanted:
+        named |= _look(session, table, wanted, last)
+        rest = rest.share(0.0)
+    codecs: dict[str, CategoricalCodec] = {}
+    counted: dict[str, tuple[Array, Array]] = {}
+    assumed: dict[str, str] = {}
+    for column in columns:
+        found = named[column.name]
+        counts, whole, bound = found.counts, column.type is ColumnType.INTEGER, 1 << column.bits - 1
+        if whole:  # what does not fit into the column's SQL type could not be published
+            counts = {value: count for value, count in counts.items() if -bound <= int(value) < bound}
+        values: tuple[Scalar, ...] = tuple(map(int, counts)) if whole else tuple(counts)
+        codec = CategoricalCodec(qualified(column, table.name), column.type, values, column.nullable)
+        most_rows = _most_rows(found.least, size)
+        made, left = _measure_unnamed(session, table, column, codec, size, most_rows, of_unnamed)
+        rest += left
+        if made.hidden and not values:
+            made = replace(made, hidden=False)
+            assumed[column.name] = "noise hid all of its values, so one was made up; declare a domain"
+        codecs[column.name] = codec = replace(codec, made=made)
+        if size is None and values:
+            others = [(0.0, np.inf)] * (codec.size - len(values))
+            rows_of, variances = np.array([*counts.values(), *others]).T
+            counted[column.name] = rows_of, variances
+    return LearnedLists(codecs, counted, assumed, rest)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Values of a column that have been named.
+
+    Attributes:
+        counts: Value -> weight of the units that have it, and its variance; the most common ones of each look first.
+        least: Weight from which on a value would have been named; infinite before the first look.
+    """
+
+    counts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    least: float = math.inf
+
+
+def _of_each(price: Price, columns: int) -> Price:
+    return price.share(1 / columns).with_delta(price.delta / columns)
+
+
+def _look(session: PrivateSession, table: Table, named: Mapping[str, _Named], price: Price) -> dict[str, _Named]:
+    """Return what is named after another look at some columns, for ``price`` in all."""
+    result, each = {}, _of_each(price, len(named))
+    for column, before in named.items():
+        found = session.discover(table.name, column, each, tuple(before.counts))
+        ordered = sorted(found.counts, key=lambda value: (-found.counts[value], value))
+        more = {value: (found.counts[value], found.sigma**2) for value in ordered}
+        result[column] = _Named({**before.counts, **more}, session.threshold(table.name, column, each))
+    return result
+
+
+def _wanted(
+    session: PrivateSession,
+    table: Table,
+    named: Mapping[str, _Named],
+    size: RowCount | None,
+    last: Price,
+    check: Price,
+) -> dict[str, _Named]:
+    """Return the columns that the last look is for: as many as may have a value that it names if it is for them.
+
+    A unit of s rows has a value that the share p of the rows has with probability 1 - (1 - p)^s, if rows are
+    independent, and a row with another one has another value at most.
+    """
+    tops, each = {}, check.share(1 / len(named))
+    for column, before in named.items():
+        curator = session.unnamed(table.name, column, tuple(before.counts), 1)
+        noise = curator.sigma([RankSums((1,))], each)
+        top = max(float(curator.measure("most common", [RankSums((1,))], each).values[0][0]) + noise, 0.0)
+        if size is not None:
+            units, of_unit = _units(size)
+            share = min(top / units, 1.0)
+            top = units * (1 - (1 - share) ** of_unit) / math.sqrt(1 + (of_unit - 1) * (1 - share))
+        tops[column] = top
+    ranked = sorted(tops, key=lambda column: -tops[column])
+    least = [session.threshold(table.name, ranked[0], _of_each(last, 1 + place)) for place in range(len(ranked))]
+    number = max((1 + place for place, column in enumerate(ranked) if tops[column] > least[place]), default=0)
+    return {column: named[column] for column in ranked[:number]}
+
+
+def _most_rows(least: float, size: RowCount | None) -> float:
+    """Return how many rows a value has that weighs ``least``, see `_repeating`."""
+    if size is None:
+        return least
+    units, of_unit = _units(size)
+    return float(size.rows * (1 - (1 - min(least * math.sqrt(of_unit) / units, 1.0)) ** (1 / of_unit)))
+
+
+def _units(size: RowCount) -> tuple[float, float]:
+    """Return the number of units that have rows, and how many these have on average."""
+    units = max(float(size.units_of.sum()), size.rows / size.classes[-1], 1.0)
+    return units, max(size.rows / units, 1.0)
 
 
 def _measure_unnamed(
-    session: PrivateSession, table: Table, column: Column, codec: CategoricalCodec, size: RowCount | None, price: Price
-) -> MadeUp | None:
-    """Measure what the values that were not named are like; None if all rows that have one are below the noise."""
+    session: PrivateSession,
+    table: Table,
+    column: Column,
+    codec: CategoricalCodec,
+    size: RowCount | None,
+    most_rows: float,
+    price: Price,
+) -> tuple[MadeUp, Price]:
+    """Measure what the values that were not named are like, and return it with what is left of the price.
+
+    That is most of it where their rows are below the noise. A value with more than ``most_rows`` would have a name.
+    """
     lengths, spread = _lengths(column, table.name)
     code_of = np.zeros(codec.size, int)
     code_of[len(codec.values)] = 1
@@ -91,19 +214,24 @@ def _measure_unnamed(
     view = session.view(ViewSpec(table.name, {**features}, (most,)), f"values of {column.name}")
     noisy = view.measure("lengths", [Marginal(("unnamed",)), Marginal(("unnamed", "length"))], for_lengths)
     rows, sigma = float(noisy.values[0][1]) * scale, noisy.sigma * scale
+    longest, whole = _longest(column), column.type is ColumnType.INTEGER
+    named = [min(len(str(value).lstrip("-")), longest) for value in codec.values] or range(1, longest + 1)
+    of_named = np.bincount(named, minlength=longest + 1).astype(float)
     if rows <= SIGNIFICANT * sigma:
-        return None
+        return MadeUp((1,), (1.0,), tuple(of_named.tolist()), longest, whole, hidden=True), left
     curator = session.unnamed(table.name, column.name, tuple(map(str, codec.values)), most)
     noise = curator.sigma([RankSums((1,))], left) * scale
     ends = rank_blocks(rows, noise)
     sums = curator.measure("ranks", [RankSums(tuple(ends.tolist()))], left)
     numbers, of_rows = value_blocks(sums.values[0] * scale, ends, noise, rows)
-    # At least one length; cells of several lengths are shared out evenly.
+    numbers = tuple(max(number, math.ceil(held / most_rows)) for number, held in zip(numbers, of_rows, strict=True))
+    # Where noise hides all lengths, they are those of named values; cells of several lengths are shared out evenly.
     by_length = noisy.values[1][1][: len(spread)] * scale
-    visible = np.where(by_length > SIGNIFICANT * sigma, by_length, 0.0)
-    shared = (visible if visible.any() else np.maximum(by_length, 0.0)) @ spread
-    of_lengths = tuple((shared / max(shared.sum(), NEGLIGIBLE)).round(6).tolist())
-    return MadeUp(numbers, of_rows, of_lengths, _longest(column), column.type is ColumnType.INTEGER)
+    visible = np.where(by_length > SIGNIFICANT * sigma, by_length, 0.0) @ spread
+    hidden = of_named if codec.values else np.maximum(by_length, 0.0) @ spread
+    shared = visible if visible.any() else hidden
+    likely = tuple((shared / max(shared.sum(), NEGLIGIBLE)).round(6).tolist())
+    return MadeUp(numbers, of_rows, likely, longest, whole), left.share(0.0)
 
 
 def _truncation(session: PrivateSession, table: Table, size: RowCount | None, price: Price) -> tuple[int, float]:
@@ -162,17 +290,22 @@ def value_blocks(
     """Return the number of values in each block of ranks, and their rows.
 
     Means of blocks do not increase (isotonic regression), and sums add up to ``rows``. A value has at least one row, so
-    a block holds at most as many values as rows: in one that is not full, each has one.
+    a block holds at most as many values as rows: in one that is not full, each has one. Where noise explains what sets
+    them off from values that never repeat, they do not.
 
     >>> numbers, shared = value_blocks(np.array([50.0, 30.0, 20.0, 0.0]), np.array([1, 3, 33, 100]), 0.1, 100.0)
     >>> numbers, [round(each) for each in shared]
     ((1, 2, 20), [50, 30, 20])
     """
     widths = np.diff(ends, prepend=0).astype(np.float64)
+    alone, blocks = np.diff(np.minimum(ends, max(rows, 1.0)), prepend=0.0), len(ends)
+    explained = sigma**2 * (blocks + SIGNIFICANT * math.sqrt(2 * blocks))
+    if blocks > RANK_BLOCKS[0] and ((noisy - alone) ** 2).sum() <= explained:
+        return (round(float(alone.sum())),), (rows,)
     means = np.maximum(scipy.optimize.isotonic_regression(noisy / widths, weights=widths, increasing=False).x, 0.0)
     sums = means * widths
     # What noise leaves beyond the last value is spread thinly: less than half of a row per rank for most of its ranks.
-    sums = np.where(np.cumsum(sums[::-1])[::-1] > sigma, sums, 0.0)
+    sums = np.where(np.cumsum(sums[::-1])[::-1] > SIGNIFICANT * sigma, sums, 0.0)
     sums = sums * (rows / sums.sum()) if sums.sum() > 0 else np.append(rows, np.zeros(len(widths) - 1))
     numbers = np.minimum(widths, np.rint(sums))
     kept = numbers > 0

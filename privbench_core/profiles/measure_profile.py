@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer, ordered_codes, tails_of
 from privbench_core.guards import MAX_CODES, NEGLIGIBLE
@@ -29,7 +30,8 @@ from privbench_core.privacy.queries import Marginal
 from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.profiles.measure_bins import CellCounts, refine_bins, share_of
-from privbench_core.profiles.measure_domains import Learned, learn_domains, lists_to_learn
+from privbench_core.profiles.measure_constraints import constraint_joints, measure_constraints
+from privbench_core.profiles.measure_domains import Learned, learn_domains
 from privbench_core.profiles.measure_lags import Pair, lag_joints, measure_own_lags, own_lag_share
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.identity import Identity
@@ -247,7 +249,11 @@ def learn_table(
     lags = measure_own_lags(session, table, profile, for_lags)
     profile = lags.of(profile)
     if share < 1:
-        measured = _find_joints(session, table, profile, known, network, rest.share(1 - share))
+        for_joints = rest.share(1 - share)
+        constraints, paid = measure_constraints(session, table, profile, for_joints.share(TUNING.first_look))
+        profile = replace(profile, constraints=constraints)
+        for_joints = for_joints.share(1 - paid.amount / max(for_joints.amount, NEGLIGIBLE))
+        measured = _find_joints(session, table, profile, known, network, for_joints)
         if not isinstance(measured, Price):
             return cells, profile, measured
         if known is None:
@@ -256,7 +262,13 @@ def learn_table(
         else:
             known = known.remeasure(session, table.name, own_columns(profile, known.drifts), measured)
             profile = lags.of(with_size_strata(profile, known))
-    return cells, profile, MeasuredLeaf(profile.one_way, lags=lag_joints(profile))
+        profile = replace(profile, constraints=constraints)
+    return cells, profile, MeasuredLeaf(profile.one_way, lags=implied_joints(table, profile))
+
+
+def implied_joints(table: Table, profile: Profile) -> dict[Pair, Array]:
+    """Return counts of the pairs of columns that follow from lags, or constraints, within the rows of a table."""
+    return lag_joints(profile) | constraint_joints(table, profile)
 
 
 def _find_joints(
@@ -275,7 +287,7 @@ def _find_joints(
     marginals = Marginals(view, profile.one_way)
     if known is not None:
         marginals = MarginalsOverRows(view, session, table.name, profile, known, most)
-    return network(ordered_codes(profile.discretizers)).find(marginals, price, lag_joints(profile))
+    return network(ordered_codes(profile.discretizers)).find(marginals, price, implied_joints(table, profile))
 
 
 def over_rows(
@@ -345,10 +357,13 @@ def measure_cells(
         noisy = view.measure("one-way", [Marginal((name,)) for name in names], part)
         found |= zip(names, noisy.values, strict=True)
         sigmas |= dict.fromkeys(names, noisy.sigma)
-    named, laplace = {column.name for column in lists_to_learn(table)}, price.measure is Measure.PURE
+    lists = {name for name, codec in several.items() if isinstance(codec, CategoricalCodec)}
+    named = {name for name in lists if table.column(name).learns_list}
+    laplace = price.measure is Measure.PURE
     known = {
         name: CellCounts.first(codec, found[name], sigmas[name], named=name in named, laplace=laplace)
         for name, codec in several.items()
     }
+    known |= {name: known[name].combined(*of_cells) for name, of_cells in learned.counted.items() if name in known}
     known = refine_bins(session, table, known, full, price.share(closer)) if closer else known
     return Cells(codecs, found, known, sigmas, (0.0, 0.0), size, learned.guessed)

@@ -15,6 +15,7 @@ from privbench_core.estimators.segmentation import SIGNIFICANT
 from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.profiles.lags import Lag
+from privbench_core.schema.row_constraints import RowConstraint
 from privbench_core.stored import Storable
 from privbench_core.units.row_count import RowCount
 
@@ -33,6 +34,7 @@ class Profile(Storable):
         by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
         guessed: Column -> what is assumed of its values, where noise hid the domain that was to be learned.
         lags: How far dates of a row are from earlier ones in it, where that is another thing than chance.
+        constraints: What holds between the columns of each row, in the order in which columns follow from others.
     """
 
     discretizers: Mapping[str, Discretizer]
@@ -41,6 +43,7 @@ class Profile(Storable):
     by_size: Mapping[str, Array] = field(default_factory=dict)
     guessed: Mapping[str, str] = field(default_factory=dict)
     lags: tuple[Lag, ...] = ()
+    constraints: tuple[RowConstraint, ...] = ()
 
     @property
     def hidden(self) -> tuple[str, ...]:

@@ -320,7 +320,7 @@ def _write_range(
     if trial is not None:
         trial({table.name: folder / file})
     if copy is not None:
-        write_csv(folder / file, folder / copy)
+        write_csv(table, folder / file, folder / copy)
     csv_digest = _sha256(folder / copy) if copy else None
     described = {"file": file, "rows": written.num_rows, "sha256": _sha256(folder / file)}
     return {**described, "csv": copy, "csv_sha256": csv_digest}

@@ -184,7 +184,7 @@ def warnings_of(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPoli
             f"{table}.{column}: {share:.0%} of its rows have made-up values, for those that too few units share to be"
             " named; figures of single columns count them as one value"
             for column, share in data["made_up"].items()
-            if share > _CLOSE and column not in data["guessed"]
+            if round(share, 2) > 0 and column not in data["guessed"]
         ]
         lines += [
             f"{table}.{columns}: about {share:.0%} of the rows belong to owners with as many as max_children; if they"

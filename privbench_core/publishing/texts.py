@@ -32,15 +32,15 @@ _BATCH_ROWS = 100_000  # as many as loading into PostgreSQL sends at a time
 _LEVEL = 1  # of gzip: the fastest; Parquet is the small form of the rows
 
 
-def write_csv(rows: Path, target: Path) -> None:
-    """Write the rows of a Parquet file as CSV that COPY reads, compressed; equal rows give equal bytes."""
+def write_csv(table: Table, rows: Path, target: Path) -> None:
+    """Write the rows of a table's Parquet file as CSV that COPY reads, compressed; equal rows give equal bytes."""
     with (
         target.open("wb") as raw,
         gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packed,
         pq.ParquetFile(rows) as file,
     ):
         for batch in file.iter_batches(_BATCH_ROWS):
-            packed.write(copy_text(batch))
+            packed.write(copy_text(batch, table))
 
 
 def psql_script(schema: Schema, tables: Entries) -> str:
@@ -85,6 +85,7 @@ def consumer_readme(schema: Schema, tables: Entries, receipt: Mapping[str, Any],
         _guarantee(schema, receipt),
         _fidelity(receipt),
         _contents(schema, tables, workload),
+        _constraints(receipt),
         _loading(tables),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -155,6 +156,23 @@ def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> s
         files = ", ".join(f"`{name}.sql`" for name in sorted(workload))
         lines += [f"`workload/` holds queries to run on it: {files}."]
     return "\n".join(lines)
+
+
+def _constraints(receipt: Mapping[str, Any]) -> str:
+    """Return what was found to hold in the source, and holds in the rows."""
+    found = receipt.get("constraints", {})
+    lines = [f"- {table}: {_cell(words)}" for table, kept in found.items() for words in kept]
+    if not lines:
+        return ""
+    return "\n".join(
+        [
+            "## What holds in every row",
+            "",
+            "Found in the source beyond noise, and kept wherever declared domains allow it:",
+            "",
+            *lines,
+        ]
+    )
 
 
 def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:

@@ -30,10 +30,12 @@ from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROU
 from privbench_core.links.parent_choice import repeated
 from privbench_core.marginals.record_swapping import TargetTable, swap
 from privbench_core.marginals.sampler import Model, Rows
-from privbench_core.sampling.constraints import RowRule, made_dependent
+from privbench_core.sampling.constraints import RowRule, made_dependent, made_to_satisfy
 from privbench_core.sampling.lags import DatedRows
 from privbench_core.sampling.ranges import in_ranges, row_ranges
 from privbench_core.sampling.row_groups import group_numbers
+from privbench_core.schema.documents import documents_to_learn
+from privbench_core.schema.row_constraints import RowConstraint, ValueConstraint
 from privbench_core.schema.tables import Table
 
 Array = NDArray[np.float64]
@@ -59,11 +61,13 @@ class RowDraft:
         fixed: Mapping[str, pa.Array],
         rng: np.random.Generator,
         dated: Mapping[str, DatedRows],
+        constraints: Sequence[RowConstraint] = (),
     ) -> None:
         """Draw all rows once; ``rows`` have their context, and ``fixed`` columns are drawn already and stay."""
         self.table, self.rows, self.model, self.discretizers = table, rows, model, discretizers
-        self.fixed, self.rng, self.dated = fixed, rng, dated
-        attributes = {column.name for column in table.attributes}
+        self.fixed, self.rng, self.dated, self.constraints = fixed, rng, dated, constraints
+        apart = documents_to_learn(table.attributes)  # their leaves are drawn
+        attributes = {column.name for column in table.attributes if column not in apart}
         known = attributes | fixed.keys()
 
         def judged(columns: Sequence[str]) -> bool:
@@ -75,6 +79,7 @@ class RowDraft:
             d for d in table.dependencies if known.issuperset(d.determinant) and attributes.issuperset(d.dependent)
         ]
         determined = {name for rule in self.dependencies for name in (*rule.determinant, *rule.dependent)}
+        determined |= {each.column for each in constraints if isinstance(each, ValueConstraint)}
         self._free = discretizers.keys() - determined  # attributes that may change independently
         self._bases = {name: fixed[name] for name in table.owner_bases}
         drawn = in_ranges(self._drawn_with_values, row_ranges(rows), rng)
@@ -99,6 +104,7 @@ class RowDraft:
             self._depend()
         self._free_values()
         self._repair()
+        self._depend()
 
     @property
     def _columns(self) -> dict[str, pa.Array]:
@@ -126,7 +132,9 @@ class RowDraft:
         self._put({name: codes[name] for name in self.discretizers}, which)
 
     def _depend(self) -> None:
-        """Enforce functional dependencies."""
+        """Enforce constraints between the columns of a row, and functional dependencies."""
+        made = made_to_satisfy(self.table, self.constraints, self._columns, self.discretizers, self.rng)
+        self.replace(made)
         self.replace(made_dependent(self.dependencies, self._columns, frozenset(self.values)))
 
     def _free_values(self) -> None:

@@ -17,9 +17,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.backends.duckdb.connections import scratch
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.row_constraints import MOVED, computed, is_missing, moved, numbers_of
+from privbench_core.guards import REDRAWING_ROUNDS, SETTLING_ROUNDS
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.checks import columns_of, enforceable_check
+from privbench_core.schema.columns import Learn
 from privbench_core.schema.constraints import Check, Dependency
+from privbench_core.schema.row_constraints import InOrder, MissingTogether, PartOfDate, RowConstraint
 from privbench_core.schema.tables import Table
 
 Arrays = Mapping[str, pa.Array]
@@ -63,7 +68,7 @@ def _rule(table: Table, check: Check) -> RowRule | None:
     tree = enforceable_check(check.expression)
     if tree is None:
         return None
-    names = {column.name for column in table.columns}
+    names = {column.name for column in table.columns if not column.is_array}  # these are JSON here
     named = tuple(sorted(columns_of(tree)))
     if not named or not names.issuperset(named):
         return None
@@ -108,6 +113,81 @@ def made_dependent(dependencies: Sequence[Dependency], columns: Arrays, free: fr
             take = pa.array(_example_of_most(given, drawn))
             changed |= {name: now[name].take(take) for name in dependent}
     return changed
+
+
+def made_to_satisfy(
+    table: Table,
+    constraints: Sequence[RowConstraint],
+    columns: Arrays,
+    discretizers: Mapping[str, Discretizer],
+    rng: np.random.Generator,
+) -> dict[str, pa.Array]:
+    """Return the attributes that constraints change, so that rows satisfy them.
+
+    Dates are moved to hours, and days, that are columns of their own, before what follows from dates is computed. A
+    value that a constraint gives is left out where it is not in the declared domain of its column.
+    """
+    changed: dict[str, pa.Array] = {}
+
+    def put(name: str, made: pa.Array) -> None:
+        before = changed.get(name, columns[name])
+        if not isinstance(table.column(name).domain, Learn):
+            codec = discretizers[name].codec
+            outside = pa.array(np.isin(codec.encode(pa.chunked_array([made])), codec.outside))
+            made = pc.if_else(outside, before, made)
+        changed[name] = made
+
+    moves = [each for each in constraints if isinstance(each, PartOfDate) and each.part in MOVED]
+    for move in {(each.of, MOVED[each.part]): each for each in reversed(moves)}.values():
+        put(move.of, moved(table, move, {**columns, **changed}))
+    for constraint in constraints:
+        now = {name: changed.get(name, columns[name]) for name in constraint.columns}
+        if isinstance(constraint, MissingTogether):
+            changed |= _missing_together(constraint.columns, now, rng)
+            continue
+        if isinstance(constraint, InOrder):
+            changed |= _in_order(table, constraint, now, rng)
+            continue
+        put(constraint.column, computed(table, constraint, now))
+    return changed
+
+
+def _missing_together(names: Sequence[str], columns: Arrays, rng: np.random.Generator) -> dict[str, pa.Array]:
+    """Return columns that are NULL where the first one is; where only that is not, they are those of a row with all."""
+    missing = {name: is_missing(columns[name]) for name in names}
+    none = missing[names[0]]
+    whole = np.flatnonzero(~np.logical_or.reduce(list(missing.values())))
+    take = rng.choice(whole, len(none)) if len(whole) else np.arange(len(none))
+    rows = np.arange(len(none))
+    return {name: columns[name].take(pa.array(np.where(missing[name], take, rows), mask=none)) for name in names[1:]}
+
+
+def _in_order(table: Table, constraint: InOrder, columns: Arrays, rng: np.random.Generator) -> dict[str, pa.Array]:
+    """Return two columns so that one is at most the other.
+
+    Rows that break it exchange the later value with another row, as both columns keep their distributions then; the few
+    for which no such row is found exchange their own two values.
+    """
+    names = constraint.columns
+    (first, null), (last, none) = (numbers_of(table.column(name), columns[name]) for name in names)
+    known = np.flatnonzero(~(null | none))
+    place = np.arange(len(last))
+    for _ in range(len(known) and SETTLING_ROUNDS * REDRAWING_ROUNDS):
+        broken = known[first[known] > last[place[known]]]
+        if not len(broken):
+            break
+        other = rng.choice(known, len(broken))
+        once = np.unique(other, return_index=True)[1]
+        one, other = broken[once], other[once]
+        fits = (first[one] <= last[place[other]]) & (first[other] <= last[place[one]]) & ~np.isin(other, broken)
+        one, other = one[fits], other[fits]
+        place[one], place[other] = place[other], place[one]
+    ends = columns[names[1]].take(pa.array(place))
+    turned = np.zeros(len(last), dtype=bool)
+    turned[known] = first[known] > last[place[known]]
+    swapped = pa.array(turned)
+    start = columns[names[0]]
+    return {names[0]: pc.if_else(swapped, ends, start), names[1]: pc.if_else(swapped, start, ends)}
 
 
 def _comparable(values: pa.Array) -> pa.Array:

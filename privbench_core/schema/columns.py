@@ -182,6 +182,12 @@ class Column:
         """The type in the database; None if it is an enum (or one that `find_problems` refuses)."""
         return default_sql_type(self.logical) if self.sql_type is None else parse_sql_type(self.sql_type)
 
+    @property
+    def is_array(self) -> bool:
+        """Whether the database stores an array; here it is a JSON array."""
+        stored = None if self.sql_type is None else self.stored_type
+        return stored is not None and stored.is_array
+
 
 @dataclass(frozen=True)
 class Generated:

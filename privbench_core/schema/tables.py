@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from privbench_core.errors import InternalError, SpecError, did_you_mean
 from privbench_core.schema.columns import Column, EnumType, Generated
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, reachable
+from privbench_core.schema.documents import Leaf, find_leaf
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,11 +54,19 @@ class Table:
     row_order: str | None = None
 
     def column(self, name: str) -> Column:
-        """The column of that name; SpecError with a hint if there is none."""
+        """The column of that name, or the leaf of documents; SpecError with a hint if there is none."""
         for column in self.columns:
             if column.name == name:
                 return column
+        leaf = self.leaf(name)
+        if leaf is not None:
+            return leaf.column
         raise SpecError(f"{self.name}.{name}: no such column; {did_you_mean(name, (c.name for c in self.columns))}")
+
+    def leaf(self, name: str) -> Leaf | None:
+        """Return the leaf of documents that a name stands for; None if it is that of a column, or of nothing."""
+        named = any(column.name == name for column in self.columns)
+        return None if named else find_leaf(self.attributes, name)
 
     @property
     def referring_columns(self) -> frozenset[str]:

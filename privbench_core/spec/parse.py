@@ -203,14 +203,12 @@ def _domain(node: Node, kind: ColumnType) -> Domain | None:
         return None
     if logical.no_domain is not None:
         node.add(f"a domain on a column of type {kind}", logical.no_domain)
-    elif kind.opaque and list(inner.fields) == ["pattern"]:
-        return inner.build(forms.PATTERN, Pattern)
-    elif kind.opaque and list(inner.fields) == ["faker"]:
-        return inner.build(forms.FAKER, partial(Pattern, None))
-    elif kind.opaque:
-        node.wrong("domain", _TEXT_HINT)
-    elif raw == "learn":
+    elif raw == "learn" and (logical.structured or not kind.opaque):
         return Learn()
+    elif logical.structured:
+        node.wrong("domain", "write domain: learn (paid for), or leave it out: then only lengths are modelled")
+    elif kind.opaque:
+        return _opaque_domain(node, inner)
     elif "values" in inner.fields:
         return _values(inner, kind)
     elif isinstance(raw, dict) and isinstance(logical, OrderedType):
@@ -218,6 +216,15 @@ def _domain(node: Node, kind: ColumnType) -> Domain | None:
     else:
         shape = "{min:, max:}" if kind.ordered else "{values: [..]}"
         node.wrong("domain", f"declare domain: {shape}, or domain: learn (paid for)")
+    return None
+
+
+def _opaque_domain(node: Node, inner: Node) -> Pattern | None:
+    if list(inner.fields) == ["pattern"]:
+        return inner.build(forms.PATTERN, Pattern)
+    if list(inner.fields) == ["faker"]:
+        return inner.build(forms.FAKER, partial(Pattern, None))
+    node.wrong("domain", _TEXT_HINT)
     return None
 
 

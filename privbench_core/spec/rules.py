@@ -138,14 +138,16 @@ def _row_order(table: Table) -> Iterator[str]:
 
 
 def _domain(table: Table, column: Column, delta: float) -> Iterator[str]:
-    if column.name in table.key_columns or not column.logical.needs_domain:
+    if column.name in table.key_columns or not (column.logical.needs_domain or column.learns_list):
         return
     if column.domain is None and column.relative is None:
         shape = "{min:, max:}" if column.type.ordered else "{values: [..]}"
         todo = f"declare domain: {shape}, or domain: learn (paid for)"
         yield f"a column of type {column.type} without a domain; {todo}"
     elif column.learns_list and delta == 0:
-        yield "a list of values cannot be learned with delta 0; list the values, or declare delta above 0"
+        kind = "the structure" if column.logical.structured else "a list of values"
+        todo = "leave domain: learn out" if column.logical.structured else "list the values"
+        yield f"{kind} cannot be learned with delta 0; {todo}, or declare delta above 0"
 
 
 def _relative(schema: Schema, table: Table, column: Column) -> Iterator[str]:
@@ -221,8 +223,10 @@ def _sql_type(table: Table, column: Column) -> Iterator[str]:
         yield f"type {column.type}, but sql_type {stored} holds {fitting}; change one of them"
         return
     yield from _room(column, stored)
+    if stored.is_array and column.domain is None and not table.public:
+        yield f"an array {stored}, which nothing is made for without domain: learn; declare it, or leave the column out"
     made = column.type.opaque and not isinstance(column.domain, Pattern) and column.name not in table.key_columns
-    if made and not stored.facts.any_text:
+    if made and not stored.facts.any_text and not stored.is_array:
         yield f"generated text is no valid {stored}; declare domain: {{faker: ipv4}} or similar, or type: category"
 
 

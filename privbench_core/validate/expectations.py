@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from privbench_core.columns.opaque import length_limit
-from privbench_core.schema.columns import Column, Range, Values
+from privbench_core.schema.columns import Column, Learn, Range, Values
 from privbench_core.schema.tables import Table
 from privbench_core.validate.derived import (
     BETWEEN,
@@ -134,7 +134,7 @@ def _domain(column: Column) -> list[Expectation]:
         return [Expectation(BETWEEN, name, limits)]
     if isinstance(column.domain, Values):
         return [Expectation(IN_SET, name, {"value_set": [bound(value) for value in column.domain.values]})]
-    if column.logical.length_unit == "characters":
+    if column.logical.length_unit == "characters" and not isinstance(column.domain, Learn):
         return [Expectation(LENGTHS, name, {"max_value": max(length_limit(column), column.logical.shortest)})]
     return []
 

@@ -191,11 +191,13 @@ def _value(rng: np.random.Generator, table: Table, column: Column, place: int) -
     if column.nullable and rng.random() < 0.25:
         return None
     number = place if counts and column.name != "line" else int(rng.integers(-1, 5))
+    documents = [f'{{"n": {number}, "type": "a"}}', '{"on": "2026-01-31", "s": ["u"]}', "[]", "{"]
+    texts = documents if column.type is ColumnType.JSON else ["u", "v", "w", "never declared"]
     match column.type:
         case ColumnType.INTEGER:
             return number if counts or rng.random() < 0.9 else int(rng.choice([-(2**62), 2**62]))
-        case ColumnType.CATEGORY:
-            return str(rng.choice(["u", "v", "w", "never declared"]))
+        case ColumnType.CATEGORY | ColumnType.JSON:
+            return str(rng.choice(texts))
         case ColumnType.BOOLEAN:
             return bool(rng.random() < 0.5)
         case ColumnType.DATE:

@@ -27,6 +27,7 @@ _ATTRIBUTES: dict[str, dict[str, Any]] = {
     "decimal": {"type": "decimal", "precision": 6, "scale": 2, "domain": {"min": 0, "max": 5, "cells": 3}},
     "range": {"type": "float", "domain": "learn"},
     "text": {"type": "text", "max_length": 8},
+    "documents": {"type": "json", "domain": "learn"},
 }
 _KEYS: dict[str, dict[str, Any]] = {
     "integer": {"type": "integer"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -464,6 +465,45 @@ def ward(seed: int, units: int = 50) -> Database:
             gross = net + Decimal(int(rng.integers(10**4))).scaleb(-2) if i else Decimal("9999999.99")
             stays.append((len(stays), i, arrived, admitted, left, net, gross))
     return database_from(Schema("ward", (patient, stay), "patient"), {"patient": patients, "stay": stays})
+
+
+def agency(seed: int, units: int = 120) -> Database:
+    """Agents with settings that few documents are, and tickets with documents of several shapes, and of none."""
+    rng = np.random.default_rng(seed)
+    agent = keyed(
+        "agent",
+        Column("settings", ColumnType.JSON, Learn(), nullable=True),
+        Column("prefs", ColumnType.JSON, Learn()),  # of more shapes than can be named
+    )
+    ticket = keyed(
+        "ticket",
+        Column("agent_id", INTEGER),
+        Column("payload", ColumnType.JSON, Learn(), nullable=True),
+        Column("urgent", BOOLEAN),
+        keys=(_owner("ticket", "agent_id", "agent", 3),),
+    )
+    agents: list[Row] = [
+        (
+            i,
+            None if rng.random() < 0.1 else json.dumps({"theme": COLOURS[rng.integers(3)], "tabs": ["a", "b"]}),
+            json.dumps({f"k{n}": bool(rng.random() < 0.5) for n in range(9) if rng.random() < 0.5}),
+        )
+        for i in range(units)
+    ]
+    agents[0], agents[1] = (0, '{"a": ' * 3000, "{}"), (1, '{"one of": "a kind", "\\u0000": 1e999}', "[[[]]]")
+    tickets: list[Row] = []
+    for i in range(units):
+        for n in range(20 if i == 0 else 0 if i == 1 else int(rng.integers(5))):
+            document: object = {"n": int(rng.integers(9)), "by": COLOURS[rng.integers(3)]}
+            if rng.random() < 0.4:
+                document = {
+                    "cost": float(rng.integers(999)) / 4,
+                    "at": f"2026-01-{rng.integers(10, 30)}",
+                    "ok": bool(n),
+                }
+            text = "never a document" if i in {0, 2} and n % 2 else json.dumps(document)
+            tickets.append((len(tickets), i, text if rng.random() < 0.9 else None, bool(rng.random() < 0.5)))
+    return database_from(Schema("desk", (agent, ticket), "agent"), {"agent": agents, "ticket": tickets})
 
 
 def career(seed: int, units: int = 40) -> Database:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations, permutations
 from types import NoneType
 from typing import Any
 
@@ -13,6 +14,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.group_codes import AGREEMENTS, index_coder
 from privbench_core.columns.registry import codec_for
+from privbench_core.columns.row_constraints import VERDICTS, can_be_equal, can_be_part
 from privbench_core.privacy.features import (
     CoMember,
     Feature,
@@ -29,6 +31,7 @@ from privbench_core.privacy.features import (
     ParentFanout,
     ParentRow,
     SameReference,
+    Satisfies,
     SiblingAgreement,
     UnitRows,
 )
@@ -36,6 +39,7 @@ from privbench_core.privacy.relations import is_set_null_across_units, stability
 from privbench_core.privacy.views import BoundedReferences, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.row_constraints import DatePart, MissingTogether, PartOfDate, RowConstraint, SameValue
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database
 from tests.helpers.key_graphs import Ids, database_of, key, table, with_attributes
@@ -45,6 +49,7 @@ _MOST = 4  # children of an owner, and rows that refer to a row along other keys
 PLACE = Discretizer(FanoutCodec(5))
 TYPE = Discretizer(FanoutCodec(2))
 AGREEMENT = index_coder("agreement", AGREEMENTS)
+VERDICT = index_coder("verdict", VERDICTS)
 X = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(0, 3)), table="t"))
 APART = Discretizer(codec_for(Column("x", ColumnType.INTEGER, Range(-2, 3), nullable=True), table="t"))
 
@@ -173,10 +178,19 @@ def coded(table: Table) -> list[tuple[str, Discretizer]]:
     return [(column.name, Discretizer(codec_for(column, table=table.name))) for column in declared]
 
 
+def _constraints(here: Table) -> list[RowConstraint]:
+    """Constraints that rows of a table may keep or not."""
+    plain = [column for column in here.attributes if column.relative is None]
+    found: list[RowConstraint] = [MissingTogether((a.name, b.name)) for a, b in combinations(plain, 2)]
+    found += [SameValue(a.name, b.name) for a, b in combinations(plain, 2) if can_be_equal(a, b)]
+    return found + [PartOfDate(a.name, b.name, DatePart.YEAR) for a, b in permutations(plain, 2) if can_be_part(a, b)]
+
+
 def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tuple[Feature, Any]]:
     own = coded(here)
     found: list[tuple[Feature, Any]] = [*((Own(name), coder) for name, coder in own), (UnitRows(), SmallNumbers())]
     found += [(OwnDifference(name, base), APART) for name, base in _apart(here, here) if name != base]
+    found += [(Satisfies(each), VERDICT) for each in _constraints(here)]
     for k in here.foreign_keys:
         parent = schema.table(k.parent)
         found += [*((OfParent(k, name), coder) for name, coder in coded(parent)), (ParentRow(k), SmallNumbers())]

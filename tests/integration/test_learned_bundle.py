@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal
 from pathlib import Path
 
@@ -23,7 +24,13 @@ def orders(customers: int) -> tuple[Schema, dict[str, pa.Table]]:
     rng = np.random.default_rng(0)
     customer = Table(
         "customer",
-        (integer("id"), Column("city", ColumnType.CATEGORY, Learn(), sql_type="character varying(15)")),
+        (
+            integer("id"),
+            Column("city", ColumnType.CATEGORY, Learn(), sql_type="character varying(15)"),
+            Column("tags", ColumnType.JSON, Learn(), nullable=True, sql_type="text[]"),
+            Column("scores", ColumnType.JSON, Learn(), sql_type="integer[]"),
+            Column("doc", ColumnType.JSON, Learn(), sql_type="jsonb"),
+        ),
         ("id",),
     )
     paid = Column("paid", ColumnType.DECIMAL, Learn(), precision=8, scale=2, sql_type="real", unit="EUR")
@@ -39,7 +46,14 @@ def orders(customers: int) -> tuple[Schema, dict[str, pa.Table]]:
     days = [dt.date(2024, 1, 1) + dt.timedelta(int(day)) for day in rng.integers(0, 300, n)]
     codes = [None if i % 7 == 0 else 200 if i % 2 else -32_000 + i for i in range(n)]
     tables = {
-        "customer": rows_of(customer, id=np.arange(customers), city=[f"Town {i}" for i in range(customers)]),
+        "customer": rows_of(
+            customer,
+            id=np.arange(customers),
+            city=[f"Town {i}" for i in range(customers)],
+            tags=[None if i % 5 == 0 else json.dumps(["new", 'a "b"', "c"][: i % 4]) for i in range(customers)],
+            scores=[json.dumps(rng.integers(0, 9, 2).tolist()) for _ in range(customers)],
+            doc=[json.dumps({"n": i, "at": f"2026-03-{10 + i % 20}"}) for i in range(customers)],
+        ),
         "order": rows_of(
             order, id=np.arange(n), customer=np.arange(n) % customers, ordered=days, paid=amounts, code=codes
         ),
@@ -74,4 +88,11 @@ def test_a_bundle_of_learned_domains_loads_everywhere(
             ((cities,),) = connection.execute("SELECT count(DISTINCT city) FROM customer").fetchall()
             assert cities == pytest.approx(customers, rel=0.25)
             found = connection.execute('SELECT avg((code = 200)::int), typeof(any_value(code)) FROM "order"').fetchall()
+            query = f"SELECT len(tags), count(*)::double / {customers} FROM customer GROUP BY 1 ORDER BY 1"
+            lengths = {None: 0.2, 0: 0.2, 1: 0.2, 2: 0.2, 3: 0.2}
+            assert dict(connection.execute(query).fetchall()) == pytest.approx(lengths, abs=0.1)
+            query = "SELECT count(*) FROM customer WHERE len(scores) <> 2 OR doc ->> 'at' NOT BETWEEN '2026' AND '2027'"
+            assert connection.execute(query).fetchall() == [(0,)]
+            kinds = rows(url, "SELECT array_agg(DISTINCT t) FROM customer, unnest(tags) t")
+            assert set(kinds[0][0]) == {"new", 'a "b"', "c"}
             assert found == [(pytest.approx(0.5, abs=0.1), "SMALLINT")]

@@ -260,6 +260,12 @@ def test_values_of_every_kind_come_natively(odd_url: str) -> None:
     assert last[9:12] == [Decimal("-0.01"), dt.datetime(1, 1, 1), dt.date(2020, 2, 29)]
 
 
+def test_arrays_are_read_as_json(odd_url: str) -> None:
+    columns = (Column("tags", T.JSON, Learn(), nullable=True, sql_type="text[]"), Column("id", T.UUID))
+    found = open_stored(spec(odd_url)).read(Table(VALUES.name, columns, ("id",)))["tags"].to_pylist()
+    assert sorted(found, key=str) == [None, '["a", "b"]', "[]"]
+
+
 def test_what_postgres_stores_and_we_do_not_is_refused(odd_url: str) -> None:
     odd = (Column("tags", T.TEXT), Column("shuts", T.INTEGER), Column("id", T.UUID))
     with pytest.raises(SourceError) as caught:

@@ -80,9 +80,9 @@ CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; E
 CREATE SEQUENCE shared; CREATE SEQUENCE odd INCREMENT BY -1; CREATE DOMAIN year AS int CHECK (mine(VALUE) > 0);
 CREATE TABLE a (
     id int PRIMARY KEY, name text COLLATE "C", m int DEFAULT mine(4), s int NOT NULL DEFAULT nextval('shared'),
-    t bigint DEFAULT nextval('odd'), y year, bad int GENERATED ALWAYS AS (mine(m)) STORED, tags text[],
+    t bigint DEFAULT nextval('odd'), y year, bad int GENERATED ALWAYS AS (mine(m)) STORED, tags bytea[],
     many int GENERATED ALWAYS AS (cardinality(tags)) STORED, place int4range, CHECK (mine(m) > 0),
-    CONSTRAINT few CHECK (tags[1] IS NOT NFC NORMALIZED OR true), CONSTRAINT apart EXCLUDE USING gist (place WITH &&),
+    CONSTRAINT few CHECK (length(tags[1]) > 0 OR true), CONSTRAINT apart EXCLUDE USING gist (place WITH &&),
     CONSTRAINT late UNIQUE (m) DEFERRABLE, CONSTRAINT wide UNIQUE (s) INCLUDE (name),
     CONSTRAINT one UNIQUE NULLS NOT DISTINCT (t)
 );
@@ -213,7 +213,7 @@ def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) ->
     found = {line.strip().removeprefix("# left out: ") for line in draft.splitlines() if "# left out: " in line}
     assert found == {
         "of_tags, because of tags",
-        "tags (text[]) holds several values in one; make it a table of its own in the source, or do without",
+        "tags (bytea[]) holds several values in one; make it a table of its own in the source, or do without",
         "the shared sequence of s, which gets its own",
         "that the check soon is NOT VALID",
         "that the constraint late is DEFERRABLE",

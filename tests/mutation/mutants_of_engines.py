@@ -52,6 +52,15 @@ ENGINES = [
         (_AGREE,),
     ),
     Mutant(
+        "sql-constraints-of-missing-values",
+        "rows in databases",
+        "a row keeps a constraint between values that are not there",
+        "engines/sql/row_constraints.py",
+        ".when(exp.or_(*missing.values()), number(NOT_APPLICABLE))",
+        ".when(exp.and_(*missing.values()), number(NOT_APPLICABLE))",
+        (f"{_ENGINES}::test_engines_agree_on_which_rows_keep_a_constraint",),
+    ),
+    Mutant(
         "sql-difference-turned-round",
         "rows in databases",
         "a difference is base less value",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,8 +26,10 @@ from privbench_core.columns.categorical import categorical_codec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.fanout_bins import FanoutCodec
+from privbench_core.columns.group_codes import index_coder
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.registry import codec_for
+from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VERDICTS, VIOLATED, expected_numbers
 from privbench_core.engines.duckdb import DuckDBDatabase
 from privbench_core.engines.keyed_order import order_key
 from privbench_core.engines.postgres import PostgresDatabase
@@ -35,17 +38,27 @@ from privbench_core.engines.sql import search as search_module
 from privbench_core.engines.stored import Passing
 from privbench_core.errors import SourceError
 from privbench_core.privacy.budget import Budget
-from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, UnitRows
+from privbench_core.privacy.features import OfParent, Own, OwnDifference, OwnFanout, ParentRow, Satisfies, UnitRows
 from privbench_core.privacy.relations import WEIGHT_SCALE, is_set_null_across_units
 from privbench_core.privacy.view_building import build_references, build_values, build_view
 from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Relative
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.row_constraints import (
+    DatePart,
+    Formula,
+    InOrder,
+    MissingTogether,
+    PartOfDate,
+    RowConstraint,
+    SameValue,
+)
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers import networks
 from tests.helpers.databases import (
     SECRET,
     Database,
+    Row,
     adversaries,
     career,
     database_from,
@@ -184,6 +197,80 @@ def test_engines_agree_on_how_far_days_of_a_row_are_apart(place: Place) -> None:
     )
 
 
+def _constrained(constraints: Sequence[RowConstraint]) -> tuple[Database, ViewSpec]:
+    """Rows of one table with extreme dates, numbers that may be parts of them, and NULLs, and a view of verdicts."""
+    days = [moment.date() for moment in (*MOMENTS, dt.datetime(1900, 2, 28), dt.datetime(2024, 12, 30))] * 3 + [None]
+    times = [*MOMENTS, dt.datetime(1900, 2, 28, 23), dt.datetime(2024, 12, 30, 5)] * 3 + [None]
+    columns = (
+        Column("id", ColumnType.INTEGER),
+        Column("day", ColumnType.DATE, Learn(), nullable=True),
+        Column("time", ColumnType.TIMESTAMP, Learn(), nullable=True),
+        Column("whole", ColumnType.INTEGER, Learn(), nullable=True),
+        Column("real", ColumnType.FLOAT, Learn(), nullable=True),
+        Column("digits", ColumnType.DECIMAL, Learn(), nullable=True, precision=30, scale=0),
+        Column("other", ColumnType.DECIMAL, Learn(), nullable=True, precision=30, scale=0),
+        Column("cents", ColumnType.DECIMAL, Learn(), nullable=True, precision=12, scale=2),
+        Column("big", ColumnType.FLOAT, Learn(), nullable=True),
+    )
+    table, rows = Table("row", columns, ("id",)), list[Row]()
+    for place, (day, time) in enumerate(zip(days, times, strict=True)):
+        for part in DatePart:
+            values = {"day": pa.chunked_array([pa.array([day], pa.date32())])}
+            number = int(expected_numbers(table, PartOfDate("whole", "day", part), values)[0][0])
+            real = math.nan if place == 1 else float(number) + (0.5 if place == 2 else 0.0)
+            whole = None if place == 3 else number + place % 2
+            rows.append(
+                (
+                    len(rows),
+                    day,
+                    time,
+                    whole,
+                    real,
+                    Decimal(number),
+                    Decimal(number + place % 3 * 10**20),
+                    Decimal(number * 200) / 100,
+                    FLOATS[len(rows) % len(FLOATS)],
+                )
+            )
+    database = database_from(Schema("constrained", (table,), "row"), {"row": rows})
+    coder = index_coder("verdict", VERDICTS)
+    return database, ViewSpec("row", {str(n): (Satisfies(each), coder) for n, each in enumerate(constraints)})
+
+
+@pytest.mark.parametrize("place", ENGINES, indirect=True)
+def test_engines_agree_on_which_rows_keep_a_constraint(place: Place) -> None:
+    """From the year 1 to the year 9999, of numbers of each type, and where one of them is not there."""
+    parts = [
+        PartOfDate(column, of, part)
+        for column, of, part in product(("whole", "real", "digits"), ("day", "time"), DatePart)
+    ]
+    others = [
+        *(InOrder(*pair) for pair in permutations(("digits", "other"))),
+        *(InOrder(*pair) for pair in permutations(("big", "real"))),
+        *(
+            Formula(a, (b, c), product, 0.5)
+            for a, b, c in permutations(("whole", "real", "digits", "big"), 3)
+            for product in (True, False)
+        ),
+        Formula("whole", ("cents", "real", "big", "other"), True, 0.005),
+        Formula("cents", ("whole", "real"), False, 0.005),
+        SameValue("digits", "other"),
+        MissingTogether(("whole", "real", "day")),
+        MissingTogether(("day", "time")),
+    ]
+    database, spec = _constrained([*parts, *others])
+    known = build_view(database.private(), spec)
+    with closing(engine_of(database, place)) as engine:
+        found = build_view(engine, spec)
+        for name in spec.features:
+            np.testing.assert_array_equal(known.counts((name,)), found.counts((name,)), spec.features[name][0])
+    seen = np.array([known.counts((name,)) for name in spec.features])
+    assert (seen[: len(parts), SATISFIED] > 0).all()
+    assert (seen[: len(parts), VIOLATED] > 0).all()
+    assert (seen[len(parts) :, SATISFIED] > 0).sum() > len(others) / 2
+    assert (seen[:, NOT_APPLICABLE] > 0).sum() > len(parts)
+
+
 def test_what_is_counted_with_other_columns_is_not_counted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +297,7 @@ TEXTS += ["日本", "😀", "ß", "ss", "İ", "\u200b", "%", "$1", "{}", "Ω", "
 FLOATS = [0.0, -0.0, 0.1, 0.30000000000000004, 1e-320, -1e300, 1e300, float("inf"), -float("inf"), float("nan")]
 FLOATS += [2.5, 3.5, -2.5]
 FLOATS += [0.015, 0.025, 9.99, 1e15 + 0.5, 2.0**53, np.nextafter(10.0, 11.0), 10.0, 5e-324]
+FLOATS += [float(np.float32(0.3)), float(np.float32(1234.56)), 1234.56, 123456.789, 1e6, 4500.0, 1e8 + 0.01, 1e-9]
 INTEGERS = [0, 1, -1, 7, 100, 101, -(2**63), 2**63 - 1, 2**31, -5, 49, 50, 51]
 DECIMALS = [Decimal(number).scaleb(-2) for number in (0, 1, -1, 5, 50, 99, 100, -100, 10**9, -(10**9), 12345, 25)]
 LONG = [Decimal(number) for number in (0, 2**63, -(2**63) - 1, 2**63 - 1, 10**30, -(10**30), 1000)]
@@ -241,6 +329,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
                 equal_width_codec(i, 0, 100, 3),
                 equal_width_codec(i, -5, 60, step=7),
                 log_scale_codec(i),
+                StepCodec.of(i),
                 categorical_codec(i, (7, 0, -1, 100)),
                 equal_width_codec(i, -(2**63), 2**63 - 1, 9),
             ],
@@ -254,6 +343,7 @@ def _cases() -> dict[str, tuple[Column, list[Any], list[Codec]]]:
                 log_scale_codec(f),
                 categorical_codec(f, (0.0, 0.1, 2.5)),
                 uneven,
+                StepCodec.of(f),
             ],
         ),
         "decimals": (

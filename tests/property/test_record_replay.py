@@ -34,6 +34,7 @@ from privbench_core.privacy.features import (
     OwnFanout,
     ParentFanout,
     SameReference,
+    Satisfies,
     SiblingAgreement,
 )
 from privbench_core.privacy.noise import Counts
@@ -45,12 +46,14 @@ from privbench_core.profiles import measure_bins as refine
 from privbench_core.profiles.names import children_column
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.constraints import OnUnitRemoved
+from privbench_core.schema.row_constraints import MissingTogether, SameValue
 from privbench_core.synthesizers import privbench
 from privbench_core.synthesizers.contract import Plan
 from privbench_core.synthesizers.privbench import PrivBench
 from tests.helpers.databases import (
     Database,
     adversaries,
+    agency,
     career,
     club,
     desk,
@@ -142,6 +145,9 @@ CASES = {
     "ward, pairwise, zCDP": (ward, ZCDP, SPLITTING, ONCE),
     "ward, pairwise, pure": (ward, CLOSE, SPLITTING, LONG),
     "ward, groups": (ward, PLENTY, GROUPS, LONG | ADDED),
+    "agency, documents": (agency, PLENTY, SPLITTING, ADDED),
+    "agency, documents, mostly noise": (agency, NOISY, SPLITTING, ONCE),
+    "agency, groups": (agency, PLENTY, GROUPS, LONG),
     "depot, pairwise, zCDP": (depot, ZCDP, SPLITTING, ONCE),
     "depot, pairwise, pure": (partial(depot, cascades=True), CLOSE, SPLITTING, LONG | ADDED),
     "depot, groups": (depot, PLENTY, GROUPS, LONG),
@@ -285,6 +291,12 @@ def test_references_that_follow_the_owner_cost_units_and_rows_without_an_owner_n
     for table, gone in [*(("ship", number) for number in (0, 1, 2, 40)), *(("call", int(n)) for n in alone[:2])]:
         losses = replay_within_prices(plan, recorded, first, database.without(gone, table))
         assert losses["fanout", "call.port_id"] > 0 or gone == 1
+
+
+def test_documents_are_taken_apart_in_each_way() -> None:
+    noise = recorded_case("agency, documents", 0).noise
+    sites = {call.head[1].removeprefix("profile/") for call in noise.tape}
+    assert {"agent/discover prefs->place[]", 'ticket/discover payload->text["by"]', "ticket/documents/named"} <= sites
 
 
 def test_ranks_of_bounded_references_cost_what_they_should() -> None:
@@ -553,6 +565,13 @@ def test_the_plans_tested_do_look_at_lags(case: str) -> None:
     asked = {(of.column, of.base) for of in shown if isinstance(of, OwnDifference | OwnerDifference)}
     of_owners = {*product(("placed", "paid"), ("since", "seen")), ("sent", "placed"), ("sent", "paid")}
     assert asked == {*of_owners, ("paid", "placed"), ("seen", "since")}
+
+
+@pytest.mark.parametrize("case", each(*(case for case in CASES if case.startswith(("dated depot", "town, pairwise")))))
+def test_the_plans_tested_do_look_at_constraints(case: str) -> None:
+    """Between numbers, and between what is NULL."""
+    asked = [of.constraint for of in features_of(recorded_case(case, 0).views) if isinstance(of, Satisfies)]
+    assert any(isinstance(each, SameValue if "depot" in case else MissingTogether) for each in asked)
 
 
 @pytest.mark.parametrize("case", each(*CASES))

@@ -63,7 +63,7 @@ DOMAINS: dict[ColumnType, st.SearchStrategy[Domain | None]] = {
     ),
     ColumnType.UUID: st.none(),
     ColumnType.BYTES: st.none(),
-    ColumnType.JSON: st.none(),
+    ColumnType.JSON: st.none() | st.just(Learn()),
 }
 SQL_TYPES = {
     ColumnType.INTEGER: "int8",

@@ -450,3 +450,16 @@ def test_made_up_values_of_two_columns_are_different_words_and_those_of_one_alwa
     assert not drawn["t.a"] & drawn["u.a"]
     again = restored(codecs["t.a"].to_dict()).decode(cells, np.random.default_rng(9)).to_pylist()
     assert len(drawn["t.a"] | set(again)) <= 43
+
+
+def test_made_up_values_keep_what_all_named_ones_have_in_common():
+    made = MadeUp((40,), (40.0,), (0.0,) * 5 + (1.0,), 5)
+    for names, kept in (
+        (("DX250", "DX401", "DX786"), "DX"),
+        (("DX250", "DX401"), ""),
+        (("DX251", "DX261", "DX291"), ""),
+    ):
+        values = made.values(names, "t.code").to_pylist()
+        assert len(set(values)) == 40
+        assert all(value.startswith(kept) for value in values)
+        assert kept or not all(value.startswith("DX") for value in values)

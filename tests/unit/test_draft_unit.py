@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
-from privbench_core.draft.draft import Survey, reflect
+from privbench_core.draft.draft import Decisions, Survey, reflect
 from privbench_core.draft.units import guess_unit, repeated_persons
 from privbench_core.errors import SpecError
 from privbench_core.schema.columns import ColumnType
 from privbench_core.spec.load import load_spec
-from tests.helpers.drafts import call, sqlite_file
+from tests.helpers.drafts import call, duckdb_file, sqlite_file
 
 VISITS = "CREATE TABLE visits (id INTEGER PRIMARY KEY, email TEXT, seen_at TIMESTAMP, dur INTEGER);"
 IDENTIFYING = [
@@ -105,3 +105,29 @@ def test_in_a_table_of_persons_names_and_addresses_may_be_those_of_others() -> N
     """Two patients have one name, and each has a doctor; an e-mail address that may recur is a reason to look."""
     found = repeated_persons(table_of("patients", "name", "last_name", "address", "zip", "email", "mrn"))
     assert found == ("email", "mrn")
+
+
+COMPANY = """
+CREATE TABLE {unit} (id INTEGER PRIMARY KEY);
+CREATE TABLE users (id INTEGER PRIMARY KEY, {unit}_id INTEGER NOT NULL REFERENCES {unit} (id));
+CREATE TABLE projects (id INTEGER PRIMARY KEY, {unit}_id INTEGER NOT NULL REFERENCES {unit} (id));
+CREATE TABLE labels (project_id INTEGER NOT NULL REFERENCES projects (id), name TEXT, PRIMARY KEY (project_id, name));
+CREATE TABLE tickets (id INTEGER PRIMARY KEY, project_id INTEGER NOT NULL REFERENCES projects (id),
+    reporter_id INTEGER NOT NULL REFERENCES users (id), parent_id INTEGER REFERENCES tickets (id));
+CREATE TABLE marks (ticket_id INTEGER REFERENCES tickets (id), project_id INTEGER, label TEXT,
+    PRIMARY KEY (ticket_id, project_id, label),
+    FOREIGN KEY (project_id, label) REFERENCES labels (project_id, name));
+CREATE TABLE follows (id INTEGER PRIMARY KEY, user_id INTEGER NOT NULL REFERENCES users (id),
+    followed_id INTEGER NOT NULL REFERENCES users (id));
+"""
+
+
+@pytest.mark.parametrize(("unit", "reporter"), [("account", True), ("store", False)])
+def test_references_stay_within_the_unit_where_names_on_the_way_or_a_group_of_persons_say_it(
+    tmp_path: Path, unit: str, *, reporter: bool
+) -> None:
+    """Who reports a ticket is of its account; whom a user follows may be of another one."""
+    draft = reflect(duckdb_file(tmp_path, COMPANY.format(unit=unit)), decisions=Decisions(unit))
+    lines = [line for line in draft.splitlines() if "references:" in line]
+    staying = {line.partition("columns: ")[2].partition(", references")[0] for line in lines if "same_unit" in line}
+    assert staying == {"[project_id, label]", *(["reporter_id"] if reporter else [])}

@@ -16,6 +16,7 @@ from privbench_core.columns.fanout_bins import FanoutCodec
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.group_codes import AGREEMENTS, index_coder
 from privbench_core.columns.registry import codec_for
+from privbench_core.columns.row_constraints import VERDICTS
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Curator
@@ -35,6 +36,7 @@ from privbench_core.privacy.features import (
     ParentFanout,
     ParentRow,
     SameReference,
+    Satisfies,
     SiblingAgreement,
 )
 from privbench_core.privacy.filter import PrivacyFilter
@@ -46,6 +48,7 @@ from privbench_core.privacy.split_rules import ByValue, Centres
 from privbench_core.privacy.views import CodedView, ViewSpec
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.row_constraints import DatePart, Formula, InOrder, MissingTogether, PartOfDate, SameValue
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import Database, town
 from tests.helpers.depot import depot
@@ -366,6 +369,50 @@ def test_differences_are_between_attributes_of_one_type(wrong: str) -> None:
     assert labels == []
     session.view(ViewSpec("person", {"x": (OwnerDifference(OWNER, "age", "rooms"), APART)}))
     session.view(ViewSpec("person", {"x": (OwnDifference("age", "age"), APART)}))
+
+
+VERDICT = index_coder("verdict", VERDICTS)
+
+
+@dataclass(frozen=True)
+class EveryRow(SameValue):
+    """A constraint that nothing was proven of."""
+
+
+WRONG_CONSTRAINTS = {
+    "a key": (MissingTogether(("placed", "customer_id")), VERDICT, "part of a key"),
+    "one column twice": (MissingTogether(("size", "size")), VERDICT, "each once"),
+    "one column": (MissingTogether(("size",)), VERDICT, "each once"),
+    "no columns": (MissingTogether(()), VERDICT, "each once"),
+    "a list of names": (MissingTogether(["size", "paid"]), VERDICT, "row_constraints"),
+    "two types": (SameValue("size", "paid"), VERDICT, "of types"),
+    "an order of two types": (InOrder("size", "paid"), VERDICT, "of types"),
+    "no date": (PartOfDate("paid", "size", DatePart.YEAR), VERDICT, "of types"),
+    "no part": (PartOfDate("size", "paid", "year"), VERDICT, "row_constraints"),
+    "no number": (Formula("size", ("paid",), False, 0.5), VERDICT, "of types"),
+    "a part twice": (Formula("size", ("paid", "paid"), False, 0.5), VERDICT, "each once"),
+    "too many parts": (Formula("size", ("paid", "a", "b", "c", "d"), True, 0.5), VERDICT, "row_constraints"),
+    "no sum": (Formula("size", ("paid",), "sum", 0.5), VERDICT, "row_constraints"),
+    "within no number": (Formula("size", ("paid",), False, float("nan")), VERDICT, "row_constraints"),
+    "a subclass": (EveryRow("paid", "placed"), VERDICT, "row_constraints"),
+    "too few codes": (SameValue("paid", "placed"), index_coder("verdict", 2), "a code for each verdict"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_CONSTRAINTS)
+def test_constraints_are_of_known_kinds_between_attributes(wrong: str) -> None:
+    constraint, coder, why = WRONG_CONSTRAINTS[wrong]
+    session, labels = session_on(depot(0, relative=False))
+    with pytest.raises(InternalError, match=why):
+        session.view(ViewSpec("purchase", {"x": (Satisfies(constraint), coder)}))
+    assert labels == []
+    session.view(ViewSpec("purchase", {"x": (Satisfies(SameValue("paid", "placed")), VERDICT)}))
+
+
+def test_constraints_are_not_of_differences() -> None:
+    session, _ = session_on(depot(0))
+    with pytest.raises(InternalError, match="not relative"):
+        session.view(ViewSpec("purchase", {"x": (Satisfies(MissingTogether(("size", "placed"))), VERDICT)}))
 
 
 @pytest.mark.parametrize("feature", [OwnDifference("size", "placed"), OwnDifference("placed", "placed")])

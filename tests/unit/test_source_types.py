@@ -178,10 +178,19 @@ def test_what_does_not_fit_is_refused_without_its_value(kind: ColumnType, values
 
 
 @pytest.mark.parametrize("values", [pa.array([["a"]]), pa.array([{"a": 1}])])
-@pytest.mark.parametrize("kind", [T.TEXT, T.JSON, T.CATEGORY])
+@pytest.mark.parametrize("kind", [T.TEXT, T.CATEGORY])
 def test_arrays_and_nested_types_are_refused_and_it_says_what_to_do(values: pa.Array, kind: ColumnType) -> None:
     with pytest.raises(SourceError, match=r"^t\.c: an array or a nested type; leave the column out .* a view"):
         moved(values, kind)
+
+
+def test_arrays_and_structs_are_read_as_json() -> None:
+    nested = [{"a": [dt.date(2020, 1, 2), None], "b": {"c": 1.5, "d": True}}, None]
+    assert moved(pa.array(nested), T.JSON).to_pylist() == [
+        '{"a": ["2020-01-02", null], "b": {"c": 1.5, "d": true}}',
+        None,
+    ]
+    assert moved(pa.array([['ä"', "b"]]), T.JSON).to_pylist() == ['["ä\\"", "b"]']
 
 
 def test_a_time_of_day_is_an_interval_or_text() -> None:

@@ -9,19 +9,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privbench_core.columns.binning import merge_cells
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.intervals import OrderedCodec
+from privbench_core.columns.made_up import MadeUp
 from privbench_core.marginals.measure_one_way import least_noise
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.spn import Leaf, Node
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.profiles.measure_domains import learn_domains
+from privbench_core.profiles.measure_lists import learn_lists
 from privbench_core.profiles.measure_profile import Cells, learn_table
 from privbench_core.schema.columns import Column, ColumnType, Learn, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import StepKind
 from privbench_core.synthesizers.privbench import PrivBench
+from privbench_core.tuning import TUNING
 from privbench_core.units.measure_row_count import measure_row_count
 from privbench_core.units.row_count import RowCount
 from tests.conftest import Town
@@ -222,7 +227,9 @@ def test_the_tails_of_a_range_are_learned(
 
 
 @pytest.mark.parametrize(("size", "looks"), [(None, 1), (RowCount(300.0, 1.0), 2)], ids=["one row", "several"])
-def test_a_list_is_learned_in_one_look_where_no_unit_has_another_value(size: RowCount | None, looks: int) -> None:
+def test_a_list_is_learned_in_one_look_where_no_unit_has_another_value_or_it_is_complete(
+    size: RowCount | None, looks: int
+) -> None:
     table = Table("unit", (integer("id"), Column("code", ColumnType.CATEGORY, Learn())), ("id",))
     rows = rows_of(table, id=np.arange(300), code=texts(np.arange(300) % 3))
     price, spent = Price(Measure.ZCDP, 1.0), []
@@ -230,7 +237,43 @@ def test_a_list_is_learned_in_one_look_where_no_unit_has_another_value(size: Row
     session = door_of(schema, {"unit": rows}, limit, record=lambda label, cost: spent.append((label, cost)))
     found = learn_domains(session, table, size, price, 1e-6)
     named = [cost for label, cost in spent if "discover" in label]
-    assert len(named) == looks
-    assert sum(cost.delta for cost in named) == pytest.approx(1e-6)
+    assert len(named) == 1
+    assert named[0].delta == pytest.approx(1e-6 / looks)
     assert sum(cost.amount for _, cost in spent) + found.rest.amount <= 1 + 1e-9
     assert len(found.codecs["code"].values) == 3
+
+
+def test_where_no_value_repeats_none_is_looked_for_and_others_get_the_price() -> None:
+    rng, rows = np.random.default_rng(1), 2_000
+    kinds = rng.choice(40, rows, p=1 / np.arange(1, 41) / (1 / np.arange(1, 41)).sum())
+    columns = {"name": texts(np.arange(rows)), "flag": texts(kinds % 2), "kind": texts(kinds)}
+    table = Table("unit", (integer("id"), *(Column(name, ColumnType.CATEGORY, Learn()) for name in columns)), ("id",))
+    price, spent = Price(Measure.ZCDP, 0.3), []
+    schema, limit = Schema("units", (table,), "unit"), price.with_delta(1e-6)
+    tables = {"unit": rows_of(table, id=np.arange(rows), **columns)}
+    session = door_of(schema, tables, limit, SeededNoise(4), lambda label, cost: spent.append((label, cost.amount)))
+    found = learn_lists(session, table, table.modelled, None, limit)
+    looks = [(label.rsplit(" ", 1)[-1], amount) for label, amount in spent if "discover" in label]
+    assert [column for column, _ in looks] == ["name", "flag", "kind", "kind"]
+    unnamed, first, _ = TUNING.list_shares
+    naming = 0.3 * (1 - unnamed)
+    assert looks[0][1] == pytest.approx(naming * first / 3)
+    assert looks[3][1] == pytest.approx(naming * (1 - first - TUNING.first_look - TUNING.number_share))
+    assert sum(amount for _, amount in spent) + found.rest.amount == pytest.approx(0.3)
+    assert found.codecs["name"].made is not None
+    assert found.codecs["name"].made.distinct == pytest.approx(rows, rel=0.05)
+    counts, variances = found.counted["kind"]
+    exact = np.array([columns["kind"].to_pylist().count(value) for value in found.codecs["kind"].values])
+    assert (np.abs(counts[: len(exact)] - exact) < 4 * np.sqrt(variances[: len(exact)])).all()
+    assert np.isinf(variances[len(exact) :]).all()
+
+
+def test_values_that_noise_hid_occur_only_where_counts_of_cells_show_them() -> None:
+    made = MadeUp((1,), (1.0,), (0.0, 0.0, 0.0, 1.0), 3, hidden=True)
+    codec = CategoricalCodec("t.x", ColumnType.CATEGORY, ("one", "two"), nullable=False, made=made)
+    assert (codec.proper, codec.outside) == (2, (2,))
+    rare, none = (merge_cells(np.array([90.0, 60.0, rows]), codec, 3.0, 10, visible=True) for rows in (40.0, 5.0))
+    assert (rare.weights[2], none.weights[2]) == (1.0, 0.0)
+    (value,) = codec.decode(np.array([2]), np.random.default_rng(0)).to_pylist()
+    assert len(value) == 3
+    assert value not in codec.values

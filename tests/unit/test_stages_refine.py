@@ -75,6 +75,55 @@ def test_a_value_that_many_rows_share_keeps_its_share(column, common, others, pr
     assert Profile.from_dict(stored).discretizers == profile.discretizers
 
 
+@pytest.mark.parametrize(
+    ("digits", "draw"),
+    [
+        (-3, lambda r, n: np.exp(r.normal(10.8, 0.3, n))),
+        (0, lambda r, n: np.clip(r.normal(76, 18, n), 0, 100)),
+        (1, lambda r, n: r.normal(37, 0.6, n)),
+        (2, lambda r, n: np.exp(r.normal(1, 1, n))),
+    ],
+    ids=["salaries", "scores", "temperatures", "prices"],
+)
+@pytest.mark.parametrize("single", [False, True], ids=["64 bits", "32 bits"])
+def test_floats_that_are_decimals_are_drawn_as_decimals(digits, draw, single):
+    """Whole scores in a column of floats: 101 of them became 113,146."""
+    values = np.round(draw(np.random.default_rng(2), 20_000), digits)
+    stored = values.astype(np.float32).astype(np.float64) if single else values
+    profile, _ = profiled([Column("x", T.FLOAT, Learn())], PRICES["zCDP"], x=pa.array(stored))
+    found = np.array(drawn(profile, "x"))
+    assert (found == np.round(found, digits)).all()
+    assert len(set(found.tolist())) == pytest.approx(len(set(values.tolist())), rel=0.2)
+
+
+@pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
+def test_floats_that_no_unit_divides_are_drawn_with_all_digits(price):
+    profile, _ = profiled([Column("x", T.FLOAT, Learn())], price, x=np.random.default_rng(3).normal(0, 1, 5_000))
+    assert len(set(drawn(profile, "x", 3000))) == 3000
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "off"),
+    [
+        (T.DATE, 17_000 + 7 * np.arange(100), 0.15),
+        (T.INTEGER, np.arange(30, 660, 5), 0.05),
+        (T.INTEGER, np.random.default_rng(4).choice(2_000, 60, replace=False), 0.15),
+    ],
+    ids=["Mondays", "multiples of 5", "few numbers"],
+)
+def test_values_between_those_that_occur_are_not_drawn(kind, values, off):
+    column, rows = Column("x", kind, Learn()), np.random.default_rng(5).choice(values, 20_000)
+    profile, _ = profiled([column], PRICES["zCDP"], x=pa.array(rows.astype(np.int32)).cast(column.arrow_type))
+    found = pa.array(drawn(profile, "x")).cast(pa.int32() if kind is T.DATE else pa.int64()).to_numpy()
+    assert np.mean(np.isin(found, values)) > 1 - off
+
+
+def test_floats_whose_step_noise_hides_have_few_decimals():
+    values = np.random.default_rng(3).normal(50, 9, 100)
+    profile, _ = profiled([Column("x", T.FLOAT, Learn())], Price(Measure.ZCDP, 2e-4), x=values)
+    assert max(len(f"{value:.9g}") for value in drawn(profile, "x")) <= len("-100.123")
+
+
 @pytest.mark.parametrize("price", PRICES.values(), ids=PRICES)
 def test_even_columns_are_left_alone(price):
     column = Column("x", T.INTEGER, Range(1, 100_000))
@@ -121,6 +170,6 @@ def test_closer_looks_are_no_dearer_than_the_columns_that_need_them():
 
 def test_a_second_count_is_averaged_by_the_variances():
     look = CellCounts.first(codec_for(Column("x", T.INTEGER, Range(5, 5))), np.array([10.0, 0.0, 0.0]), 1.0)
-    again = look.combined(np.array([20.0, 0.0, 0.0]), 2.0)
+    again = look.combined(np.array([20.0, 0.0, 0.0]), np.full(3, 2.0**2))
     assert again.counts[0] == pytest.approx(12.0)
     assert again.variances[0] == pytest.approx(0.8)

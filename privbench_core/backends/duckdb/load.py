@@ -228,10 +228,15 @@ class RowTrial:
 
 def insert_rows(table: Table, files: str) -> str:
     """Return the statement that inserts, and converts, the rows of Parquet files: SQL of a text or a list of texts."""
-    named = [(quote_identifier(column.name), column.logical.duckdb_form) for column in table.columns]
+    named = [(quote_identifier(column.name), _form(column)) for column in table.columns]
     forms = [f"{form.format(name)} AS {name}" for name, form in named if form != "{}"]
     selected = f"* REPLACE ({', '.join(forms)})" if forms else "*"
     return f"INSERT INTO {quote_identifier(table.name)} BY NAME SELECT {selected} FROM read_parquet({files})"
+
+
+def _form(column: Column) -> str:
+    """Return the value of a column from what Parquet holds, as an expression where ``{}`` stands for the column."""
+    return f"CAST(CAST({{}} AS JSON) AS {_type(column)})" if column.is_array else column.logical.duckdb_form
 
 
 def _first_line(error: duckdb.Error) -> str:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from privbench_core.backends.base import Source, check_columns, check_table
 from privbench_core.backends.cast import canonical_parts
-from privbench_core.backends.catalogue import SEVERAL_VALUES, Catalogue, FoundColumn, FoundTable
+from privbench_core.backends.catalogue import SEVERAL_VALUES, Catalogue, FoundColumn, FoundTable, found_column
 from privbench_core.backends.fingerprint import fingerprint_files
 from privbench_core.backends.folder.csv_files import csv_batches, csv_columns, is_csv
 from privbench_core.errors import SourceError
@@ -27,6 +27,13 @@ from privbench_core.schema.types.base import is_kind
 from privbench_core.spec.model import VersionQuery, Watermark
 
 _ROWS = 1 << 18  # of a Parquet file at a time: more take memory, and no less time
+_ELEMENTS = {
+    "int64": "bigint",
+    "int32": "integer",
+    "double": "double precision",
+    "bool": "boolean",
+    "large_string": "text",
+}
 
 
 @dataclass(frozen=True)
@@ -154,6 +161,11 @@ def arrow_column(field: pa.Field) -> FoundColumn:
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if pa.types.is_time(kind):
         return FoundColumn(field.name, ColumnType.INTERVAL, str(field.type), field.nullable, clock=True)
+    if is_kind(kind, "list", "large_list", "fixed_size_list"):
+        element = _ELEMENTS.get(str(kind.value_type), str(kind.value_type))
+        return found_column(field.name, f"{element}[]", nullable=field.nullable)
+    if pa.types.is_struct(kind):
+        return found_column(field.name, "STRUCT", nullable=field.nullable)
     logical = next((found for found in ColumnType if is_kind(kind, *found.logical.arrow_kinds)), None)
     precision, scale = (kind.precision, kind.scale) if pa.types.is_decimal(kind) else (None, None)
     unknown = SEVERAL_VALUES if pa.types.is_nested(kind) else "has no type here; store it as another, or do without"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ import pyarrow.parquet as pq
 from privbench_core.backends.loading import Files, Loaded, refuse_tables
 from privbench_core.backends.postgres.ddl import create_keys_sql, create_tables_sql, name_list, quote_identifier
 from privbench_core.errors import PublishError, SourceError
-from privbench_core.schema.tables import Schema
+from privbench_core.schema.columns import Column
+from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
 
 if TYPE_CHECKING:
@@ -61,40 +63,61 @@ def _load(schema: Schema, files: Files, connection: psycopg.Connection[Any], whe
     for enum in schema.enums if replace else ():
         connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
     connection.execute(create_tables_sql(schema))
-    rows = {table: _copy(connection, table, files[table]) for table in files}
+    rows = {table: _copy(connection, schema.table(table), files[table]) for table in files}
     connection.execute(create_keys_sql(schema))
     for table in files:
         connection.execute(f"ANALYZE {quote_identifier(table)}")
     return Loaded(rows)
 
 
-def _copy(connection: psycopg.Connection[Any], table: str, files: Sequence[Path]) -> int:
+def _copy(connection: psycopg.Connection[Any], table: Table, files: Sequence[Path]) -> int:
     """COPY a table's Parquet files, batch by batch; returns the number of rows."""
     loaded = 0
     columns = ", ".join(quote_identifier(name) for name in pq.read_schema(files[0]).names)
-    command = f"COPY {quote_identifier(table)} ({columns}) FROM STDIN (FORMAT csv)"
+    command = f"COPY {quote_identifier(table.name)} ({columns}) FROM STDIN (FORMAT csv)"
     with connection.cursor() as cursor, cursor.copy(command) as copy:
         for path in files:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(_BATCH_ROWS):
-                    copy.write(copy_text(batch))
+                    copy.write(copy_text(batch, table))
                     loaded += batch.num_rows
     return loaded
 
 
-def copy_text(batch: pa.RecordBatch) -> bytes:
-    """Return rows as CSV. Arrow quotes all text and never NULL, which is how PostgreSQL distinguishes '' from NULL."""
+def copy_text(batch: pa.RecordBatch, table: Table) -> bytes:
+    """Return rows of a table as CSV.
+
+    Arrow quotes all text and never NULL, which is how PostgreSQL distinguishes '' from NULL.
+    """
     buffer = io.BytesIO()
-    spelled = pa.RecordBatch.from_arrays([_spelled(column) for column in batch.columns], names=batch.schema.names)
+    names = batch.schema.names
+    columns = [_spelled(table.column(name), values) for name, values in zip(names, batch.columns, strict=True)]
+    spelled = pa.RecordBatch.from_arrays(columns, names=names)
     pacsv.write_csv(spelled, buffer, pacsv.WriteOptions(include_header=False))
     return buffer.getvalue()
 
 
-def _spelled(column: pa.Array) -> pa.Array:
-    """Return bytes and spans of time as the text that PostgreSQL reads; CSV has no form for them."""
-    if pa.types.is_binary(column.type):
-        return pa.array([None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()], pa.string())
-    if pa.types.is_duration(column.type):
-        number = column.cast(pa.int64()).cast(pa.string())
+def _spelled(column: Column, values: pa.Array) -> pa.Array:
+    """Return bytes, spans of time and arrays as the text that PostgreSQL reads; CSV has no form for them."""
+    if pa.types.is_binary(values.type):
+        return pa.array([None if value is None else f"\\x{value.hex()}" for value in values.to_pylist()], pa.string())
+    if pa.types.is_duration(values.type):
+        number = values.cast(pa.int64()).cast(pa.string())
         return pc.binary_join_element_wise(number, pa.scalar("microseconds"), pa.scalar(" "))
-    return column
+    if column.is_array:
+        texts = values.to_pylist()
+        return pa.array([None if text is None else _array_literal(json.loads(text)) for text in texts], pa.string())
+    return values
+
+
+def _array_literal(value: Any) -> str:
+    r"""Return a JSON array as a literal of PostgreSQL.
+
+    >>> _array_literal(["a", 'b"', None, 1.5, True])
+    '{"a","b\\"",NULL,1.5,true}'
+    """
+    if isinstance(value, list):
+        return f"{{{','.join(map(_array_literal, value))}}}"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return "NULL" if value is None else json.dumps(value)

@@ -77,7 +77,9 @@ def _selected(column: Column, stored: sa.types.TypeEngine[Any]) -> sa.Label[Any]
     plain: sa.ColumnElement[Any] = sa.column(column.name)
     varying = isinstance(stored, sa.String) and not isinstance(stored, sa.CHAR | sa.Enum)
     sent: sa.ColumnElement[Any]
-    if isinstance(stored, postgresql.MONEY) and not column.logical.textual:
+    if isinstance(stored, sa.ARRAY):
+        sent = sa.cast(sa.func.to_jsonb(plain), sa.Text)
+    elif isinstance(stored, postgresql.MONEY) and not column.logical.textual:
         sent = sa.cast(plain, sa.Numeric)  # its text has a currency, its binary form counts cents
     elif column.logical.textual and not varying:
         # CHAR(n) as well: casting it takes off the blanks it is padded with, which mean nothing.

@@ -16,6 +16,7 @@ from privbench_core.columns.differences import differences
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.exact_sums import weighted_sums
 from privbench_core.columns.group_codes import agreement_codes, place_codes
+from privbench_core.columns.row_constraints import verdicts
 from privbench_core.engines.memory.relations import Relations, Rows
 from privbench_core.errors import InternalError
 from privbench_core.privacy.clipping import UnitsOfRows
@@ -33,6 +34,7 @@ from privbench_core.privacy.features import (
     ParentFanout,
     ParentRow,
     SameReference,
+    Satisfies,
     SiblingAgreement,
     UnitRows,
     feature_size,
@@ -41,11 +43,21 @@ from privbench_core.privacy.permutations import PERMUTATION_SCALE, Groups
 from privbench_core.privacy.relations import WEIGHT_SCALE
 from privbench_core.privacy.views import BoundedReferences, HeldRows, ReferenceRows, ReferenceSums, ViewSpec
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.row_constraints import RowConstraint
 
 _BLOCK = 1 << 20  # rows encoded at a time
 Index = NDArray[np.int64] | slice
 OfRow = (
-    Own | CoMember | UnitRows | OwnFanout | OwnType | MemberPlace | SiblingAgreement | OwnDifference | OwnerDifference
+    Own
+    | CoMember
+    | UnitRows
+    | OwnFanout
+    | OwnType
+    | MemberPlace
+    | SiblingAgreement
+    | OwnDifference
+    | OwnerDifference
+    | Satisfies
 )
 
 
@@ -182,7 +194,18 @@ class PrivateDatabase(Relations):
             codes = _encoded(self.column(table, feature.column), feature.coder)
             others = self.next_siblings(feature.key)
             return agreement_codes(codes, np.where(others < 0, -1, codes.astype(np.int64)[others]))
+        if isinstance(feature, Satisfies):
+            return self._verdicts(table, feature.constraint)
         return self._differences(table, feature, discretizer)
+
+    def _verdicts(self, table: str, constraint: RowConstraint) -> Codes:
+        """Return whether each row of a table keeps a constraint, shape (rows,)."""
+        values = {name: self.column(table, name) for name in constraint.columns}
+        codes = np.empty(self.rows(table), dtype=np.uint8)
+        for start in range(0, len(codes), _BLOCK):
+            block = {name: each.slice(start, _BLOCK) for name, each in values.items()}
+            codes[start : start + _BLOCK] = verdicts(self.schema.table(table), constraint, block)
+        return codes
 
     def _places(self, feature: MemberPlace) -> Codes:
         """Return the place of each row of the key's child, shape (children,)."""

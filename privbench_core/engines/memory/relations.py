@@ -42,6 +42,7 @@ class Relations:
         self._units: dict[str, Rows] = {}
         self._sizes: dict[str, NDArray[np.int64]] = {}
         self._unit_rows: dict[str, NDArray[np.int32]] = {}
+        self._leaves: dict[tuple[str, str], pa.ChunkedArray] = {}
         self._next: dict[str, Rows] = {}
         self._references: dict[str, tuple[Rows, tuple[Rows, Rows]]] = {}
 
@@ -52,6 +53,10 @@ class Relations:
     def column(self, table: str, column: str) -> pa.ChunkedArray:
         """Return the column's exact values, or its differences from the column that it is relative to: private."""
         here, rows = self.schema.table(table), self._tables[table]
+        if here.leaf(column) is not None:
+            if (table, column) not in self._leaves:
+                self._leaves[table, column] = modelled_values(here, rows, column)
+            return self._leaves[table, column]
         relative, owner = here.column(column).relative, here.owner_key
         if relative is not None and owner is not None and relative.to in here.owner_bases:
             bases = values_of_owners(here, self._tables[owner.parent], self.parent_rows(owner))

@@ -15,6 +15,7 @@ from privbench_core.columns.group_codes import ALONE, DIFFERENT, SAME
 from privbench_core.engines.sql.codes import code_of, difference_of
 from privbench_core.engines.sql.literals import Expr, column, is_null, number, text
 from privbench_core.engines.sql.relations import Tables, weight
+from privbench_core.engines.sql.row_constraints import verdict_of
 from privbench_core.errors import InternalError
 from privbench_core.privacy.features import (
     CoMember,
@@ -31,6 +32,7 @@ from privbench_core.privacy.features import (
     ParentFanout,
     ParentRow,
     SameReference,
+    Satisfies,
     SiblingAgreement,
     UnitRows,
     feature_size,
@@ -229,6 +231,10 @@ class _Rows:
             return self._same_reference(feature)
         if isinstance(feature, OwnType):
             return self._latent(feature, "r")
+        if isinstance(feature, Satisfies):
+            constraint, here = feature.constraint, self._tables.schema.table(self._table)
+            values = {name: column(self._tables.column(self._table, name), "r") for name in constraint.columns}
+            return verdict_of(here, constraint, values)
         if isinstance(feature, OfParent | ParentFanout | OwnerType):
             parent = self.join(feature.key)
             if isinstance(feature, OwnerType):

@@ -5,6 +5,9 @@ Arrow's errors quote the value that they stumble over: callers replace them by a
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+from decimal import Decimal
 from itertools import pairwise
 
 import numpy as np
@@ -44,6 +47,23 @@ def cast_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray
         options = pc.CastOptions(target, allow_time_truncate=True)
         return pc.cast(_without_zone(values), options=options)
     return values.cast(target)
+
+
+def read_documents(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """Return JSON as text; lists and structs become arrays and objects."""
+    if not pa.types.is_nested(values.type):
+        return cast_values(values, target)
+    found = [
+        None if value is None else json.dumps(value, default=_plain, ensure_ascii=False) for value in values.to_pylist()
+    ]
+    return pa.chunked_array([pa.array(found, target)])
+
+
+def _plain(value: object) -> object:
+    """Return a scalar that JSON has no form for as a number or text."""
+    if isinstance(value, Decimal):
+        return float(value)
+    return value.isoformat() if isinstance(value, dt.date | dt.time) else str(value)
 
 
 def uuid_text(raw: NDArray[np.uint8]) -> pa.Array:

@@ -51,6 +51,7 @@ class LogicalType(ABC):
 
     # In models.
     opaque: ClassVar[bool] = False  # whether at most the length of a value is modelled
+    structured: ClassVar[bool] = False  # whether ``domain: learn`` takes its values apart
     fixed_values: ClassVar[tuple[Scalar, ...]] = ()  # all values, where the type has but a few
     numeric: ClassVar[bool] = False
     calendar: ClassVar[bool] = False  # points in time: zero is a value like any other

@@ -70,7 +70,9 @@ class ColumnType(Storable, StrEnum):
 
 _NAMES = {sql.name: sql for kind in ColumnType for sql in kind.logical.sql}
 _SYNONYMS = {synonym: sql.name for sql in _NAMES.values() for synonym in sql.synonyms}
-_SPELLED = re.compile(r"([a-z][a-z0-9]*(?: [a-z]+)*?) ?(?:\( ?(\d{1,8})(?: ?, ?(\d{1,4}))? ?\))?((?: [a-z]+)*)")
+_SPELLED = re.compile(
+    r"([a-z][a-z0-9]*(?: [a-z]+)*?) ?(?:\( ?(\d{1,8})(?: ?, ?(\d{1,4}))? ?\))?((?: [a-z]+)*(?:\[\])?)"
+)
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,11 @@ class SqlType:
         return frozenset(
             kind for kind in ColumnType if self.facts in kind.logical.sql or self.name in kind.logical.also_stored_as
         )
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is a type of arrays."""
+        return self.name.endswith("[]")
 
     @property
     def length(self) -> int | None:

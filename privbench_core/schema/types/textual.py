@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from privbench_core.schema.types.base import LogicalType, Scalar, SqlName
+from privbench_core.schema.types.numeric import FloatType, IntegerType
+from privbench_core.schema.types.times import DateType, TimestampType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,17 +119,31 @@ class BytesType(LogicalType):
     native = r"(TINY|MEDIUM|LONG)?BLOB|(VAR)?BINARY"
 
 
+_ELEMENTS = (
+    *(name for kind in (IntegerType, FloatType, DateType, TimestampType) for name in kind.sql),
+    *(name for kind in (BooleanType, UuidType) for name in kind.sql),
+    SqlName("text", ("string", "varchar", "character varying")),
+)
+
+
+def _array_of(element: SqlName) -> SqlName:
+    """Return the type of arrays of a type."""
+    synonyms = tuple(f"{name}[]" for name in element.synonyms)
+    stored = None if element.duckdb is None else f"{element.duckdb}[]"
+    return SqlName(f"{element.name}[]", synonyms, any_text=False, duckdb=stored)
+
+
 @dataclass(frozen=True)
 class JsonType(LogicalType):
-    """JSON documents: only the length of their text is modelled.
+    """JSON documents, and arrays as such: only the length of their text is modelled, unless their structure is learned.
 
-    Generated ones are objects, because queries take their members out, and are spelled as PostgreSQL's jsonb spells
+    Opaque ones are objects, because queries take their members out, and are spelled as PostgreSQL's jsonb spells
     them, which keeps the length.
     """
 
     name = "json"
     options = frozenset({"max_length"})
-    no_domain = _LENGTH_ONLY
+    structured = True
     opaque = True
     shortest = len("{}")
     frame = (b'{"a": "', b'"}')
@@ -137,8 +153,13 @@ class JsonType(LogicalType):
     surrogate = None
     arrow = "string"
     arrow_accepts = _TEXT_KINDS
-    sql = (SqlName("json"), SqlName("jsonb", duckdb="json"))
+    sql = (SqlName("json"), SqlName("jsonb", duckdb="json"), *map(_array_of, _ELEMENTS))
     also_stored_as = _TEXT_SQL
+
+    def read(self, values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+        from privbench_core.schema.types.arrow import read_documents
+
+        return read_documents(values, target)
 
     def is_value(self, text: str) -> bool:
         try:

@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
+from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.differences import base_numbers, values_of_owners, with_followers
 from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.documents import with_documents
 from privbench_core.errors import InternalError, ValidationError
 from privbench_core.groups.siblings import WithinGroupCorrelation
 from privbench_core.links.fanout import Fanout
@@ -44,6 +46,7 @@ from privbench_core.sampling.references import (
 )
 from privbench_core.sampling.row_groups import group_numbers
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.row_constraints import RowConstraint, in_sequence
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.stored import restored
 from privbench_core.synthesizers.artifact import Artifact
@@ -58,7 +61,7 @@ from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
 Columns = dict[str, pa.Array]
-DRAWING = "16"
+DRAWING = "17"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 
 
@@ -257,6 +260,11 @@ class TableModels:
         """Checks that can be judged in the first pass."""
         return [rule for rule in row_rules(self.table) if self._later.isdisjoint(rule.columns)]
 
+    @property
+    def _constraints(self) -> tuple[RowConstraint, ...]:
+        """Constraints between columns of a row: declared ones, and those that were found."""
+        return in_sequence([*declared_constraints(self.table), *self.profile.constraints])
+
     def _columns(
         self,
         model: Model,
@@ -284,10 +292,10 @@ class TableModels:
             model = WithinGroupCorrelation(model, fanout.agreements)
         dated = dated_columns(lags, discretizers, above)
         context = _referred(rows, inside, parents, places)
-        draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated)
+        draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated, self._constraints)
         draft.settle()
         draft.replace(nearest_public(table, parents, draft.values))
-        codes, columns = draft.codes, columns | draft.values
+        codes, columns = draft.codes, with_documents(table, columns | draft.values, rng)
         names = {n for key in outside for n in parents[key.name].link.context if n in rows.codes} - codes.keys()
         seen = {name: codes[name] for name in codes if name in discretizers} | {n: rows.codes[n] for n in names}
         own = Rows(rows.n, seen, sizes_of(discretizers), rows.weights)

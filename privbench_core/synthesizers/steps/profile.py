@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
+from privbench_core.columns.declared_constraints import declared_constraints
 from privbench_core.columns.registry import codec_for
 from privbench_core.marginals.measure_spn import PairwiseSPN
 from privbench_core.marginals.measured import Measured
@@ -22,6 +24,7 @@ from privbench_core.profiles.measure_profile import Cells, Network, learn_table
 from privbench_core.profiles.profile import Profile
 from privbench_core.profiles.public_ranges import with_public_ranges
 from privbench_core.schema.columns import Learn, Values
+from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.identity import column_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.stored import restored
@@ -56,16 +59,18 @@ def profile_step(
         # All bounds on these tables decide which rows are kept and how much each may count.
         "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
         "stability": stability(schema, table.name),
+        **({"documents": "1"} if documents_to_learn(table.attributes) else {}),
         **({"lags": "2"} if own_lag_pairs(table) else {}),
+        **({"declared": [each.in_words for each in declared]} if (declared := declared_constraints(table)) else {}),
         # What bounds say beyond the largest T counted once.
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
         **({} if networks is None else {**networks({}).identity(), "first": first}),
     }
     key = ("profile", table.name)
-    version = "25"
-    if not table.owner_key:
+    version = "28"
+    if not table.owner_key and not lists_to_learn(table):
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
-        version = "17" if intervals else "15" if lists_to_learn(table) else "10"
+        version = "19" if intervals else "11"
 
     def run(context: StepContext) -> Artifact:
         bound = schema.max_rows_per_unit(table.name)
@@ -100,7 +105,8 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
     for name, counts in cells.first.items():
         codec = cells.codecs[name]
         outside = float(sum(counts[cell] for cell in codec.outside))
-        if codec.outside and outside > 3 * cells.sigmas[name] * np.sqrt(len(codec.outside)):
+        learned = isinstance(codec, CategoricalCodec) and codec.made is not None
+        if codec.outside and not learned and outside > 3 * cells.sigmas[name] * np.sqrt(len(codec.outside)):
             clamped[f"{table.name}.{name}"] = round(outside)
         bars[name] = _bars(codec, counts)
     summary: dict[str, Any] = {
@@ -111,6 +117,8 @@ def summary_of(table: Table, profile: Profile, cells: Cells) -> dict[str, Any]:
         "codes": sum(discretizer.size for discretizer in profile.discretizers.values()),
         "bars": bars,
     }
+    if profile.constraints:
+        summary["holds in every row"] = [constraint.in_words for constraint in profile.constraints]
     if clamped:
         summary["values outside of the declared domain, clamped (noisy counts)"] = clamped
     return summary

@@ -57,6 +57,8 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         }
         warnings = [*warnings_of(validated, context.fidelity), *hidden]
         receipt = {**context.receipt, "fidelity_paid_for": figures, "fidelity_warnings": warnings}
+        if kept := {name: data["constraints"] for name, data in validated.items() if data["constraints"]}:
+            receipt["constraints"] = kept
         queries, noted = _workload(context, schema, sampled)
         if noted:
             receipt["workload"] = noted
@@ -74,7 +76,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         "links": {key.name: [*prices[key.name], bounds_references(step)] for key, step in links.items()},
         **({"as added": reordered} if reordered else {}),
     }
-    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="4")
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="5")
 
 
 def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: int, file: Path) -> None:

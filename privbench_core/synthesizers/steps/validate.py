@@ -47,6 +47,7 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
             "noise": profile.noise_in_words if profile.all_noise else "",
             "guessed": dict(profile.guessed),
             "made_up": profile.made_up,
+            "constraints": [constraint.in_words for constraint in profile.constraints],
             "at_bound": {", ".join(key.columns): released_fanout(context.inputs, key).at_bound for key in owner},
         }
         shown = {figure["metric"]: str(FidelityFigure.from_dict(figure)) for figure in figures}
@@ -59,7 +60,7 @@ def validate_step(schema: Schema, table: Table, free: Price) -> Step:
         "keys": [key_identity(key) for key in table.foreign_keys],
         **constraints_identity(table.checks, table.dependencies),
     }
-    return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters, "5")
+    return Step(("validate", table.name), StepKind.VALIDATE, table.name, tuple(inputs), (), free, run, parameters, "6")
 
 
 def _integrity(schema: Schema, table: Table, needed: Sequence[str], context: StepContext) -> list[dict[str, Any]]:

@@ -1,0 +1,208 @@
+"""What rows make of a constraint between their columns, and the values that it gives to one of them.
+
+Values are compared as numbers of their types (`Grid.numbers`), so that an engine that holds such numbers finds the same
+(`engines.sql.row_constraints`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privbench_core.columns.grid import Grid
+from privbench_core.guards import EXACT_FLOAT, FLOAT_DIGITS
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.row_constraints import (
+    DatePart,
+    Formula,
+    InOrder,
+    MissingTogether,
+    PartOfDate,
+    RowConstraint,
+    ValueConstraint,
+)
+from privbench_core.schema.tables import Table
+from privbench_core.schema.types.durations import DAY
+from privbench_core.schema.types.times import DateType
+
+Numbers: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+Values: TypeAlias = pa.Array | pa.ChunkedArray
+
+NOT_APPLICABLE, VIOLATED, SATISFIED = range(3)
+VERDICTS = SATISFIED + 1
+"""Number of codes of whether a row keeps a constraint."""
+
+FIRST_DAY, LAST_DAY = DateType().extent
+"""Days from 1970-01-01 to the first one of the year 1, and to the last one of the year 9999."""
+LARGEST_REAL, RELATIVE_ERROR = (float(f"1e{digits}") for digits in (70, -9))
+"""Numbers in formulas are between this and its opposite, and not nearer to zero than its inverse; and what rounding of
+floats may change in relation to a number."""
+WEEKDAYS = {
+    DatePart.WEEKDAY_FROM_MONDAY: (3, 0),
+    DatePart.WEEKDAY_ISO: (3, 1),
+    DatePart.WEEKDAY_FROM_SUNDAY: (4, 0),
+    DatePart.WEEKDAY_FROM_SUNDAY_1: (4, 1),
+}
+"""What is added to days since 1970 so that seven divide those of the first weekday; and the number of that weekday."""
+MOVED = {DatePart.HOUR: DAY // 24, DatePart.DAY: DAY} | dict.fromkeys(WEEKDAYS, DAY)
+"""Parts of dates that are finer than what is known of these, each in microseconds: dates are moved to them."""
+WEEKS = {DatePart.SEVEN_DAYS: None, DatePart.WEEK_FROM_MONDAY: 3, DatePart.WEEK_FROM_SUNDAY: 4}
+"""The same of weeks that are counted from January 1; None where each has seven days from then."""
+_LONGEST_MONTH = dt.date.max.day
+_KERNELS = {
+    DatePart.YEAR: pc.year,
+    DatePart.QUARTER: pc.quarter,
+    DatePart.MONTH: pc.month,
+    DatePart.WEEK: pc.iso_week,
+    DatePart.DAY: pc.day,
+}
+
+
+def verdicts(table: Table, constraint: RowConstraint, values: Mapping[str, pa.ChunkedArray]) -> NDArray[np.uint8]:
+    """Return whether rows keep a constraint, shape (rows,).
+
+    One of values says nothing of a row in which one of its columns is NULL, and one of NULLs nothing of a row in which
+    none is. ``values`` are those of its columns.
+    """
+    if isinstance(constraint, MissingTogether):
+        missing = np.stack([is_missing(values[each]) for each in constraint.columns])
+        judged = np.where(missing.all(axis=0), SATISFIED, VIOLATED)
+        return np.where(missing.any(axis=0), judged, NOT_APPLICABLE).astype(np.uint8)
+    kept, unknown = _kept(table, constraint, values)
+    null = is_missing(values[constraint.columns[0]])
+    return np.where(null | unknown, NOT_APPLICABLE, np.where(kept, SATISFIED, VIOLATED)).astype(np.uint8)
+
+
+def _kept(
+    table: Table, constraint: ValueConstraint | InOrder, values: Mapping[str, pa.ChunkedArray]
+) -> tuple[Mask, Mask]:
+    """Return whether rows keep a constraint, and where a value that the first column is compared with is missing."""
+    column, first = table.column(constraint.columns[0]), values[constraint.columns[0]]
+    if isinstance(constraint, Formula):
+        result, unknown = _result(table, constraint, values)
+        apart = np.abs(reals_of(column, first)[0] - result)
+        return apart <= constraint.within + np.abs(result) * RELATIVE_ERROR, unknown
+    if isinstance(constraint, InOrder):
+        last, unknown = numbers_of(table.column(constraint.last), values[constraint.last])
+        return numbers_of(column, first)[0] <= last, unknown
+    expected, unknown = expected_numbers(table, constraint, values)
+    return numbers_of(column, first)[0] == expected, unknown
+
+
+def expected_numbers(table: Table, constraint: ValueConstraint, values: Mapping[str, Values]) -> tuple[Numbers, Mask]:
+    """Return the numbers that a constraint of values gives to its column, and where it gives none; shapes (rows,)."""
+    if isinstance(constraint, Formula):
+        column = table.column(constraint.column)
+        result, unknown = _result(table, constraint, values)
+        if column.type is ColumnType.FLOAT:
+            digits = max(0, -math.floor(math.log10(2 * constraint.within)))
+            return (np.round(result, digits) if digits < FLOAT_DIGITS else result), unknown
+        low, high = Grid.of(column).extent
+        steps = np.clip(np.rint(result * 10.0 ** (column.scale or 0)), -EXACT_FLOAT, EXACT_FLOAT).astype(np.int64)
+        return np.minimum(np.maximum(steps, low), high), unknown
+    if not isinstance(constraint, PartOfDate):
+        return numbers_of(table.column(constraint.of), values[constraint.of])
+    numbers, null = numbers_of(table.column(constraint.of), values[constraint.of])
+    found = _part(numbers.astype(np.int64), constraint.part, table.column(constraint.of).type is ColumnType.DATE)
+    return found, null
+
+
+def computed(table: Table, constraint: ValueConstraint, values: Mapping[str, Values]) -> pa.Array:
+    """Return a column with the values that a constraint gives it; NULL, and what it says nothing of, stay."""
+    column = table.column(constraint.column)
+    found, null = numbers_of(column, values[column.name])
+    expected, unknown = expected_numbers(table, constraint, values)
+    return Grid.of(column).array(np.where(null | unknown, found, expected), null)
+
+
+def moved(table: Table, constraint: PartOfDate, values: Mapping[str, Values]) -> pa.Array:
+    """Return dates moved by hours, or days, so that a part of each is its number, where there is such a day."""
+    column, of = (table.column(name) for name in constraint.columns)
+    (wanted, missing), (dates, null) = (numbers_of(each, values[each.name]) for each in (column, of))
+    steps = np.where(missing | null, 0, wanted - expected_numbers(table, constraint, values)[0])
+    steps = np.where(np.abs(steps) < _LONGEST_MONTH, steps, 0).astype(np.int64)
+    unit = MOVED[constraint.part] // (DAY if of.type is ColumnType.DATE else 1)
+    low, high = Grid.of(of).extent
+    return Grid.of(of).array(np.clip(dates.astype(np.int64) + steps * unit, low, high), null)
+
+
+def can_be_part(column: Column, of: Column) -> bool:
+    """Return whether a column may be a part of another one: a number without digits after the point, of a date."""
+    return column.type.logical.numeric and not column.scale and of.type.logical.calendar
+
+
+def can_be_equal(column: Column, of: Column) -> bool:
+    """Return whether values of two columns can be compared: they have one type, with an order."""
+    same = (column.type, column.precision, column.scale) == (of.type, of.precision, of.scale)
+    return same and column.type.ordered
+
+
+def rounding_of(column: Column) -> float:
+    """Return half of what the values of a column are rounded to, by its type; nearly nothing, of floats."""
+    return 10.0 ** -(FLOAT_DIGITS if column.type is ColumnType.FLOAT else column.scale or 0) / 2
+
+
+def can_hold(constraint: RowConstraint, columns: Sequence[Column]) -> bool:
+    """Return whether a constraint can hold between its columns, by their types."""
+    if isinstance(constraint, PartOfDate):
+        return can_be_part(*columns)
+    if isinstance(constraint, Formula):
+        return all(map(can_be_computed, columns))
+    return isinstance(constraint, MissingTogether) or can_be_equal(*columns)
+
+
+def can_be_computed(column: Column) -> bool:
+    """Return whether a column is a number that may be part of a formula."""
+    return column.type.logical.numeric
+
+
+def reals_of(column: Column, values: Values) -> tuple[NDArray[np.float64], Mask]:
+    """Return numbers as floats with which sums and products neither overflow nor vanish, and where they are missing."""
+    numbers, null = numbers_of(column, values)
+    found = np.clip(numbers.astype(np.float64) / 10.0 ** (column.scale or 0), -LARGEST_REAL, LARGEST_REAL)
+    return np.where(np.abs(found) < 1 / LARGEST_REAL, 0.0, found), null
+
+
+def _result(table: Table, constraint: Formula, values: Mapping[str, Values]) -> tuple[NDArray[np.float64], Mask]:
+    """Return what a formula gives, not rounded, and where a part is missing; shapes (rows,)."""
+    parts, missing = zip(*(reals_of(table.column(name), values[name]) for name in constraint.of), strict=True)
+    return reduce(np.multiply if constraint.product else np.add, parts), np.logical_or.reduce(missing)
+
+
+def is_missing(values: Values) -> Mask:
+    """Return where values are NULL, or NaN; shape (rows,)."""
+    return np.asarray(pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def numbers_of(column: Column, values: Values) -> tuple[Numbers, Mask]:
+    """Return values as numbers of their type, and where they are missing; shapes (rows,)."""
+    chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    return Grid.of(column).numbers(chunked)
+
+
+def _part(points: NDArray[np.int64], part: DatePart, in_days: bool) -> NDArray[np.int64]:
+    """Return a part of days, or microseconds, since 1970; what lies beyond the years 1 to 9999 counts as their end."""
+    times = np.clip(points, FIRST_DAY, LAST_DAY) * DAY if in_days else points
+    times = np.clip(times, FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1)
+    if part is DatePart.HOUR:
+        return np.asarray(times % DAY // (DAY // 24))
+    days = times // DAY
+    if part in WEEKDAYS:
+        turn, first = WEEKDAYS[part]
+        return np.asarray((days + turn) % 7 + first)
+    dates = pa.array(days.astype(np.int32)).view(pa.date32())
+    found = np.asarray(_KERNELS.get(part, pc.day_of_year)(dates).to_numpy(zero_copy_only=False), np.int64)
+    if part not in WEEKS:
+        return found
+    of_first = WEEKS[part]
+    before = 0 if of_first is None else (days - found + 1 + of_first) % 7  # weekday of January 1
+    return np.asarray((found - 1 + before) // 7 + 1)

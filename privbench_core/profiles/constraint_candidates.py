@@ -1,0 +1,275 @@
+"""Which constraints between the columns of a row may hold, by their types, names and released distributions.
+
+If one holds, columns have distributions that agree with it; so what does not is left out at no cost.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations, takewhile
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.intervals import OrderedCodec
+from privbench_core.columns.row_constraints import (
+    Numbers,
+    can_be_computed,
+    can_be_equal,
+    can_be_part,
+    expected_numbers,
+    numbers_of,
+    reals_of,
+    rounding_of,
+)
+from privbench_core.guards import FEW_LETTERS, SCREENED, TINY
+from privbench_core.profiles.profile import Profile
+from privbench_core.schema.columns import Column, ColumnType
+from privbench_core.schema.row_constraints import (
+    MOST_PARTS,
+    DatePart,
+    Formula,
+    InOrder,
+    MissingTogether,
+    PartOfDate,
+    RowConstraint,
+    SameValue,
+)
+from privbench_core.schema.tables import Table
+from privbench_core.tuning import TUNING
+
+Array = NDArray[np.float64]
+_PARTS = (
+    (r"year|yr", (DatePart.YEAR,)),
+    (r"quarter|qtr", (DatePart.QUARTER,)),
+    (r"month|mon", (DatePart.MONTH,)),
+    (
+        r"week.?day|dow|day.?of.?week",
+        (
+            DatePart.WEEKDAY_FROM_MONDAY,
+            DatePart.WEEKDAY_ISO,
+            DatePart.WEEKDAY_FROM_SUNDAY,
+            DatePart.WEEKDAY_FROM_SUNDAY_1,
+        ),
+    ),
+    (
+        r"week|wk",
+        (DatePart.WEEK, DatePart.WEEK_FROM_SUNDAY, DatePart.WEEK_FROM_MONDAY, DatePart.SEVEN_DAYS),
+    ),
+    (r"day.?of.?year|doy|yday", (DatePart.DAY_OF_YEAR,)),
+    (r"day|dom", (DatePart.DAY,)),
+    (r"hour|hr", (DatePart.HOUR,)),
+)
+"""What names say of which part of a date a number is; the first counts."""
+
+
+_TOTALS = r"total|sum|gross|overall|combined|all"
+_PRODUCTS = r"total|amount|amt|value|cost|sales|revenue|turnover|price|net|gross"
+_COUNTS = r"qty|quantity|units|count|number|num|hours|days|items|pieces|rate|percent|pct"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A constraint that may hold.
+
+    Attributes:
+        constraint: It.
+        share: Of the rows that keep it if it holds, as far as is known.
+        bar: Share of the rows that may break it, for all that is known, where it is taken to hold: of values, one in
+            ten of those that keep it; of NULLs, half of those that would if columns were independent.
+        order: Those that are more plausible come first.
+    """
+
+    constraint: RowConstraint
+    share: float
+    bar: float
+    order: tuple[float, ...]
+
+
+def candidates(table: Table, profile: Profile) -> Iterator[Candidate]:
+    """Yield constraints that may hold, by types, names and what was released of each column."""
+    columns = [c for c in table.attributes if c.relative is None and c.name in profile.discretizers]
+    drawn = _Drawn(table, profile)
+    yield from _missing(profile, [column.name for column in columns if column.nullable])
+    for of, column in permutations(columns, 2):
+        if can_be_part(column, of):
+            named = _parts(column.name)
+            most = TUNING.strong if named else TUNING.least_share
+            for part in named or DatePart:
+                order = 0.0 if named else 1.0, -_alike(column.name, of.name)
+                yield from drawn.candidates(PartOfDate(column.name, of.name, part), most, order)
+    for of, column in combinations(columns, 2):
+        if can_be_equal(column, of):
+            yield from drawn.candidates(SameValue(column.name, of.name), TUNING.least_share, (2.0,))
+    for first, last in permutations(columns, 2):
+        if can_be_equal(first, last) and _comparable(first, last):
+            yield from drawn.ordered(InOrder(first.name, last.name))
+    yield from _formulas([column for column in columns if can_be_computed(column)], drawn)
+
+
+def _formulas(numbers: Sequence[Column], drawn: _Drawn) -> Iterator[Candidate]:
+    """Yield sums of columns that stand side by side, beside their total or one called so, and products of two."""
+    for size in range(2, MOST_PARTS + 1):
+        for start in range(len(numbers) - size + 1):
+            parts = numbers[start : start + size]
+            beside = [*numbers[max(start - 1, 0) : start], *numbers[start + size : start + size + 1]]
+            for total in numbers:
+                named = re.search(_TOTALS, total.name, re.IGNORECASE) is not None
+                if total not in parts and (named or total in beside):
+                    yield from drawn.formula(total, parts, product=False, named=named)
+    for total in numbers:
+        named = re.search(_PRODUCTS, total.name, re.IGNORECASE) is not None
+        for pair in combinations(numbers, 2):
+            counted = any(re.search(_COUNTS, each.name, re.IGNORECASE) for each in pair)
+            if named and counted and total not in pair:
+                yield from drawn.formula(total, pair, product=True, named=True)
+
+
+def _missing(profile: Profile, names: list[str]) -> Iterator[Candidate]:
+    """Yield neighbouring columns that may be NULL together, and the first of such groups that may be."""
+    nulls: dict[str, tuple[float, float]] = {}
+    for name in names:
+        code = _null_code(profile.discretizers[name])
+        counts, sigmas = profile.one_way.column(name)
+        if code is not None and counts[code] > TUNING.significant * sigmas[code]:
+            nulls[name] = float(counts[code]), float(sigmas[code])
+
+    def alike(one: str, other: str) -> bool:
+        (first, noise), (second, more) = nulls[one], nulls[other]
+        return abs(first - second) <= TUNING.significant * math.hypot(noise, more)
+
+    runs: list[list[str]] = []
+    for name in nulls:
+        if runs and alike(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    groups = [tuple(run) for run in runs if len(run) > 1]
+    leads = [run[0] for run in runs]
+    for place, lead in enumerate(leads):
+        before = [other for other in leads[:place] if alike(other, lead)]
+        groups += [(other, lead) for other in before[-1:]]
+    for group in groups:
+        shares = np.clip([nulls[name][0] / max(profile.total, 1.0) for name in group], 0.0, 1.0)
+        some = 1 - np.prod(1 - shares) - np.prod(shares)
+        yield Candidate(MissingTogether(group), float(shares.min()), float(some) / 2, (0.5, -len(group)))
+
+
+def _null_code(coder: Discretizer) -> int | None:
+    """Return the code of NULL; None if there is none."""
+    return None if coder.codec.null is None else int(coder.shares[0][coder.codec.null])
+
+
+class _Drawn:
+    """Values drawn from what was released of each column by itself: always the same ones."""
+
+    def __init__(self, table: Table, profile: Profile) -> None:
+        self._table, self._discretizers = table, profile.discretizers
+        self._clean = profile.one_way.clean()
+        self._values: dict[str, pa.Array] = {}
+        self._numbers: dict[str, Array] = {}
+
+    def present(self, name: str) -> float:
+        """Return the share of the rows in which a column is not NULL."""
+        code, counts = _null_code(self._discretizers[name]), self._clean[name]
+        return 1.0 if code is None else 1 - float(counts[code] / max(counts.sum(), 1.0))
+
+    def values(self, name: str) -> pa.Array:
+        """Return values of a column."""
+        if name not in self._values:
+            counts, rng = self._clean[name], np.random.default_rng(0)
+            steps = (np.arange(SCREENED) + 0.5) / SCREENED  # as many of each code as it has
+            codes = np.minimum(np.searchsorted(np.cumsum(counts) / counts.sum(), steps), len(counts) - 1)
+            self._values[name] = self._discretizers[name].decode(codes, rng)
+        return self._values[name]
+
+    def numbers(self, name: str) -> Array:
+        """Return numbers of a column, in order."""
+        if name not in self._numbers:
+            self._numbers[name] = _in_order(*numbers_of(self._table.column(name), self.values(name)))
+        return self._numbers[name]
+
+    def candidates(
+        self, constraint: PartOfDate | SameValue, most: float, order: tuple[float, ...]
+    ) -> Iterator[Candidate]:
+        """Yield a candidate unless both columns have distributions further apart than ``most``; if it held, in none."""
+        apart = self.distance(constraint)
+        if apart <= most:
+            share = self.present(constraint.column) * self.present(constraint.of)
+            yield Candidate(constraint, share, TUNING.least_share * share, (*order, apart))
+
+    def ordered(self, constraint: InOrder) -> Iterator[Candidate]:
+        """Yield a candidate unless both columns have distributions in another order, or are in order by chance."""
+        one, other = self.numbers(constraint.first), self.numbers(constraint.last)
+        if not len(one) or not len(other):
+            return
+        chance = float(np.searchsorted(other, one).mean()) / len(other)
+        points = np.concatenate([one, other])
+        above = _shares(other, points) - _shares(one, points)
+        if chance >= TUNING.least_share >= float(above.max()):
+            share = self.present(constraint.first) * self.present(constraint.last)
+            yield Candidate(constraint, share, min(TUNING.least_share, chance / 2) * share, (0.7, -chance))
+
+    def formula(self, total: Column, parts: Sequence[Column], *, product: bool, named: bool) -> Iterator[Candidate]:
+        """Yield a candidate unless the mean of a column is far from that of its parts, as if these were independent."""
+        whole, *means = (self._mean(column) for column in (total, *parts))
+        expected = math.prod(means) if product else math.fsum(means)
+        apart = abs(expected - whole) / max(abs(whole), TINY)
+        if apart <= (TUNING.strong if product else TUNING.least_share):
+            constraint = Formula(total.name, tuple(part.name for part in parts), product, self._within(total))
+            share = math.prod(self.present(name) for name in constraint.columns)
+            yield Candidate(constraint, share, TUNING.least_share * share, (0.2 if named else 1.5, apart))
+
+    def _mean(self, column: Column) -> float:
+        numbers, null = reals_of(column, self.values(column.name))
+        return float(numbers[~null].mean()) if not null.all() else math.nan
+
+    def _within(self, column: Column) -> float:
+        """Return half of what a column's values are rounded to: two digits, of floats of which nothing is known."""
+        codec = self._discretizers[column.name].codec
+        spacing = codec.grid.spacing if isinstance(codec, OrderedCodec) else None
+        return (spacing or 0.01) / 2 if column.type is ColumnType.FLOAT else rounding_of(column)
+
+    def distance(self, constraint: PartOfDate | SameValue) -> float:
+        """Return the largest difference of cumulative shares between a column and what a constraint makes of another.
+
+        Kolmogorov's distance; 1 where one of them has no values.
+        """
+        values = {constraint.of: self.values(constraint.of)}
+        one, other = self.numbers(constraint.column), _in_order(*expected_numbers(self._table, constraint, values))
+        if not len(one) or not len(other):
+            return 1.0
+        points = np.concatenate([one, other])
+        return float(np.abs(_shares(one, points) - _shares(other, points)).max())
+
+
+def _parts(name: str) -> tuple[DatePart, ...]:
+    """Return the parts of a date that a column may be, by its name."""
+    return next((parts for words, parts in _PARTS if re.search(words, name, re.IGNORECASE)), ())
+
+
+def _alike(one: str, other: str) -> int:
+    """Return how many letters two names begin with in common."""
+    pairs = zip(one.lower(), other.lower(), strict=False)
+    return sum(1 for _ in takewhile(lambda letters: letters[0] == letters[1], pairs))
+
+
+def _comparable(first: Column, last: Column) -> bool:
+    """Return whether one of two columns may be meant not to be above the other: dates, or numbers with like names."""
+    one, other = first.name, last.name
+    same = max(_alike(one, other), _alike(one[::-1], other[::-1])) >= FEW_LETTERS
+    return first.type.logical.calendar or (same and not _parts(one) and not _parts(other))
+
+
+def _shares(numbers: Array, points: Array) -> Array:
+    """Return the share of numbers, in order, that are at most each point."""
+    return np.searchsorted(numbers, points, side="right") / len(numbers)
+
+
+def _in_order(numbers: Numbers, null: NDArray[np.bool_]) -> Array:
+    return np.sort(numbers[~null].astype(np.float64))

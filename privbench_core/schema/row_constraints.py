@@ -1,0 +1,171 @@
+"""What holds between the columns of each row, in the forms that can be measured and computed: a closed list.
+
+They are read out of declared checks, or found under the guarantee (`profiles.measure_constraints`); what a row makes of
+one is in `columns.row_constraints`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import get_args
+
+from privbench_core.stored import Storable
+
+
+class DatePart(Storable, StrEnum):
+    """A number that a date has; weeks and weekdays in the ways that are usual."""
+
+    YEAR = "year"
+    QUARTER = "quarter"
+    MONTH = "month"
+    WEEK = "ISO week"
+    WEEK_FROM_SUNDAY = "week (of Sunday to Saturday)"
+    WEEK_FROM_MONDAY = "week (of Monday to Sunday)"
+    SEVEN_DAYS = "week (of seven days from January 1)"
+    DAY = "day of the month"
+    DAY_OF_YEAR = "day of the year"
+    WEEKDAY_ISO = "weekday (1 is Monday)"
+    WEEKDAY_FROM_MONDAY = "weekday (0 is Monday)"
+    WEEKDAY_FROM_SUNDAY = "weekday (0 is Sunday)"
+    WEEKDAY_FROM_SUNDAY_1 = "weekday (1 is Sunday)"
+    HOUR = "hour"
+
+
+@dataclass(frozen=True)
+class PartOfDate(Storable):
+    """A number is a part of a date or time: ``birth_year`` and ``birth_date``."""
+
+    column: str
+    of: str
+    part: DatePart
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about, what follows from the others first."""
+        return self.column, self.of
+
+    @property
+    def in_words(self) -> str:
+        """What holds."""
+        return f"{self.column} is the {self.part} of {self.of}"
+
+
+@dataclass(frozen=True)
+class SameValue(Storable):
+    """Two numbers, or dates, of one type are equal."""
+
+    column: str
+    of: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about, what follows from the others first."""
+        return self.column, self.of
+
+    @property
+    def in_words(self) -> str:
+        """What holds."""
+        return f"{self.column} is {self.of}"
+
+
+@dataclass(frozen=True)
+class MissingTogether(Storable):
+    """Either all of some columns are NULL, or none of them is."""
+
+    columns: tuple[str, ...]
+
+    @property
+    def in_words(self) -> str:
+        """What holds."""
+        return f"{', '.join(self.columns[:-1])} and {self.columns[-1]} are NULL together"
+
+
+@dataclass(frozen=True)
+class Formula(Storable):
+    """A number is the sum, or the product, of others.
+
+    Attributes:
+        column: The sum or product.
+        of: Its parts.
+        product: Whether they are multiplied.
+        within: How far a value may be from that of the formula: half of what it is rounded to.
+    """
+
+    column: str
+    of: tuple[str, ...]
+    product: bool
+    within: float
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about, what follows from the others first."""
+        return self.column, *self.of
+
+    @property
+    def in_words(self) -> str:
+        """What holds."""
+        return f"{self.column} is {(' * ' if self.product else ' + ').join(self.of)}, rounded"
+
+
+@dataclass(frozen=True)
+class InOrder(Storable):
+    """A number, date or time is not above another one of its type."""
+
+    first: str
+    last: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about."""
+        return self.first, self.last
+
+    @property
+    def in_words(self) -> str:
+        """What holds."""
+        return f"{self.first} is at most {self.last}"
+
+
+ValueConstraint = PartOfDate | SameValue | Formula
+RowConstraint = ValueConstraint | MissingTogether | InOrder
+_KINDS = frozenset(get_args(RowConstraint))
+MOST_PARTS = 4
+"""Of a formula: more factors could make a product too large for a float."""
+
+
+def in_sequence(found: Sequence[RowConstraint]) -> tuple[RowConstraint, ...]:
+    """Return constraints in the order in which they can be kept one after the other, without those that can't.
+
+    Given best first: a column is computed once, and after those that it is computed from.
+    """
+    first = {each.column: each for each in reversed(found) if isinstance(each, ValueConstraint)}
+    settled: list[RowConstraint] = [each for each in found if isinstance(each, MissingTogether)]
+    settled += [each for each in found if isinstance(each, InOrder) and first.keys().isdisjoint(each.columns)]
+    waiting = {name: set(each.columns[1:]) & first.keys() for name, each in first.items()}
+    while ready := [name for name, of in waiting.items() if waiting.keys().isdisjoint(of)]:
+        settled += [first[name] for name in ready]
+        for name in ready:
+            del waiting[name]
+    return tuple(settled)
+
+
+def is_well_formed(constraint: RowConstraint) -> bool:
+    """Return whether something is exactly of a kind of constraint, between columns that it names once.
+
+    >>> is_well_formed(SameValue("a", "b")), is_well_formed(SameValue("a", "a"))
+    (True, False)
+    """
+    if type(constraint) not in _KINDS:
+        return False
+    columns = constraint.columns
+    if type(columns) is not tuple or any(type(name) is not str for name in columns):
+        return False
+    if isinstance(constraint, PartOfDate) and type(constraint.part) is not DatePart:
+        return False
+    if isinstance(constraint, Formula):
+        kinds = type(constraint.of), type(constraint.product), type(constraint.within)
+        if kinds != (tuple, bool, float) or not 0 < constraint.within < math.inf or len(constraint.of) > MOST_PARTS:
+            return False
+    return len(set(columns)) == len(columns) > 1
