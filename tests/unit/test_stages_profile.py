@@ -208,6 +208,8 @@ def test_values_beyond_a_declared_domain_are_reported():
     step = PrivBench().plan(schema, Budget(1e6), {}).step(("profile", "t"))
 
     class Context:
+        public: ClassVar[dict[str, pa.Table]] = {}
+
         @staticmethod
         def opened():
             return door_of(schema, {"t": rows}, step.price)
