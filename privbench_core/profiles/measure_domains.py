@@ -186,7 +186,9 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     if classes is not None:
         of_steps = view_of_cells(session, table.name, {column.name: classes}, 1, f"step of {column.name}")
         found = of_steps.measure("multiples", [Marginal((column.name,))], price.share(TUNING.detail_share))
-        rows = float(np.where(seen, counts, 0.0).sum())
+        others = seen.copy()  # than zero, which is a multiple of every unit
+        others[_cells_between(grid, 0, 0)] &= grid.grid.logical.calendar
+        rows = float(counts[others].sum())
         step = _step(found.values[0][: len(classes.units)], found.sigma, classes, rows, price.measure)
     if seen.any():
         rows_seen, cells = np.zeros(len(counts)), np.flatnonzero(seen)
@@ -275,7 +277,7 @@ def _step(counts: Array, sigma: float, classes: StepCodec, rows: float, measure:
         counts: Rows by the coarsest unit that divides them, shape (units,).
         sigma: Of their noise.
         classes: The units.
-        rows: About how many rows there are, by another release; 0 if they are below the noise.
+        rows: About how many rows are not zero, by another release; 0 if they are below the noise.
         measure: Of the noise.
     """
     usual = float(scipy.stats.norm.isf(TUNING.clear)) * sigma  # a unit is wrong for about one column in twenty

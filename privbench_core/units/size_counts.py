@@ -8,6 +8,7 @@ the smooth shapes of `size_shapes`. Post-processing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -80,12 +81,20 @@ class SizeCounts:
         return rows * self.shapes.median(beyond) / max(self.shapes.mean(beyond), NEGLIGIBLE)
 
     def unknown_beyond(self, most: float) -> float:
-        """Return how far off `beyond` may be."""
+        """Return how far off `beyond` may be, on average over shapes."""
         excess = self.codec.means() - self.codec.means(most)
         of_shape = 0.0 if self.shapes is None else self.shapes.mean_deviation(excess)
+        return math.hypot(of_shape, self._unknown_means(most))
+
+    def deviation_beyond(self, most: float) -> float:
+        """Return the standard deviation of `beyond`, which the unlikely shapes of the heaviest tails decide."""
+        excess = self.codec.means() - self.codec.means(most)
+        of_shape = 0.0 if self.shapes is None else self.shapes.deviation(excess)
+        return math.hypot(of_shape, self._unknown_means(most))
+
+    def _unknown_means(self, most: float) -> float:
         # The mean of a class [c, 2c] is 1.5 c if all sizes are as many, and 2 ln 2 c if they fall as 1/x².
-        of_mean = (1.5 / (2 * np.log(2)) - 1) * float(self.counts @ self._sizes_beyond(most))
-        return float(np.hypot(of_shape, of_mean))
+        return (1.5 / (2 * math.log(2)) - 1) * float(self.counts @ self._sizes_beyond(most))
 
     def _sizes_beyond(self, most: float) -> Array:
         return mean_sizes(self.codec, self.binning) - mean_sizes(self.codec, self.binning, most)

@@ -110,12 +110,13 @@ def test_under_pure_privacy_a_small_table_and_a_single_column_are_measured_once(
 
 
 @pytest.mark.parametrize("n", [50, 4000])
-def test_where_nothing_depends_zcdp_loses_nothing_but_scores(n):
+def test_where_nothing_depends_zcdp_loses_nothing_but_what_looked_for_it(n):
     price = MEASURES["zCDP"]
     found = learned(price, n, 0.0)
     assert isinstance(found.node, Leaf)
     assert not found.node.pairs
-    scores = sum(amount for what, amount in found.charged if what in {"dependence scores", "triple scores"})
+    looked_for = {"dependence scores", "triple scores", "constraint"}
+    scores = sum(amount for what, amount in found.charged if what in looked_for)
     assert (scores > 0) == (n > 50)
     shares = least_noise({name: look.codec.size for name, look in found.cells.known.items()}, Measure.ZCDP)
     for name, look in found.cells.known.items():

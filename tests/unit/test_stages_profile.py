@@ -49,7 +49,7 @@ def profiled(column: Column, values: pa.Array, price: Price = PLENTY, noise: Noi
         (Column("x", ColumnType.INTEGER, Learn()), [5, 7, 100, 1000], 4, 1023),
         (Column("x", ColumnType.INTEGER, Learn()), [-9, 0, 3], -15, 3),
         (Column("x", ColumnType.INTEGER, Learn()), [0, 0, 0], 0, 0),
-        (Column("x", ColumnType.FLOAT, Learn()), [0.3, 1.5], 0.25, 2.0),
+        (Column("x", ColumnType.FLOAT, Learn()), [0.3, 1.5], 0.3, 1.9),
         (Column("x", ColumnType.DATE, Learn()), [dt.date(1999, 5, 1), dt.date(2003, 1, 1)], "1999-01-01", "2003-12-31"),
     ],
 )
@@ -208,6 +208,8 @@ def test_values_beyond_a_declared_domain_are_reported():
     step = PrivBench().plan(schema, Budget(1e6), {}).step(("profile", "t"))
 
     class Context:
+        public: ClassVar[dict[str, pa.Table]] = {}
+
         @staticmethod
         def opened():
             return door_of(schema, {"t": rows}, step.price)
