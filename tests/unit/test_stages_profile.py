@@ -4,7 +4,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
