@@ -63,7 +63,9 @@ def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty
     return np.array(cuts[::-1], np.int64)
 
 
-def segment_and_smooth(counts: Floats, sigma: float, widths: Floats, *, laplace: bool = False) -> tuple[Starts, Floats]:
+def segment_and_smooth(
+    counts: Floats, sigma: float, widths: Floats, *, laplace: bool = False, gaps: bool = False
+) -> tuple[Starts, Floats]:
     """Return groups of cells (the first cell of each, ascending), and estimated counts of all cells, none below zero.
 
     Of two estimates, the one with the smaller estimated risk is used (Stein's unbiased risk estimate, with an allowance
@@ -75,6 +77,7 @@ def segment_and_smooth(counts: Floats, sigma: float, widths: Floats, *, laplace:
         sigma: Standard deviation of the noise.
         widths: What counts of a segment are proportional to, shape (n,), all positive.
         laplace: Whether the noise is Laplace's, of which single cells stand out more often.
+        gaps: Whether cells in which nothing shows may hold nothing, where `is_rough`.
 
     >>> starts, found = segment_and_smooth(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), 3.0, np.ones(5))
     >>> starts.tolist(), found.tolist()
@@ -87,7 +90,7 @@ def segment_and_smooth(counts: Floats, sigma: float, widths: Floats, *, laplace:
     hidden = counts <= max(SIGNIFICANT, bar) * sigma
     groups = np.flatnonzero(np.append(True, ~(hidden[1:] & hidden[:-1])))
     least = np.full(len(counts), ABSOLUTE)
-    if is_rough(counts, sigma, widths, laplace=laplace):
+    if gaps and is_rough(counts, sigma, widths, laplace=laplace):
         # Few values occur: of hidden neighbours, those with the largest counts are the likeliest.
         least[np.repeat(segment_sums(separate, groups) > 0, np.diff(np.append(groups, len(counts))))] = NEGLIGIBLE
     return groups, np.maximum(separate, least * sigma)

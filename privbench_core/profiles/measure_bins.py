@@ -73,9 +73,11 @@ class CellCounts:
 
     @cached_property
     def rough(self) -> bool:
-        """Whether interval cells are unrelated to their neighbours, as where a few values are frequent."""
+        """Whether cells of a learned range are unrelated to their neighbours, as where a few values are frequent."""
         ordered = self.codec.ordered
-        return is_rough(self.counts[:ordered], self.sigma, _visible(self.widths), laplace=self.laplace)
+        return self.intervals.open_ended and is_rough(
+            self.counts[:ordered], self.sigma, _visible(self.widths), laplace=self.laplace
+        )
 
     @property
     def intervals(self) -> OrderedCodec:
