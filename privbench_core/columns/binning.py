@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec, Codes
-from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.columns.systematic import distribute, group_counts, narrow, systematic_counts
 from privbench_core.errors import InternalError
 from privbench_core.estimators.segmentation import (
@@ -187,8 +186,7 @@ def merge_cells(
     weights = np.zeros(codec.size)
     if codec.ordered:
         spans = np.ones(proper) if widths is None else widths
-        gaps = isinstance(codec, OrderedCodec) and codec.open_ended
-        code_of[:proper], weights[:proper] = _merge_ordered(noisy[:proper], sigma, max_codes, spans, laplace, gaps=gaps)
+        code_of[:proper], weights[:proper] = _merge_ordered(noisy[:proper], sigma, max_codes, spans, laplace)
     else:
         code_of[:proper], weights[:proper] = _merge_list(noisy[:proper], sigma, max_codes, visible)
     ordered = groups = int(code_of[:proper].max()) + 1
@@ -270,10 +268,10 @@ def _merge_list(noisy: Floats, sigma: float, max_codes: int, visible: bool) -> t
 
 
 def _merge_ordered(
-    noisy: Floats, sigma: float, max_codes: int, widths: Floats, laplace: bool, *, gaps: bool
+    noisy: Floats, sigma: float, max_codes: int, widths: Floats, laplace: bool
 ) -> tuple[NDArray[np.int64], Floats]:
     """Codes and unnormalised weights of interval cells: groups of neighbours, in order."""
-    starts, weights = segment_and_smooth(noisy, sigma, widths, laplace=laplace, gaps=gaps)
+    starts, weights = segment_and_smooth(noisy, sigma, widths, laplace=laplace)
     final = starts[merge_smallest(segment_sums(noisy, starts), max_codes)]
     code_of = np.repeat(np.arange(len(final)), np.diff(np.append(final, len(noisy))))
     empty = np.bincount(code_of, weights) <= 0

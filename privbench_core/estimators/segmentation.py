@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.estimators.denoising import onto_simplex
-from privbench_core.guards import NEGLIGIBLE, NORMAL_REACH, SHORT_RUN
+from privbench_core.guards import NORMAL_REACH, SHORT_RUN
 from privbench_core.tuning import TUNING
 
 Floats = NDArray[np.float64]
@@ -63,9 +63,7 @@ def segments(counts: Floats, sigma: float, widths: Floats | None = None, penalty
     return np.array(cuts[::-1], np.int64)
 
 
-def segment_and_smooth(
-    counts: Floats, sigma: float, widths: Floats, *, laplace: bool = False, gaps: bool = False
-) -> tuple[Starts, Floats]:
+def segment_and_smooth(counts: Floats, sigma: float, widths: Floats, *, laplace: bool = False) -> tuple[Starts, Floats]:
     """Return groups of cells (the first cell of each, ascending), and estimated counts of all cells, none below zero.
 
     Of two estimates, the one with the smaller estimated risk is used (Stein's unbiased risk estimate, with an allowance
@@ -77,59 +75,28 @@ def segment_and_smooth(
         sigma: Standard deviation of the noise.
         widths: What counts of a segment are proportional to, shape (n,), all positive.
         laplace: Whether the noise is Laplace's, of which single cells stand out more often.
-        gaps: Whether cells in which nothing shows may hold nothing, where `is_rough`.
 
     >>> starts, found = segment_and_smooth(np.array([8.0, 12.0, 8.0, 12.0, 90.0]), 3.0, np.ones(5))
     >>> starts.tolist(), found.tolist()
     ([0, 4], [10.0, 10.0, 10.0, 10.0, 90.0])
     """
-    starts, smooth, separate, gain = _estimates(counts, sigma, widths, laplace=laplace)
-    if gain <= 0:
-        return starts, smooth
-    bar = _penalty(counts) / math.sqrt(2) if laplace else math.sqrt(2 * _penalty(counts))
-    hidden = counts <= max(SIGNIFICANT, bar) * sigma
-    groups = np.flatnonzero(np.append(True, ~(hidden[1:] & hidden[:-1])))
-    least = np.full(len(counts), ABSOLUTE)
-    if gaps and is_rough(counts, sigma, widths, laplace=laplace):
-        # Few values occur: of hidden neighbours, those with the largest counts are the likeliest.
-        least[np.repeat(segment_sums(separate, groups) > 0, np.diff(np.append(groups, len(counts))))] = NEGLIGIBLE
-    return groups, np.maximum(separate, least * sigma)
-
-
-def is_rough(counts: Floats, sigma: float, widths: Floats, *, laplace: bool = False) -> bool:
-    """Return whether cells are unrelated to their neighbours beyond noise and sampling error, and few values occur.
-
-    The square roots of counts with either error have about the same variance everywhere (Anscombe's transform, as
-    Starck and others extended it to Gaussian noise). If cells have two values on average, a share of e^-2 has none
-    (Poisson), of which noise takes half below zero; if they have more, a single value hardly stands out in any.
-    """
-    none = sigma**2 + 3 / 8
-    roots = 2 * (np.sqrt(np.maximum(counts + none, 0.0)) - math.sqrt(none))
-    few = float(np.mean(counts <= 0)) >= math.exp(-2) / 2
-    return few and _estimates(roots, 1.0, widths, laplace=laplace)[-1] > SIGNIFICANT
-
-
-def _penalty(counts: Floats) -> float:
-    """Return the noise variances that a cut must save: of n cells noise may choose among n² runs, about 2 ln(n)."""
-    return max(PENALTY, 2 * math.log(len(counts) / PENALTY))
-
-
-def _estimates(counts: Floats, sigma: float, widths: Floats, *, laplace: bool) -> tuple[Starts, Floats, Floats, float]:
-    """Return segments and smooth counts of cells; counts of unrelated ones, and how far these have less risk.
-
-    That is in standard deviations of the estimated risk: of the sum of the squares of noise.
-    """
     starts = segments(counts, sigma, widths)
-    if sigma > 0 and _penalty(counts) > PENALTY:
-        starts = _without_accidents(counts, starts, sigma, widths, _penalty(counts), laplace=laplace)
+    # Of n cells noise may choose among n² runs: a cut must save about 2 ln(n) noise variances.
+    penalty = max(PENALTY, 2 * math.log(len(counts) / PENALTY))
+    if sigma > 0 and penalty > PENALTY:
+        starts = _without_accidents(counts, starts, sigma, widths, penalty, laplace=laplace)
     smooth, freedom = _smoothed(counts, starts, sigma, widths)
     if sigma <= 0:
-        return starts, smooth, smooth, 0.0
+        return starts, smooth
     separate = onto_simplex(counts, max(float(counts.sum()), sigma))
     risk_smooth = ((smooth - counts) ** 2).sum() + sigma**2 * (2 * freedom + (PENALTY - 2) / 2 * len(starts))
     risk_separate = ((separate - counts) ** 2).sum() + 2 * sigma**2 * (separate > 0).sum()
-    deviation = sigma**2 * math.sqrt((5 if laplace else 2) * len(counts))  # E[noise⁴] is 6 or 3 σ⁴
-    return starts, smooth, separate, float(risk_smooth - risk_separate) / deviation
+    if risk_smooth <= risk_separate:
+        return starts, smooth
+    bar = penalty / math.sqrt(2) if laplace else math.sqrt(2 * penalty)
+    hidden = counts <= max(SIGNIFICANT, bar) * sigma
+    begins = np.append(True, ~(hidden[1:] & hidden[:-1]))
+    return np.flatnonzero(begins), np.maximum(separate, ABSOLUTE * sigma)
 
 
 def _without_accidents(

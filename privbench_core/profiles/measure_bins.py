@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from privbench_core.columns.binning import Binning, merge_cells, parts_worth_cut
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.errors import InternalError
-from privbench_core.estimators.segmentation import is_rough, segment_sums, segments
+from privbench_core.estimators.segmentation import segment_sums, segments
 from privbench_core.guards import FEW_VALUES, MOST_CUT, MOST_IN_ALL, MOST_LOOKS, MOST_PARTS, NEGLIGIBLE, THINNEST_CELL
 from privbench_core.marginals.measure_one_way import measure_one_way, view_of_cells
 from privbench_core.marginals.measure_scores import highest_noise
@@ -70,14 +69,6 @@ class CellCounts:
     def sigma(self) -> float:
         """Standard deviation of most counts."""
         return math.sqrt(float(np.median(self.variances)))
-
-    @cached_property
-    def rough(self) -> bool:
-        """Whether cells of a learned range are unrelated to their neighbours, as where a few values are frequent."""
-        ordered = self.codec.ordered
-        return self.intervals.open_ended and is_rough(
-            self.counts[:ordered], self.sigma, _visible(self.widths), laplace=self.laplace
-        )
 
     @property
     def intervals(self) -> OrderedCodec:
@@ -158,10 +149,8 @@ def refine_bins(
         finer = {name: found[name].intervals.cut(cells) for name, cells in parts.items()}
         view = view_of_cells(session, table.name, finer, full, "closer look")
         noisy = measure_one_way(view, list(finer), now, "parts of heavy cells")
-        most = _most_parts(len(finer))
+        bar = highest_noise(now.measure, 1.0, _most_parts(len(finer)) * len(finer))
         for name, counts in noisy.counts.items():
-            one_of = max(most // MOST_CUT, *parts[name].values()) if found[name].rough else most * len(finer)
-            bar = highest_noise(now.measure, 1.0, one_of)
             found[name] = _refined(found[name], finer[name], counts, noisy.sigmas[name][0], bar)
     if left.amount > 0:
         view = view_of_cells(
@@ -198,11 +187,7 @@ def _paying(curator: Curator, known: Mapping[str, CellCounts], price: Price, num
     sigma = curator.sigma([Marginal(())] * number, price)
     most = _most_parts(number)
     bar = highest_noise(price.measure, sigma, most * number)
-    found = {
-        name: (cells.rough and _rough_cells(cells, sigma, price.measure, most))
-        or _worth_cutting(cells, bar, price.measure, most)
-        for name, cells in known.items()
-    }
+    found = {name: _worth_cutting(cells, bar, price.measure, most) for name, cells in known.items()}
     paying = sorted((name for name in found if found[name]), key=lambda n: -max(known[n].counts[list(found[n])]))
     return {name: found[name] for name in paying[:number]}
 
@@ -223,16 +208,6 @@ def _worth_cutting(known: CellCounts, bar: float, measure: Measure, most: int) -
     cells = np.flatnonzero(pays & known.unseen & (values > 1))
     cells = cells[np.argsort(-counts[cells], kind="stable")[:MOST_CUT]]
     return {int(cell): int(min(values[cell], most // len(cells))) for cell in np.sort(cells)}
-
-
-def _rough_cells(known: CellCounts, sigma: float, measure: Measure, most: int) -> dict[int, int]:
-    """Return the cells of a rough column in which a single value would stand out of the others, with their parts."""
-    counts, values = known.counts[: known.intervals.ordered], known.intervals.values_in
-    pays = (counts > highest_noise(measure, sigma, most // MOST_CUT)) & known.unseen
-    cells = np.flatnonzero(pays & (values > 1) & (values <= FEW_VALUES))
-    if values[cells].sum() > most:
-        cells = np.sort(cells[np.argsort(-counts[cells], kind="stable")[:MOST_CUT]])
-    return {int(cell): int(min(values[cell], most // len(cells))) for cell in cells}
 
 
 def _depth(known: CellCounts, parts: Mapping[int, int]) -> int:
@@ -273,7 +248,7 @@ def _refined(known: CellCounts, finer: OrderedCodec, counts: Array, sigma: float
     widths = known.widths[parent] * segment_sums(share, starts)
     found, variances = segment_sums(counts, pieces), runs * sigma**2
     rest = np.flatnonzero((runs[: len(starts)] > 1) & (np.bincount(parent)[parent] > 1))
-    expected = (0.0 if known.rough else known.neighbours()[parent[rest]]) * widths[rest]
+    expected = known.neighbours()[parent[rest]] * widths[rest]
     off = found[rest] - expected
     spread = np.maximum.reduce([off**2 - variances[rest], expected**2, np.full(len(rest), known.sigma**2)])
     gain = spread / (spread + variances[rest])

@@ -19,7 +19,7 @@ from privbench_core.columns.codec import Codec
 from privbench_core.columns.intervals import OrderedCodec, StepCodec, equal_width_codec, log_scale_codec
 from privbench_core.columns.made_up import plausible_bounds
 from privbench_core.columns.registry import codec_for
-from privbench_core.estimators.segmentation import ABSOLUTE, segment_and_smooth
+from privbench_core.estimators.segmentation import segment_and_smooth
 from privbench_core.guards import (
     ASSUMED_DIGITS,
     CELLS_PER_OCTAVE,
@@ -193,8 +193,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     if seen.any():
         rows_seen, cells = np.zeros(len(counts)), np.flatnonzero(seen)
         for run in np.split(cells, np.flatnonzero(np.diff(cells) > 1) + 1):
-            found_rows = segment_and_smooth(counts[run], noisy.sigma, np.ones(len(run)))[1]
-            rows_seen[run] = np.maximum(found_rows, ABSOLUTE * noisy.sigma)
+            rows_seen[run] = segment_and_smooth(counts[run], noisy.sigma, np.ones(len(run)))[1]
         return learned_codec(grid, rows_seen, step), ""
     assumed = equal_width_codec(column, low, high, table=table.name)
     open_ended = _in_steps(replace(assumed, open_ended=True), step)
@@ -336,7 +335,8 @@ def _in_steps(codec: OrderedCodec, step: float | None) -> OrderedCodec:
     if codec.grid.continuous:
         if max(abs(codec.cuts[0]), abs(codec.last)) > EXACT_FLOAT * step:
             return codec
-        starts = sorted({max(math.ceil(start / step - TOLERANCE), int(start > 0)) for start in codec.cuts})
+        firsts = ((start, math.ceil(start / step - TOLERANCE)) for start in codec.cuts)
+        starts = sorted({max(first, 1) if start > 0 else first for start, first in firsts})
     else:
         starts = sorted({-(-int(start) // int(step)) for start in codec.cuts})
     final = max(int(codec.last // step), starts[0])
