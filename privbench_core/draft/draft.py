@@ -14,10 +14,11 @@ from pathlib import Path
 
 from privbench_core.backends.catalogue import Catalogue
 from privbench_core.backends.registry import read_catalogue
+from privbench_core.draft.columns import one_line
 from privbench_core.draft.keys import propose_keys, usable_keys, with_required
 from privbench_core.draft.publishing import Candidate, candidates
 from privbench_core.draft.samples import Samples, read_samples
-from privbench_core.draft.tables import draft_table, one_line
+from privbench_core.draft.tables import draft_table
 from privbench_core.draft.units import KeyPlace, Role, guess_unit, propose_roles, repeated_persons, without_tables
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
