@@ -92,7 +92,7 @@ def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
         column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return None
-    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _texts(values: pa.Array) -> list[str]:

@@ -94,6 +94,16 @@ class Grid(Storable):
         """The smallest and largest number of a grid of whole numbers that the column's type can hold."""
         return self.logical.extent
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The smallest and largest number that stands for a value of the type."""
+        if self.continuous:
+            return -float(2**127), float(2**127)
+        if self.spacing is not None:
+            return -EXACT_FLOAT, EXACT_FLOAT
+        low, high = self.extent
+        return -((self.origin - low) // self.step), (high - self.origin) // self.step
+
     def number(self, value: Scalar) -> int | float:
         """Return the number of a declared value; SpecError if it is not a value of the column's type."""
         try:

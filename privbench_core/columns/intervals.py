@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.codec import Codec, Codes
 from privbench_core.columns.grid import Grid, Numbers, is_multiple
 from privbench_core.errors import InternalError, SpecError
-from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS
+from privbench_core.guards import EXACT_FLOAT, FINEST_CELL, MAX_DECLARED_CELLS, TINY
 from privbench_core.schema.columns import Column, ColumnType, Scalar
 from privbench_core.tuning import TUNING
 
@@ -35,6 +35,8 @@ class OrderedCodec(Codec):
         cuts: First number of each cell, ascending.
         last: Last number of the last cell.
         open_ended: Whether the ends are estimates, at which values must not pile up, rather than bounds of the domain.
+        beyond: How far values outside of open ends lie beyond the first and the last number on average; 0 where they
+            are taken to lie in the first and the last cell.
     """
 
     grid: Grid
@@ -42,6 +44,7 @@ class OrderedCodec(Codec):
     cuts: tuple[int | float, ...]
     last: int | float
     open_ended: bool = False
+    beyond: tuple[float, float] = (0.0, 0.0)
     in_order: ClassVar[bool] = True
 
     @cached_property
@@ -107,7 +110,7 @@ class OrderedCodec(Codec):
     def decode(self, cells: Codes, rng: np.random.Generator) -> pa.Array:
         """Return values drawn uniformly from the grid points of each cell; below and above give the ends of the range.
 
-        Where the range is open-ended, they give values of the first and the last cell.
+        Where the range is open-ended, they give values of the first and the last cell, or beyond them.
         """
         inside = np.arange(self.size, dtype=np.int32)
         inside[self.ordered :] = 0
@@ -118,6 +121,8 @@ class OrderedCodec(Codec):
         if outside and not self.open_ended:
             numbers[cells == self.below] = self.starts[0]
             numbers[cells == self.above] = self.last
+        elif outside:
+            self._spread(numbers, cells, rng)
         return self.grid.array(numbers, cells == self.null if self.nullable else None)
 
     def cut(self, parts: Mapping[int, int]) -> OrderedCodec:
@@ -148,6 +153,32 @@ class OrderedCodec(Codec):
         else:
             names = [str(low) if low == high else f"{low} to {high}" for low, high in pairs]
         return [*names, f"< {pairs[0][0]}", f"> {pairs[-1][1]}"]
+
+    def with_tails(self, rows: NDArray[np.float64]) -> OrderedCodec:
+        """Return the codec whose open ends go on as an exponential tail, as dense at its end as the cell there.
+
+        Args:
+            rows: Of each cell, shape (size,).
+        """
+        if not self.open_ended:
+            return self
+        most, ends = float(self.last) - float(self.cuts[0]), ((0, self.below), (self.ordered - 1, self.above))
+        means = [min(float(rows[o] * self.widths[c] / max(rows[c], TINY)), most) for c, o in ends]
+        return replace(self, beyond=(means[0], means[1]))
+
+    def _spread(self, numbers: Numbers, cells: Codes, rng: np.random.Generator) -> None:
+        """Move values outside beyond the ends: as far again at most, and none below zero if the range is above it."""
+        first, final, one = self.cuts[0], self.last, 0 if self.grid.continuous else 1
+        low, high = self.grid.reach
+        low = max(low, 0) if first >= 0 and not self.grid.logical.calendar else low
+        rooms = first - low, high - final
+        sides = zip((-1, 1), self.outside, self.beyond, rooms, (first, final), strict=True)
+        for sign, outside, mean, room, end in sides:
+            which = np.flatnonzero(cells == outside)
+            if mean > 0 and len(which) and room > one:
+                most = min(float(final) - float(first), float(min(room, EXACT_FLOAT)) - one)
+                far = -mean * np.log1p(rng.random(len(which)) * np.expm1(-most / mean))
+                numbers[which] = end + sign * (far if self.grid.continuous else far.astype(np.int64) + one)
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> Numbers:
         first = self.starts[cells]

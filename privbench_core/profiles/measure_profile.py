@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from privbench_core.columns.categorical import CategoricalCodec
 from privbench_core.columns.codec import Codec
 from privbench_core.columns.discretizer import Discretizer, ordered_codes, tails_of
+from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.guards import MAX_CODES, NEGLIGIBLE
 from privbench_core.marginals.measure_one_way import Marginals, least_noise, remeasure, view_of_cells
 from privbench_core.marginals.measure_spn import PairwiseSPN
@@ -82,7 +83,12 @@ class Cells:
         for name, binning in merged.items():
             others = (codes - binning.size) / (len(merged) - 1) if len(merged) > 1 else 1.0
             binning, counts[name], sigmas[name] = self.known[name].cut(binning, others, MAX_CODES)  # noqa: PLW2901
-            discretizers[name] = Discretizer(self.known[name].codec, binning)
+            codec = self.known[name].codec
+            if isinstance(codec, OrderedCodec):
+                codec = codec.with_tails(
+                    np.maximum(counts[name], 0.0)[list(binning.code_of)] * np.array(binning.weights)
+                )
+            discretizers[name] = Discretizer(codec, binning)
         one_way = OneWay(counts, sigmas)
         total, sigma = (one_way.total, one_way.total_sigma) if counts else self.rows
         total = max(1.0, total)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from privbench_core.columns.intervals import equal_width_codec
 from privbench_core.estimators.size_shapes import tail_counts
 from privbench_core.marginals.measured import MeasuredLeaf
 from privbench_core.marginals.one_way import OneWay
+from privbench_core.schema.columns import Column, ColumnType
 
 FALLING = 4000.0 * 0.4 ** np.arange(12)
 
@@ -48,3 +53,30 @@ def test_tails_are_stored():
     counts, sigmas = {"x": np.arange(7.0)}, {"x": np.ones(7)}
     tailed = MeasuredLeaf(OneWay(counts, sigmas, tails={"x": ((2, 6),)}))
     assert MeasuredLeaf.from_dict(tailed.to_dict()).one_way.tails == {"x": ((2, 6),)}
+
+
+@pytest.mark.parametrize(
+    ("column", "low", "high", "least"),
+    [
+        (Column("x", ColumnType.DATE), "2000-01-01", "2019-12-31", dt.date(1980, 1, 2)),
+        (Column("x", ColumnType.INTEGER), 100, 199, 1),
+        (Column("x", ColumnType.INTEGER), 10, 199, 0),
+        (Column("x", ColumnType.DECIMAL, precision=8, scale=2), "1.00", "9.99", 0),
+        (Column("x", ColumnType.FLOAT), 1.0, 2.0, 0.0),
+    ],
+    ids=["dates", "integers", "integers near zero", "decimals", "floats"],
+)
+def test_values_beyond_open_ends_do_not_pile_up_in_the_last_cells(column, low, high, least):
+    """Dates before an assumed range were all of its first six weeks."""
+    codec = replace(equal_width_codec(column, low, high), open_ended=True)
+    rows = np.ones(codec.size)
+    rows[codec.below] = rows[codec.above] = 20.0
+    drawn = codec.with_tails(rows).decode(np.repeat(codec.outside, 500).astype(np.int32), np.random.default_rng(0))
+    values = drawn.to_pylist()
+    first, last = codec.edges(0)[0], codec.edges(codec.ordered - 1)[1]
+    kind = type(values[0])
+    ends = [dt.date.fromisoformat(each) if kind is dt.date else kind(each) for each in (first, last)]
+    assert max(values[:500]) < ends[0] <= ends[1] < min(values[500:])
+    assert min(values) >= least
+    assert max(values) - ends[1] <= ends[1] - ends[0]
+    assert len(set(values[500:])) > 50
