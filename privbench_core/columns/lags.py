@@ -20,6 +20,7 @@ from privbench_core.columns.intervals import OrderedCodec
 from privbench_core.guards import LAG_CLASSES
 
 Points: TypeAlias = NDArray[np.int64]
+BEFORE, SAME_TIME, AFTER, NO_LAG = range(4)
 
 
 def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
@@ -45,6 +46,19 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     code_of = np.append(sides, sides[-1] + 1 + np.arange(codec.size - codec.ordered))
     weights = 1 / np.bincount(code_of)[code_of]
     return Discretizer(codec, Binning(tuple(code_of.tolist()), tuple(weights.tolist()), int(sides[-1]) + 1))
+
+
+def lag_sides(classes: Discretizer) -> NDArray[np.int64]:
+    """Return whether each class of lags is before the other date, at the same time, after it or none; shape (classes,).
+
+    >>> BEFORE, SAME_TIME, AFTER, NO_LAG
+    (0, 1, 2, 3)
+    """
+    codec, (code_of, _) = classes.codec, classes.shares
+    sides = np.full(classes.size, NO_LAG)
+    if isinstance(codec, OrderedCodec):
+        sides[code_of[: codec.ordered]] = SAME_TIME + np.sign(codec.starts)
+    return sides
 
 
 def interval_points(coder: Discretizer) -> tuple[Points, Points]:

@@ -202,7 +202,7 @@ def _features(rng: np.random.Generator, schema: Schema, here: Table) -> list[tup
 def _apart(here: Table, there: Table) -> list[tuple[str, str]]:
     """Attributes of two tables whose difference is a whole number, as they are stored."""
     kinds = {ColumnType.INTEGER, ColumnType.DATE}
-    of_each = [[c for c in table.attributes if c.type in kinds and c.relative is None] for table in (here, there)]
+    of_each = [[c for c in table.attributes if c.type in kinds] for table in (here, there)]
     return [(own.name, base.name) for own in of_each[0] for base in of_each[1] if own.type is base.type]
 
 

@@ -55,7 +55,7 @@ def profile_step(
         # All bounds on these tables decide which rows are kept and how much each may count.
         "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
         "stability": stability(schema, table.name),
-        **({"lags": "2"} if own_lag_pairs(table) else {}),
+        **({"lags": "3"} if own_lag_pairs(table) else {}),
         # What bounds say beyond the largest T counted once.
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
         **({} if networks is None else {**networks({}).identity(), "first": first}),
