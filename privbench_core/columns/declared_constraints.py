@@ -88,7 +88,7 @@ def _stated(table: Table, tree: Expr) -> Iterator[RowConstraint]:
             for name in _columns(side):
                 yield from _computed(table, name, other)
                 return
-    elif names := [*_columns(left), *_columns(right)]:
+    elif len(names := [*_columns(left), *_columns(right)]) == len((left, right)):
         first, last = names if isinstance(tree, exp.LTE) else names[::-1]
         yield InOrder(first, last)
 

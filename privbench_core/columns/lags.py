@@ -21,6 +21,7 @@ from privbench_core.guards import LAG_CLASSES, MAX_CODES
 from privbench_core.schema.columns import ColumnType
 
 Points: TypeAlias = NDArray[np.int64]
+BEFORE, SAME_TIME, AFTER, NO_LAG = range(4)
 
 
 def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
@@ -30,7 +31,7 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     zero. Their lags have cells of one width: ages do not cluster at zero.
     """
     codecs = [coder.codec for coder in (base, own) if isinstance(coder.codec, OrderedCodec)]
-    years = len(codecs) == len((base, own)) and _far_from_zero(*codecs)
+    years = len(codecs) == len((base, own)) and far_from_zero(*codecs)
     grids = [codec.grid for codec in codecs if codec.grid.logical.calendar or years]
     if len(grids) < len((base, own)) or len({(grid.type, grid.precision) for grid in grids}) > 1:
         return None
@@ -59,7 +60,20 @@ def lag_classes(base: Discretizer, own: Discretizer) -> Discretizer | None:
     return Discretizer(codec, Binning(tuple(code_of.tolist()), tuple(weights.tolist()), int(sides[-1]) + 1))
 
 
-def _far_from_zero(*codecs: OrderedCodec) -> bool:
+def lag_sides(classes: Discretizer) -> NDArray[np.int64]:
+    """Return whether each class of lags is before the other date, at the same time, after it or none; shape (classes,).
+
+    >>> BEFORE, SAME_TIME, AFTER, NO_LAG
+    (0, 1, 2, 3)
+    """
+    codec, (code_of, _) = classes.codec, classes.shares
+    sides = np.full(classes.size, NO_LAG)
+    if isinstance(codec, OrderedCodec):
+        sides[code_of[: codec.ordered]] = SAME_TIME + np.sign(codec.starts)
+    return sides
+
+
+def far_from_zero(*codecs: OrderedCodec) -> bool:
     """Return whether the ranges of whole numbers together are narrower than their distance from zero."""
     whole = all(codec.grid.type is ColumnType.INTEGER for codec in codecs)
     least, most = min(codec.starts[0] for codec in codecs), max(codec.last for codec in codecs)

@@ -144,7 +144,8 @@ def fit_sizes_and_siblings(
         share: Of numbers and lags, in what agreement leaves of the price.
 
     Returns:
-        The link without joints of other columns; lags, and what they say of these; what is left of the price.
+        The link without joints of other columns; lags of coded dates, with what they say of these; what is left of the
+        price.
     """
     agreements, rest = measure_agreements(session, key, child, price)
     features, ours, left = lag_features(session.schema, key, parent, child), rest.share(share), rest.share(1 - share)
@@ -154,10 +155,18 @@ def fit_sizes_and_siblings(
         return sizes, (), left
     context = link_context(key, parent, child, sizes.sizes, siblings)
     expected = expected_context(key, parent, child.size, sizes, context, siblings)
-    lags = measure_lags(session, key, features, expected, parent, child, ours.share(TUNING.first_look))
+    candidates = len(context) * len(child.discretizers)
+    of_joints = len(features) / (candidates + len(features))  # each lag gets about as much as a joint
+    for_lags = Price(price.measure, ours.share(TUNING.first_look).amount + left.share(of_joints).amount)
+    lags = measure_lags(session, key, features, expected, parent, child, for_lags)
     rows = {**expected, **{name: counts / counts.sum() for name, counts in child.one_way.clean().items()}}
-    joints = {each.pair: each.joint(rows) for each in lags}
-    return replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)), lags, left
+    of_codes = tuple(each for each in lags if each.lag.base not in parent.relatives)
+    joints = {each.pair: each.joint(rows) for each in of_codes}
+    return (
+        replace(sizes, pair_tables=joints, lags=tuple(each.lag for each in lags)),
+        of_codes,
+        left.share(1 - of_joints),
+    )
 
 
 def agreement_columns(key: ForeignKey, child: Profile) -> list[str]:

@@ -281,10 +281,9 @@ def _require_null(schema: Schema, site: str, of: str, column: str, discretizer: 
 def _admit_difference(
     schema: Schema, site: str, table: str, feature: OwnDifference | OwnerDifference, discretizer: Discretizer
 ) -> None:
-    """Refuse columns without exact differences, or that are differences already, and a discretizer without NULL."""
+    """Refuse columns without exact differences, and a discretizer without NULL."""
     of_base = feature.key.parent if isinstance(feature, OwnerDifference) else table
     own, base = _attribute(schema, table, feature.column), _attribute(schema, of_base, feature.base)
-    _require(own.relative is None and base.relative is None, site, "columns that are not relative to another one")
     same = (own.type, own.precision, own.scale) == (base.type, base.precision, base.scale)
     _require(same and own.type.difference is not None, site, "two columns of one type that has differences")
     _require(getattr(discretizer.codec, "nullable", False) is True, site, "a code for a row without a difference")

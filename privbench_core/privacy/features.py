@@ -40,10 +40,7 @@ class OfParent:
 
 @dataclass(frozen=True)
 class OwnDifference:
-    """A column of the row minus another one of it, of the same type; NULL where either is.
-
-    Neither of them is relative to another column.
-    """
+    """A column of the row minus another one of it, of the same type; NULL where either is."""
 
     column: str
     base: str
@@ -63,7 +60,7 @@ class Satisfies:
 class OwnerDifference:
     """A column of the row minus one of its owner, of the same type; NULL where either is, or without an owner.
 
-    Neither of them is relative to another column; ``key`` is the owner key.
+    ``key`` is the owner key. Both are values as they stand, whatever they are modelled relative to.
     """
 
     key: ForeignKey

@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privbench_core.columns.discretizer import Discretizer
-from privbench_core.columns.lags import lag_classes
+from privbench_core.columns.lags import AFTER, BEFORE, lag_classes, lag_sides
 from privbench_core.estimators.coarsening import merge_codes
 from privbench_core.estimators.denoising import onto_simplex, shrink_haar
+from privbench_core.estimators.fitting import combine
 from privbench_core.guards import MAX_SHARING, TINY
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.features import OwnDifference, OwnerDifference
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.profiles.dates import Point, points_in_time, relative_dates
 from privbench_core.profiles.lags import Lag, expected_lags, joint_with_lags, lag_chances, shares_of_cells
 from privbench_core.profiles.names import parent_column
 from privbench_core.profiles.profile import Profile
@@ -32,8 +34,10 @@ from privbench_core.units.measure_by_size import one_way_over_rows
 
 Array = NDArray[np.float64]
 Pair: TypeAlias = tuple[str, str]
-LagFeatures: TypeAlias = dict[str, tuple[OwnDifference | OwnerDifference, Discretizer]]
-"""Columns of a view that are lags, each with the coder of its classes."""
+Asked: TypeAlias = tuple[OwnDifference | OwnerDifference, Discretizer]
+LagFeatures: TypeAlias = dict[str, Asked]
+"""Lags by their name in a view, each with the coder of its classes."""
+_SIDES = " sides"  # of a lag, as a column of the view
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,13 @@ class MeasuredLag:
         lag: Released.
         chances: How likely its cells are within each pair of codes, see `lag_chances`.
         distance: Total variation distance of its classes from those of independent dates.
+        ordered: Whether one date never comes before the other.
     """
 
     lag: Lag
     chances: Array
     distance: float
+    ordered: bool
 
     @classmethod
     def of(
@@ -56,23 +62,43 @@ class MeasuredLag:
         feature: OwnDifference | OwnerDifference,
         coders: tuple[Discretizer, Discretizer, Discretizer],
         margins: tuple[Array, Array],
-        measured: tuple[Array, Array, float],
+        measured: tuple[OneWay, str],
     ) -> MeasuredLag:
-        """Shrink noisy counts of a lag's classes towards those of independent dates.
+        """Shrink noisy counts of a lag's sides, and of its classes, towards those of independent dates.
 
         Args:
             feature: The lag.
             coders: Of the other column, the rows' own, and the lag.
             margins: Shares or counts of the rows by the codes of the other column, and of their own.
-            measured: Noisy counts of the classes, their standard deviations, and the noisy number of rows.
+            measured: Noisy counts of `asked_of`, and the name of the lag there.
         """
-        (base, own, classes), (noisy, sigmas, rows) = coders, measured
+        (base, own, classes), (noisy, name) = coders, measured
         chances = lag_chances(base, own, classes, (len(margins[0]), len(margins[1])))
-        first, second = (counts * (rows / max(float(counts.sum()), TINY)) for counts in margins)
+        first, second = (counts * (noisy.total / max(float(counts.sum()), TINY)) for counts in margins)
         independent = merge_codes(expected_lags(first, second, chances), [classes.shares[0]])
-        shares = onto_simplex(shrink_haar(noisy, sigmas, independent) / rows, 1.0)
+        side_of = lag_sides(classes)
+        of_side = merge_codes(independent, [side_of])
+        sides, off = noisy.column(name + _SIDES)
+        if name in noisy.counts:
+            summed, variances = (merge_codes(each, [side_of]) for each in (noisy.counts[name], noisy.sigmas[name] ** 2))
+            sides, off = combine(sides, off, summed, np.sqrt(variances))
+        there = _possible(sides, off)
+        kept = np.where(there, onto_simplex(shrink_haar(sides, off, of_side * there), noisy.total), 0.0)
+        kept *= noisy.total / max(float(kept.sum()), TINY)
+        found = independent * (kept / np.maximum(of_side, TINY))[side_of]
+        if name in noisy.counts:
+            counts, deviations = noisy.column(name)
+            possible = [(np.flatnonzero((side_of == side) & (independent > 0)), rows) for side, rows in enumerate(kept)]
+            parts = [(inside, float(rows)) for inside, rows in possible if len(inside)]
+            for inside, rows in parts:
+                found[inside] = _between(found[inside], counts[inside], rows)
+            shrunk = shrink_haar(counts, deviations, found)
+            for inside, rows in parts:
+                found[inside] = onto_simplex(shrunk[inside], rows)
+        shares = found / max(float(found.sum()), TINY)
         distance = float(np.abs(shares - independent / max(float(independent.sum()), TINY)).sum()) / 2
-        return cls(Lag(feature.base, feature.column, classes, shares_of_cells(classes, shares)), chances, distance)
+        lag = Lag(feature.base, feature.column, classes, shares_of_cells(classes, shares))
+        return cls(lag, chances, distance, ordered=not there.all())
 
     @property
     def pair(self) -> Pair:
@@ -85,15 +111,62 @@ class MeasuredLag:
         return joint_with_lags(first, second, self.chances, self.lag.shares)
 
 
+def _possible(sides: Array, sigmas: Array) -> NDArray[np.bool_]:
+    """Return which sides of a lag have rows: what begins comes before what ends, where noise explains all else.
+
+    Noisy counts of `lag_sides` and standard deviations of their noise, shape (sides,).
+    """
+    there, bars = np.ones(len(sides), dtype=bool), TUNING.significant * sigmas
+    few, many = (BEFORE, AFTER) if sides[BEFORE] < sides[AFTER] else (AFTER, BEFORE)
+    if sides[few] < bars[few] and sides[many] - sides[few] > np.hypot(bars[few], bars[many]):
+        there[few] = False
+    return there
+
+
+def _between(independent: Array, noisy: Array, rows: float) -> Array:
+    """Return counts of the classes of a side between those of independent dates and equal ones, nearest to noisy ones.
+
+    Classes are longer the longer lags are, so related dates are about as likely in each. All of shape (classes,).
+    """
+    even = np.full(len(noisy), rows / max(len(noisy), 1))
+    way = independent - even
+    share = float((noisy - even) @ way) / max(float(way @ way), TINY)
+    return np.asarray(even + min(max(share, 0.0), 1.0) * way)
+
+
+def asked_of(features: LagFeatures, points: tuple[Mapping[str, Point], Mapping[str, Point]]) -> LagFeatures:
+    """Return the columns of a view of lags: sides of each, and classes of those that could have rows on both sides.
+
+    ``points`` are the columns that they are from, and the rows' own, see `points_in_time`.
+    """
+    asked: LagFeatures = {}
+    for name, (feature, classes) in features.items():
+        (base, first), (own, second) = points[0][feature.base], points[1][feature.column]
+        side_of = lag_sides(classes)
+        asked[name + _SIDES] = feature, classes.grouped(side_of)
+        chances = lag_chances(base, own, classes, (len(first), len(second)))
+        expected = merge_codes(expected_lags(first / first.sum(), second / second.sum(), chances), [classes.shares[0]])
+        before, _, after, _ = merge_codes(expected, [side_of])
+        if min(before, after) > TUNING.clear * (before + after):
+            asked[name] = feature, classes
+    return asked
+
+
 def lag_features(schema: Schema, key: ForeignKey, parent: Profile, child: Profile) -> LagFeatures:
-    """Return the lags along an owner key that can be measured: between columns of points in time of one type."""
+    """Return the lags along an owner key that can be measured: between columns of points in time of one type.
+
+    A column that is coded as its difference from another one has that column's lag.
+    """
     found: list[tuple[OwnDifference | OwnerDifference, Discretizer]] = []
-    for name, own in child.discretizers.items():
-        for base, above in parent.discretizers.items():
-            ends = schema.table(key.child).column(name), schema.table(key.parent).column(base)
-            classes = lag_classes(above, own)
-            drawn = schema.table(key.parent).leaf(base) is None  # leaves of owners are in their documents by then
-            if classes is not None and drawn and all(column.relative is None for column in ends):
+    here, owner = schema.table(key.child), schema.table(key.parent)
+    owners = points_in_time(parent, parent.one_way.clean())
+    for name, (own, _) in points_in_time(child, child.one_way.clean()).items():
+        for base, (above, _) in owners.items():
+            coded = here.column(name).relative is None
+            summed = owner.column(base).relative is None or base in parent.relatives
+            drawn = owner.leaf(base) is None  # leaves of owners are in their documents by then
+            classes = lag_classes(above, own) if coded and summed and drawn else None
+            if classes is not None:
                 found.append((OwnerDifference(key, name, base), classes))
     return {str(number): each for number, each in enumerate(found[:MAX_SHARING])}
 
@@ -120,28 +193,32 @@ def measure_lags(
         child: The children.
         price: Of all of them.
     """
-    noisy = one_way_over_rows(session, key.child, features, child.size, price, "lags")
-    clean = child.one_way.clean()
-    return tuple(
-        MeasuredLag.of(
-            feature,
-            (parent.discretizers[feature.base], child.discretizers[feature.column], classes),
-            (expected[parent_column(feature.base)], clean[feature.column]),
-            (*noisy.column(number), noisy.total),
-        )
-        for number, (feature, classes) in features.items()
-    )
+    owners = {name: expected[parent_column(name)] for name in parent.discretizers}
+    bases, own = points_in_time(parent, owners), points_in_time(child, child.one_way.clean())
+    asked = asked_of(features, (bases, own))
+    noisy, found = one_way_over_rows(session, key.child, asked, child.size, price, "lags"), []
+    for number, (feature, classes) in features.items():
+        (above, first), (here, second) = bases[feature.base], own[feature.column]
+        found.append(MeasuredLag.of(feature, (above, here, classes), (first, second), (noisy, number)))
+    return tuple(found)
 
 
 def own_lag_pairs(table: Table) -> list[Pair]:
-    """Return the columns of a table's rows whose lags can be measured, each after an earlier one: public."""
+    """Return the columns of a table's rows whose lags can be measured, each after an earlier one: public.
+
+    Not those of which one is coded as its difference from the other, nor from a column of the owner.
+    """
+    relative = relative_dates(table)
     dates = [
         column
         for column in table.attributes
-        if column.type.logical.calendar and column.type.difference is not None and column.relative is None
+        if column.type.logical.calendar
+        and column.type.difference is not None
+        and (column.relative is None or column.name in relative)
     ]
-    pairs = [(a.name, b.name) for a, b in combinations(dates, 2) if (a.type, a.precision) == (b.type, b.precision)]
-    return pairs[:MAX_SHARING]
+    dates.sort(key=lambda column: column.name in relative)  # what a difference is added to is drawn before it
+    pairs = [(a, b) for a, b in combinations(dates, 2) if (a.type, a.precision) == (b.type, b.precision)]
+    return [(a.name, b.name) for a, b in pairs if a.name != relative.get(b.name)][:MAX_SHARING]
 
 
 def own_lag_share(table: Table) -> float:
@@ -156,26 +233,30 @@ class OwnLags:
     Attributes:
         features: What was measured.
         noisy: Counts of the classes of each.
+        relatives: Of the table, see `Profile`.
     """
 
     features: LagFeatures = field(default_factory=dict)
     noisy: OneWay = field(default_factory=lambda: OneWay({}, {}))
+    relatives: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, profile: Profile) -> Profile:
         """Return a profile of the table with the lags that independent dates would not have, beyond noise."""
-        found, clean = [], profile.one_way.clean()
+        found, profile = [], replace(profile, relatives=self.relatives)
+        points = points_in_time(profile, profile.one_way.clean())
         for number, (feature, classes) in self.features.items():
-            names = feature.base, feature.column
-            coders = profile.discretizers[names[0]], profile.discretizers[names[1]], classes
-            counted = (*self.noisy.column(number), self.noisy.total)
-            found.append(MeasuredLag.of(feature, coders, (clean[names[0]], clean[names[1]]), counted))
-        return replace(profile, lags=tuple(each.lag for each in found if each.distance > TUNING.least_share))
+            (base, first), (own, second) = points[feature.base], points[feature.column]
+            found.append(MeasuredLag.of(feature, (base, own, classes), (first, second), (self.noisy, number)))
+        kept = (each.lag for each in found if each.distance > TUNING.least_share or each.ordered)
+        return replace(profile, lags=tuple(kept))
 
 
 def lag_joints(profile: Profile) -> dict[Pair, Array]:
     """Return counts of the pairs of columns that follow from the lags within the rows of a table."""
     clean, found = profile.one_way.clean(), {}
     for lag in profile.lags:
+        if {lag.base, lag.column} & profile.relatives.keys():
+            continue  # of another code than that of the point in time
         first, second = clean[lag.base], clean[lag.column]
         coders = profile.discretizers[lag.base], profile.discretizers[lag.column]
         chances = lag_chances(*coders, lag.classes, (len(first), len(second)))
@@ -188,11 +269,14 @@ def measure_own_lags(session: PrivateSession, table: Table, profile: Profile, pr
 
     Formal guarantee: satisfies ``price``; ``docs/privacy.md``, section 5, mechanisms 1, 4 and 7.
     """
-    features: LagFeatures = {}
+    features, relatives = LagFeatures(), relative_dates(table)
+    points = points_in_time(replace(profile, relatives=relatives), profile.one_way.clean())
     for base, name in own_lag_pairs(table):
-        classes = lag_classes(profile.discretizers[base], profile.discretizers[name])
+        classes = lag_classes(points[base][0], points[name][0]) if {base, name} <= points.keys() else None
         if classes is not None:
             features[str(len(features))] = OwnDifference(name, base), classes
     if not features or price.amount <= 0:
-        return OwnLags()
-    return OwnLags(features, one_way_over_rows(session, table.name, features, profile.size, price, "lags"))
+        return OwnLags(relatives=relatives)
+    asked = asked_of(features, (points, points))
+    noisy = one_way_over_rows(session, table.name, asked, profile.size, price, "lags")
+    return OwnLags(features, noisy, relatives)

@@ -34,6 +34,7 @@ class Profile(Storable):
         by_size: Column -> joint of the class of the number of rows of a row's unit (`RowCount.classes`) and its code.
         guessed: Column -> what is assumed of its values, where noise hid the domain that was to be learned.
         lags: How far dates of a row are from earlier ones in it, where that is another thing than chance.
+        relatives: Dates that are coded as differences from another one of the row -> that one.
         constraints: What holds between the columns of each row, in the order in which columns follow from others.
     """
 
@@ -43,6 +44,7 @@ class Profile(Storable):
     by_size: Mapping[str, Array] = field(default_factory=dict)
     guessed: Mapping[str, str] = field(default_factory=dict)
     lags: tuple[Lag, ...] = ()
+    relatives: Mapping[str, str] = field(default_factory=dict)
     constraints: tuple[RowConstraint, ...] = ()
 
     @property

@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codes
-from privbench_core.columns.differences import encoded, with_followers, written_values
+from privbench_core.columns.differences import encoded, modelled_values, with_followers, written_values
 from privbench_core.columns.discretizer import Discretizer, joined
 from privbench_core.estimators.fitting import fit_margins
 from privbench_core.guards import FEW_ROWS, MAX_CELLS, NEGLIGIBLE, REDRAWING_ROUNDS, SETTLING_ROUNDS, SWEEPS
@@ -196,12 +196,18 @@ class RowDraft:
     def _date(self, index: NDArray[np.int64]) -> None:
         """Let the dates of some rows come after those of their owners, and others of their own, as was measured."""
         made: dict[str, pa.Array] = {}
-        take = self._renewed(index)
+        some, take = pa.array(index), self._renewed(index)
         for name, rows in self.dated.items():
-            before, here = self.values[name].take(pa.array(index)), self.codes[name][index]
-            self.codes[name][index], after = rows.drawn(here, before, index, self.values | made, self.rng)
-            made[name] = pa.concat_arrays([self.values[name], after]).take(take)
-        self.values |= with_followers(self.table, made, self.values)
+            others, near = self.values | made, [name] if rows.relative is None else [name, rows.relative]
+            before = modelled_values(self.table, pa.table({of: self.values[of].take(some) for of in near}), name)
+            self.codes[name][index], after = rows.drawn(
+                self.codes[name][index], before.combine_chunks(), index, others, self.rng
+            )
+            bases = {of: others[of].take(some) for of in near[1:]}
+            after = written_values(self.table, {name: after}, bases)[name]
+            changed = {name: pa.concat_arrays([self.values[name], after]).take(take)}
+            made |= with_followers(self.table, changed, self.values)
+        self.values |= made
 
     def replace(self, changed: Mapping[str, pa.Array]) -> None:
         """Replace values, and encode them again."""

@@ -22,6 +22,7 @@ from privbench_core.columns.codec import Codes
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.grid import Grid
 from privbench_core.columns.intervals import OrderedCodec
+from privbench_core.columns.lags import Intervals
 from privbench_core.errors import InternalError
 from privbench_core.guards import BLOCK_ROWS, FITTING_ROUNDS, PROPOSALS, SAMPLE_ROWS, SMOOTHING, TINY
 from privbench_core.profiles.lags import Lag, Lags
@@ -49,18 +50,22 @@ class _Base:
     shares: Array
 
     @classmethod
-    def of(cls, lag: Lag, values: pa.Array | pa.ChunkedArray, grid: Grid) -> _Base | None:
-        """Return the base of a lag, with its values and their grid; None where no row has a lag."""
+    def of(cls, lag: Lag, values: pa.Array | pa.ChunkedArray) -> _Base | None:
+        """Return the base of a lag, with its values; None where no row has a lag."""
         codec = lag.classes.codec
         if not isinstance(codec, OrderedCodec):
             raise InternalError(f"{lag.column}: lags are coded by intervals")
         shares = lag.shares[: codec.ordered]
         if not shares.sum() > 0:
             return None
-        chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-        numbers, null = replace(grid, step=1, origin=0).numbers(chunked)
+        numbers, known = _points(values)
         starts = np.asarray(codec.starts, np.int64)
-        return cls(numbers.astype(np.int64), ~null, starts, codec.widths, shares / shares.sum())
+        return cls(numbers, known, starts, codec.widths, shares / shares.sum())
+
+    def above(self, values: pa.Array) -> _Base:
+        """Return the base of what is a difference from other values of the rows: how far it lies above them."""
+        numbers, known = _points(values)
+        return replace(self, numbers=self.numbers - numbers, known=self.known & known)
 
     def proposed(self, rows: Places, grid: Grid, number: int, rng: np.random.Generator) -> Points:
         """Return numbers at random lags in steps of the rows' column, shape (rows, number)."""
@@ -79,6 +84,14 @@ class _Base:
     def densities(self, grid: Grid) -> Array:
         """Return the density of the proposals of each class, per step of the rows' column; 0 without a lag."""
         return np.append(self.shares / np.maximum(self.widths / grid.step, 1.0), 0.0)
+
+
+def _points(values: pa.Array | pa.ChunkedArray) -> tuple[Points, NDArray[np.bool_]]:
+    """Return points in time as numbers of their type, and which are not NULL; shapes (n,)."""
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    known = whole.is_valid().to_numpy(zero_copy_only=False)
+    numbers = whole.view(pa.int32() if pa.types.is_date32(whole.type) else pa.int64())
+    return numbers.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), known
 
 
 @dataclass(frozen=True)
@@ -127,6 +140,7 @@ class DatedRows:
         coder: Of the column.
         owners: Columns of the owners.
         within: Lags from other columns of the row.
+        relative: The column of the row that this one is coded as its difference from; None for one that is not.
         assumed: Whether the column's range is, as noise hid it: then dates may be where those are that they come after.
         odds: Of the classes of each base, and of codes; empty until they are fitted.
     """
@@ -134,6 +148,7 @@ class DatedRows:
     coder: Discretizer
     owners: Sequence[_Base]
     within: Sequence[Lag]
+    relative: str | None = None
     assumed: bool = False
     odds: list[Array] = field(default_factory=list)
 
@@ -146,7 +161,7 @@ class DatedRows:
 
         Args:
             codes: Of these rows.
-            values: As they were drawn from these codes.
+            values: As they were drawn from these codes: differences, where it is coded so.
             rows: Their places among all rows.
             others: Values of the rows' columns, those of all rows.
             rng: Sampling only.
@@ -155,11 +170,16 @@ class DatedRows:
         if not isinstance(codec, OrderedCodec):
             return codes, values
         grid = codec.grid
-        bases = [*self.owners, *filter(None, (_Base.of(lag, others[lag.base], grid) for lag in self.within))]
+        bases = [*self.owners, *filter(None, (_Base.of(lag, others[lag.base]) for lag in self.within))]
+        if self.relative is not None:
+            bases = [base.above(others[self.relative]) for base in bases]
         if not bases:
             return codes, values
         known = np.logical_or.reduce([base.known[rows] for base in bases])
-        dated = np.flatnonzero((codes < self.coder.ordered) & known)
+        inside = codes < self.coder.ordered
+        if codec.open_ended:
+            inside |= codes != Intervals.of(self.coder).null
+        dated = np.flatnonzero(inside & known)
         if not len(dated):
             return codes, values
         if not self.odds:
@@ -173,7 +193,7 @@ class DatedRows:
         for start in range(0, len(dated), size):
             part = dated[start : start + size]
             numbers[part] = self._proposals(codec, bases, codes[part], rows[part], rng).drawn(self.odds, rng)
-        if not (grid.logical.calendar or self.assumed):  # many rows share a number: each stays as frequent as drawn
+        if not (grid.logical.calendar or self.relative or self.assumed):  # each number stays as frequent as drawn
             numbers[dated[_shuffled_order(numbers[dated], rng)]] = np.sort(found[dated])
         after = grid.array(numbers, null)
         moved[dated] = self.coder.encode(pa.chunked_array([after]))[dated]
@@ -214,20 +234,28 @@ def _shuffled_order(numbers: Points, rng: np.random.Generator) -> Places:
 
 
 def dated_columns(
-    lags: Lags, discretizers: Mapping[str, Discretizer], owners: tuple[pa.Table, Places] | None
+    lags: Lags,
+    discretizers: Mapping[str, Discretizer],
+    owners: tuple[pa.Table, Places] | None,
+    relatives: Mapping[str, str] | None = None,
 ) -> dict[str, DatedRows]:
-    """Return the columns with lags by name, those before that others of the row come after."""
+    """Return the columns with lags by name, those before that others of the row come after.
+
+    ``relatives`` are as in `Profile`, last among the columns and with what they are relative to before them.
+    """
     take = None if owners is None else pa.array(owners[1], mask=owners[1] < 0)
-    found = {}
-    for name, coder in discretizers.items():
+    found, relative = {}, relatives or {}
+    for name in (*(name for name in discretizers if name not in relative), *relative):
+        coder = discretizers[name]
         if not isinstance(coder.codec, OrderedCodec):
             continue
         bases = [
-            _Base.of(lag, owners[0].column(lag.base).take(take), coder.codec.grid)
+            _Base.of(lag, owners[0].column(lag.base).take(take))
             for lag in lags.of_owners
             if lag.column == name and owners is not None
         ]
         own = [lag for lag in lags.within if lag.column == name]
         if own or bases:
-            found[name] = DatedRows(coder, [*filter(None, bases)], own, name in lags.assumed)
+            of_owners = [*filter(None, bases)]
+            found[name] = DatedRows(coder, of_owners, own, relative.get(name), name in lags.assumed)
     return found

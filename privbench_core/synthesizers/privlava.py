@@ -165,7 +165,7 @@ def types_step(schema: Schema, key: ForeignKey, for_sizes: Price, for_groups: Pr
     reads = deciding_tables(schema, key.child, key.parent, *looked_at)
     moves = [stability(schema, name, *below(schema, name)) for name in (key.child, key.parent)]
     parameters = {"key": key_identity(key), "fit": fit.identity(), "stability": moves}
-    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="15")
+    return Step(fanout_key(key), StepKind.FANOUT, key.child, inputs, reads, price, run, parameters, version="16")
 
 
 def drawn_step(schema: Schema, table: Table, free: Price) -> Step:

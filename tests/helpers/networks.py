@@ -232,7 +232,7 @@ def _ways(schema: Schema, here: Table, k: ForeignKey) -> list[SameReference]:
 def _apart(here: Table, there: Table) -> list[tuple[str, str]]:
     """Attributes of two tables whose difference is a whole number, as they are stored."""
     kinds = {ColumnType.INTEGER, ColumnType.DATE}
-    of_each = [[c for c in table.attributes if c.type in kinds and c.relative is None] for table in (here, there)]
+    of_each = [[c for c in table.attributes if c.type in kinds] for table in (here, there)]
     return [(own.name, base.name) for own in of_each[0] for base in of_each[1] if own.type is base.type]
 
 

@@ -243,6 +243,7 @@ def test_sums_products_and_orders_are_found_and_kept() -> None:
         ("low_tide = high_tide + 1", None),
         ("low_tide < high_tide OR quantity = 1", None),
         ("id = quantity", None),
+        ("net <= 400", None),
         ("amount = amount * quantity", None),
     ],
 )

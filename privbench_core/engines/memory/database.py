@@ -219,7 +219,7 @@ class PrivateDatabase(Relations):
         key = feature.key if isinstance(feature, OwnerDifference) else None
         of_base = table if key is None else key.parent
         own, base = (self.schema.table(t).column(c) for t, c in ((table, feature.column), (of_base, feature.base)))
-        values, bases = self.column(table, feature.column), self.column(of_base, feature.base)
+        values, bases = self.values_of(table, feature.column), self.values_of(of_base, feature.base)
         if key is not None:
             parents = self.kept_parent_rows(key)
             bases = bases.take(pa.array(parents, mask=parents < 0))

@@ -50,6 +50,11 @@ class Relations:
         """Return the exact number of rows: private."""
         return int(self._tables[table].num_rows)
 
+    def values_of(self, table: str, column: str) -> pa.ChunkedArray:
+        """Return the column's exact values, whatever it is modelled relative to: private."""
+        leaf = self.schema.table(table).leaf(column) is not None
+        return self.column(table, column) if leaf else self._tables[table].column(column)
+
     def column(self, table: str, column: str) -> pa.ChunkedArray:
         """Return the column's exact values, or its differences from the column that it is relative to: private."""
         here, rows = self.schema.table(table), self._tables[table]

@@ -61,7 +61,7 @@ from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 
 Numbers = NDArray[np.int64]
 Columns = dict[str, pa.Array]
-DRAWING = "18"
+DRAWING = "19"
 """Changed by hand when other rows are drawn from the same models: samples, and what is measured of them, are others."""
 
 
@@ -290,7 +290,7 @@ class TableModels:
         lags = Lags(fanout.lags if fanout else (), self.profile.lags, frozenset(self.profile.guessed))
         if fanout and fanout.agreements:
             model = WithinGroupCorrelation(model, fanout.agreements)
-        dated = dated_columns(lags, discretizers, above)
+        dated = dated_columns(lags, discretizers, above, self.profile.relatives)
         context = _referred(rows, inside, parents, places)
         draft = RowDraft(table, context, model, discretizers, rules, columns, rng, dated, self._constraints)
         draft.settle()

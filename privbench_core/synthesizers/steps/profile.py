@@ -18,6 +18,7 @@ from privbench_core.marginals.measured import Measured
 from privbench_core.marginals.spn import count_nodes, node_to_dict
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.relations import WEIGHT_SCALE, deciding_tables, stability
+from privbench_core.profiles.dates import relative_dates
 from privbench_core.profiles.measure_domains import lists_to_learn
 from privbench_core.profiles.measure_lags import own_lag_pairs
 from privbench_core.profiles.measure_profile import Cells, Network, learn_table
@@ -60,7 +61,7 @@ def profile_step(
         "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
         "stability": stability(schema, table.name),
         **({"documents": "1"} if documents_to_learn(table.attributes) else {}),
-        **({"lags": "2"} if own_lag_pairs(table) else {}),
+        **({"lags": "3"} if own_lag_pairs(table) or relative_dates(table) else {}),
         **({"declared": [each.in_words for each in declared]} if (declared := declared_constraints(table)) else {}),
         # What bounds say beyond the largest T counted once.
         **({"largest unit": WEIGHT_SCALE} if schema.max_rows_per_unit(table.name) > WEIGHT_SCALE else {}),
