@@ -145,7 +145,8 @@ def asked_of(features: LagFeatures, points: tuple[Mapping[str, Point], Mapping[s
         side_of = lag_sides(classes)
         asked[name + _SIDES] = feature, classes.grouped(side_of)
         chances = lag_chances(base, own, classes, (len(first), len(second)))
-        expected = merge_codes(expected_lags(first / first.sum(), second / second.sum(), chances), [classes.shares[0]])
+        shares = [counts / max(float(counts.sum()), TINY) for counts in (first, second)]
+        expected = merge_codes(expected_lags(shares[0], shares[1], chances), [classes.shares[0]])
         before, _, after, _ = merge_codes(expected, [side_of])
         if min(before, after) > TUNING.clear * (before + after):
             asked[name] = feature, classes

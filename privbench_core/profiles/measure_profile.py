@@ -258,7 +258,7 @@ def learn_table(
         for_joints = rest.share(1 - share)
         constraints, paid = measure_constraints(session, table, profile, for_joints.share(TUNING.first_look))
         profile = replace(profile, constraints=constraints)
-        for_joints = for_joints.share(1 - paid.amount / max(for_joints.amount, NEGLIGIBLE))
+        for_joints = Price(price.measure, for_joints.amount - paid.amount)
         measured = _find_joints(session, table, profile, known, network, for_joints)
         if not isinstance(measured, Price):
             return cells, profile, measured

@@ -224,7 +224,7 @@ def test_a_draft_has_the_types_of_the_catalogue(cluster: str, tmp_path: Path, mo
         "t: {type: timestamptz, domain: learn, nullable: true}",
         "l: {type: timestamp, domain: learn, nullable: true}",
         "p: {type: decimal, precision: 8, scale: 2, domain: learn, nullable: true}",
-        "# left out: m",
+        "m: {type: json, domain: learn, nullable: true} #",
         "{columns: customer_id, references: {table: customer, columns: [id]}",
         "# left out: the view recent; a benchmark holds tables",
     ):

@@ -209,8 +209,8 @@ DELTA = [
         "δ",
         "a list of values learned under pure ε-DP",
         "privacy/session.py",
-        "if price.delta <= 0:\n            message",
-        "if price.delta < 0:\n            message",
+        "if price.delta <= 0:\n        message",
+        "if price.delta < 0:\n        message",
         (f"{_BUDGET}::test_a_list_of_values_is_not_learned_without_delta",),
     ),
     Mutant(

@@ -595,8 +595,8 @@ CLOSED_LISTS = [
         "closed lists",
         "key columns in views",
         _ADMISSION,
-        "for column in schema.table(table).attributes if",
-        "for column in schema.table(table).columns if",
+        "for column in here.attributes if",
+        "for column in here.columns if",
         (f"{_T_ADMISSION}::test_columns_of_keys_are_not_looked_at",),
     ),
     Mutant(

