@@ -95,7 +95,7 @@ def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:
         **constraints_identity(table.checks, table.dependencies),
     }
     key = ("fidelity", table.name)
-    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters, "5")
+    return Step(key, StepKind.FIDELITY, table.name, tuple(dict.fromkeys(inputs)), reads, price, run, parameters, "6")
 
 
 def _metrics(
@@ -116,13 +116,13 @@ def _metrics(
     if owner is not None:
         above = released_profile(context.inputs, owner.parent)
         children = max(1.0, profile.size.rows / max(above.size.rows, 1.0))
-        of_parents = {name: _clamping(discretizer) for name, discretizer in above.discretizers.items()}
-        for name, found in samples[owner.parent].whole().encoded(schema.table(owner.parent), of_parents).items():
+        of_parents, published = _clamped(above), _clamped(above, learned=True)
+        for name, found in samples[owner.parent].whole().encoded(schema.table(owner.parent), published).items():
             columns[parent_column(name)] = (OfParent(owner, name), of_parents[name])
             missing = np.int32(of_parents[name].size)  # -1: no owner
             codes[parent_column(name)] = np.append(found, missing)[sample.parents[owner.name]]
-    discretizers = {name: _clamping(discretizer) for name, discretizer in profile.discretizers.items()}
-    codes |= sample.encoded(table, discretizers)
+    discretizers = _clamped(profile)
+    codes |= sample.encoded(table, _clamped(profile, learned=True))
     of_above, own = list(columns), list(discretizers)
     columns = {name: (Own(name), coder) for name, coder in discretizers.items()} | columns
     named: dict[str, Sequence[tuple[str, ...]]] = {
@@ -197,14 +197,20 @@ def _one_way(figures: Sequence[FidelityFigure]) -> float:
     return next((math.sqrt(max(0.0, figure.value**2 - figure.noise**2)) for figure in found), 0.0)
 
 
-def _clamping(discretizer: Discretizer) -> Discretizer:
+def _clamped(profile: Profile, *, learned: bool = False) -> dict[str, Discretizer]:
+    """Return the discretizers of a profile, each as `_clamping` has it."""
+    return {name: _clamping(discretizer, learned=learned) for name, discretizer in profile.discretizers.items()}
+
+
+def _clamping(discretizer: Discretizer, *, learned: bool) -> Discretizer:
     """Return the discretizer with values beyond a declared range in the codes of its ends, where they are published.
 
-    Those beyond a learned range are far from what is published for them: the range was found too narrow.
+    Those beyond a learned range are far from what is published for them: the range was found too narrow. So only of
+    synthetic rows these have the codes of the ends as well.
     """
     codec, binning = discretizer.codec, discretizer.binning
-    learned = isinstance(codec, OrderedCodec) and codec.open_ended
-    if binning is None or not codec.ordered or not codec.outside or learned:
+    found_narrow = isinstance(codec, OrderedCodec) and codec.open_ended and not learned
+    if binning is None or not codec.ordered or not codec.outside or found_narrow:
         return discretizer
     code_of = list(binning.code_of)
     code_of[codec.outside[-1]] = code_of[codec.ordered - 1]
