@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
-from privbench_core.draft.names import FEW_SHARE, ends_with, guess_identifying, orders_rows, words_of
+from privbench_core.draft.names import ends_with, guess_identifying, orders_rows, words_of
 from privbench_core.schema.columns import ColumnType
 from privbench_core.schema.tables import is_called_like_key
 from privbench_core.schema.types.registry import parse_sql_type
@@ -48,7 +48,7 @@ def _why_numbered(table: FoundTable, column: FoundColumn) -> str | None:
         return "counts the rows within the rest of the key; with a domain its values are kept"
     stored = parse_sql_type(column.sql_type) if column.sql_type else None
     guess = guess_identifying(column, table.name, stored.length if stored else None)
-    if guess is not None and guess.what != FEW_SHARE:
+    if guess is not None and guess.of_persons:
         return f"looks like {guess.what}: numbered"
     return None
 

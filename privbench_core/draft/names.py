@@ -73,7 +73,7 @@ _DOMAINS: dict[ColumnType, tuple[tuple[str, Domain], ...]] = {
 
 _NAMES, _ADDRESSES, _POSTAL_CODES = "names of persons", "addresses", "postal codes"
 _NETWORK_ADDRESSES, _FREE_TEXT = "network addresses", "free text"
-FEW_SHARE = "values that few rows share"
+_FEW_SHARE = "values that few rows share"
 _LONG = 256  # characters from which a text column is free text: 255 is what is written where no bound is meant
 
 
@@ -123,8 +123,8 @@ _CONTENTS = (
         r"comments?|notes?|remarks?|description|body|message|text|bio|about|about me|review|content|memo",
         Guess(_FREE_TEXT, Learn(), of_persons=False),
     ),
-    (_NEARLY_UNIQUE, Guess(FEW_SHARE, None, of_persons=False)),
-    (_PERHAPS_UNIQUE, Guess(FEW_SHARE, Learn(), of_persons=False)),
+    (_NEARLY_UNIQUE, Guess(_FEW_SHARE, None, of_persons=False)),
+    (_PERHAPS_UNIQUE, Guess(_FEW_SHARE, Learn(), of_persons=False)),
 )
 # Words that are names in tables of persons only: the provider by the whole name of a column.
 _WORDS_OF_NAMES = {

@@ -72,3 +72,14 @@ def test_rows_of_a_partitioned_table_are_in_the_order_of_its_time(schema: Schema
 def test_what_refers_to_a_meaning_copies_it(schema: Schema) -> None:
     assert [column.name for column in schema.table("ward").attributes] == ["name"]
     assert schema.table("stay").attributes == ()
+
+
+def test_what_would_be_free_text_is_a_list_in_a_key(tmp_path: Path) -> None:
+    """Violations of rules, by business, day and description, were numbered."""
+    sql = """
+CREATE TABLE customer (id BIGINT PRIMARY KEY);
+CREATE TABLE violation (customer_id BIGINT REFERENCES customer, day DATE, description VARCHAR,
+    PRIMARY KEY (customer_id, day, description));
+"""
+    draft = reflect(str(duckdb_file(tmp_path, sql)))
+    assert "description: {type: category, domain: learn}" in draft
