@@ -81,8 +81,8 @@ class Candidate:
     Attributes:
         constraint: It.
         share: Of the rows that keep it if it holds, as far as is known.
-        bar: Share of the rows that may break it, for all that is known, where it is taken to hold: of values, one in
-            ten of those that keep it; of NULLs, half of those that would if columns were independent.
+        bar: Share of the rows that may break it, for all that is known, where it is taken to hold: half of those that
+            would if columns were independent, and of values one in ten of those that keep it at most.
         order: Those that are more plausible come first.
     """
 
@@ -218,7 +218,7 @@ class _Drawn:
         apart = self.distance(constraint)
         if apart <= most:
             share = self.present(constraint.column) * self.present(constraint.of)
-            yield Candidate(constraint, share, TUNING.least_share * share, (*order, apart))
+            yield Candidate(constraint, share, self._bar(1 - self._agreeing(constraint)) * share, (*order, apart))
 
     def ordered(self, constraint: InOrder, order: float) -> Iterator[Candidate]:
         """Yield a candidate unless both columns have distributions in another order, or are in order by chance."""
@@ -240,7 +240,30 @@ class _Drawn:
         if apart <= (TUNING.strong if product else TUNING.least_share):
             constraint = Formula(total.name, tuple(part.name for part in parts), product, self._within(total))
             share = math.prod(self.present(name) for name in constraint.columns)
-            yield Candidate(constraint, share, TUNING.least_share * share, (0.2 if named else 1.5, apart))
+            yield Candidate(
+                constraint, share, self._bar(self._breaking(constraint)) * share, (0.2 if named else 1.5, apart)
+            )
+
+    def _bar(self, chance: float) -> float:
+        """Return the share of rows that may break a constraint that so many break if columns are independent."""
+        return min(TUNING.least_share, chance / 2)
+
+    def _agreeing(self, constraint: PartOfDate | SameValue) -> float:
+        """Return the share of rows that keep a constraint by chance: both columns are nearly always zero, say."""
+        values = {constraint.of: self.values(constraint.of)}
+        one, other = self.numbers(constraint.column), _in_order(*expected_numbers(self._table, constraint, values))
+        found, numbers = np.unique(one, return_counts=True)
+        same = np.searchsorted(other, found, side="right") - np.searchsorted(other, found, side="left")
+        return float(numbers @ same) / max(len(one) * len(other), 1)
+
+    def _breaking(self, constraint: Formula) -> float:
+        """Return the share of rows that break a formula if its columns are independent."""
+        rng, of = np.random.default_rng(0), (constraint.column, *constraint.of)
+        drawn = [reals_of(self._table.column(name), self.values(name)) for name in of]
+        total, *parts = (rng.permutation(np.where(null, np.nan, numbers)) for numbers, null in drawn)
+        made = np.prod(parts, axis=0) if constraint.product else np.sum(parts, axis=0)
+        known = ~np.isnan(total - made)
+        return float(np.mean(np.abs(total - made)[known] > constraint.within)) if known.any() else 0.0
 
     def _mean(self, column: Column) -> float:
         numbers, null = reals_of(column, self.values(column.name))

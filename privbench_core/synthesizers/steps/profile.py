@@ -68,10 +68,10 @@ def profile_step(
         **({} if networks is None else {**networks({}).identity(), "first": first}),
     }
     key = ("profile", table.name)
-    version = "30"
+    version = "31"
     if not table.owner_key and not lists_to_learn(table):
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
-        version = "21" if intervals else "12"
+        version = "22" if intervals else "13"
 
     def run(context: StepContext) -> Artifact:
         bound = schema.max_rows_per_unit(table.name)
