@@ -232,11 +232,13 @@ class StrangerJudge:
             if (start, path) not in followed:
                 followed[start, path] = _follow(self._source, start, path), _follow(tables, start, path)
             true, rows = followed[start, path]
-            drawn = int(rng.integers(max(1, len(true[start]))))
+            # In the order of their codes, as a source gives its rows in any order.
+            asked = [self._true[name][column][true[name]] for name, column in query.columns]
+            drawn = np.lexsort(asked)[int(rng.integers(max(1, len(true[start]))))] if len(true[start]) else None
             kept = np.ones(len(rows[start]), dtype=np.bool_)
-            for name, column in query.columns:
-                if len(true[name]):
-                    kept &= codes[name][column][rows[name]] == self._true[name][column][true[name][drawn]]
+            for (name, column), known in zip(query.columns, asked, strict=True):
+                if drawn is not None:
+                    kept &= codes[name][column][rows[name]] == known[drawn]
             answers.append(float(kept.sum()))
         return np.array(answers)
 
