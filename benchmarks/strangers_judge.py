@@ -234,7 +234,9 @@ class StrangerJudge:
             true, rows = followed[start, path]
             # In the order of their codes, as a source gives its rows in any order.
             asked = [self._true[name][column][true[name]] for name, column in query.columns]
-            drawn = np.lexsort(asked)[int(rng.integers(max(1, len(true[start]))))] if len(true[start]) else None
+            drawn = (
+                np.lexsort(asked)[int(rng.integers(max(1, len(true[start]))))] if asked and len(true[start]) else None
+            )
             kept = np.ones(len(rows[start]), dtype=np.bool_)
             for (name, column), known in zip(query.columns, asked, strict=True):
                 if drawn is not None:
