@@ -108,7 +108,7 @@ def candidates(table: Table, profile: Profile) -> Iterator[Candidate]:
             named = _parts(column.name)
             most = TUNING.strong if named else TUNING.least_share
             for part in named or DatePart:
-                order = 0.0 if named else 1.0, -_alike(column.name, of.name)
+                order = 0.0 if named else 1.0, -_common_start(column.name, of.name)
                 constraint = PartOfDate(column.name, of.name, part)
                 if can_hold(constraint, (column, of)):
                     yield from drawn.candidates(constraint, most, order)
@@ -148,20 +148,20 @@ def _missing(profile: Profile, names: list[str]) -> Iterator[Candidate]:
         if counts[code] * part > TUNING.significant * sigmas[code]:
             nulls[name] = float(counts[code]) * part, float(sigmas[code])
 
-    def alike(one: str, other: str) -> bool:
+    def corresponds(one: str, other: str) -> bool:
         (first, noise), (second, more) = nulls[one], nulls[other]
         return abs(first - second) <= TUNING.significant * math.hypot(noise, more)
 
     runs: list[list[str]] = []
     for name in nulls:
-        if runs and alike(runs[-1][-1], name):
+        if runs and corresponds(runs[-1][-1], name):
             runs[-1].append(name)
         else:
             runs.append([name])
     groups = [tuple(run) for run in runs if len(run) > 1]
     leads = [run[0] for run in runs]
     for place, lead in enumerate(leads):
-        before = [other for other in leads[:place] if alike(other, lead)]
+        before = [other for other in leads[:place] if corresponds(other, lead)]
         groups += [(other, lead) for other in before[-1:]]
     for group in groups:
         shares = np.clip([nulls[name][0] / max(profile.total, 1.0) for name in group], 0.0, 1.0)
@@ -218,7 +218,7 @@ class _Drawn:
         apart = self.distance(constraint)
         if apart <= most:
             share = self.present(constraint.column) * self.present(constraint.of)
-            yield Candidate(constraint, share, self._bar(1 - self._agreeing(constraint)) * share, (*order, apart))
+            yield Candidate(constraint, share, _bar(1 - self._agreeing(constraint)) * share, (*order, apart))
 
     def ordered(self, constraint: InOrder, order: float) -> Iterator[Candidate]:
         """Yield a candidate unless both columns have distributions in another order, or are in order by chance."""
@@ -240,18 +240,16 @@ class _Drawn:
         if apart <= (TUNING.strong if product else TUNING.least_share):
             constraint = Formula(total.name, tuple(part.name for part in parts), product, self._within(total))
             share = math.prod(self.present(name) for name in constraint.columns)
-            yield Candidate(
-                constraint, share, self._bar(self._breaking(constraint)) * share, (0.2 if named else 1.5, apart)
-            )
+            yield Candidate(constraint, share, _bar(self._breaking(constraint)) * share, (0.2 if named else 1.5, apart))
 
-    def _bar(self, chance: float) -> float:
-        """Return the share of rows that may break a constraint that so many break if columns are independent."""
-        return min(TUNING.least_share, chance / 2)
+    def _both(self, constraint: PartOfDate | SameValue) -> tuple[Array, Array]:
+        """Return numbers of a column, and those that a constraint gives to it, each in order."""
+        values = {constraint.of: self.values(constraint.of)}
+        return self.numbers(constraint.column), _in_order(*expected_numbers(self._table, constraint, values))
 
     def _agreeing(self, constraint: PartOfDate | SameValue) -> float:
         """Return the share of rows that keep a constraint by chance: both columns are nearly always zero, say."""
-        values = {constraint.of: self.values(constraint.of)}
-        one, other = self.numbers(constraint.column), _in_order(*expected_numbers(self._table, constraint, values))
+        one, other = self._both(constraint)
         found, numbers = np.unique(one, return_counts=True)
         same = np.searchsorted(other, found, side="right") - np.searchsorted(other, found, side="left")
         return float(numbers @ same) / max(len(one) * len(other), 1)
@@ -280,12 +278,16 @@ class _Drawn:
 
         Kolmogorov's distance; 1 where one of them has no values.
         """
-        values = {constraint.of: self.values(constraint.of)}
-        one, other = self.numbers(constraint.column), _in_order(*expected_numbers(self._table, constraint, values))
+        one, other = self._both(constraint)
         if not len(one) or not len(other):
             return 1.0
         points = np.concatenate([one, other])
         return float(np.abs(_shares(one, points) - _shares(other, points)).max())
+
+
+def _bar(chance: float) -> float:
+    """Return the share of rows that may break a constraint that so many break if columns are independent."""
+    return min(TUNING.least_share, chance / 2)
 
 
 def _parts(name: str) -> tuple[DatePart, ...]:
@@ -293,7 +295,7 @@ def _parts(name: str) -> tuple[DatePart, ...]:
     return next((parts for words, parts in _PARTS if re.search(words, name, re.IGNORECASE)), ())
 
 
-def _alike(one: str, other: str) -> int:
+def _common_start(one: str, other: str) -> int:
     """Return how many letters two names begin with in common."""
     pairs = zip(one.lower(), other.lower(), strict=False)
     return sum(1 for _ in takewhile(lambda letters: letters[0] == letters[1], pairs))
@@ -302,7 +304,7 @@ def _alike(one: str, other: str) -> int:
 def _comparable(first: Column, last: Column) -> bool:
     """Return whether one of two columns may be meant not to be above the other: dates, or numbers with like names."""
     one, other = first.name, last.name
-    same = max(_alike(one, other), _alike(one[::-1], other[::-1])) >= FEW_LETTERS
+    same = max(_common_start(one, other), _common_start(one[::-1], other[::-1])) >= FEW_LETTERS
     return first.type.logical.calendar or (same and not _parts(one) and not _parts(other))
 
 
