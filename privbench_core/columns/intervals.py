@@ -163,7 +163,8 @@ class OrderedCodec(Codec):
         if not self.open_ended:
             return self
         most, ends = float(self.last) - float(self.cuts[0]), ((0, self.below), (self.ordered - 1, self.above))
-        means = [min(float(rows[o] * self.widths[c] / max(rows[c], TINY)), most) for c, o in ends]
+        parts = ((float(rows[outside] * self.widths[cell]), float(rows[cell])) for cell, outside in ends)
+        means = [min(spread, most * there) / there if there > TINY else most * (spread > 0) for spread, there in parts]
         return replace(self, beyond=(means[0], means[1]))
 
     def _spread(self, numbers: Numbers, cells: Codes, rng: np.random.Generator) -> None:

@@ -234,6 +234,11 @@ def test_a_neighbour_moves_nothing_but_what_noise_covers(case: str, seed: int) -
         assert losses["moved",] > 0, "removing a unit moved nothing: the test looks at nothing"
 
 
+def test_a_neighbour_moves_no_constraint_between_what_is_null_either() -> None:
+    """The other kinds are asked about with the first seed."""
+    test_a_neighbour_moves_nothing_but_what_noise_covers("town, pairwise, pure", 1)
+
+
 def _noting_clipped(evaluate: Callable[..., Counts], found: list[Marginal | ParentCounts]) -> Callable[..., Counts]:
     """The same, that notes which queries clip some unit."""
 

@@ -80,3 +80,11 @@ def test_values_beyond_open_ends_do_not_pile_up_in_the_last_cells(column, low, h
     assert min(values) >= least
     assert max(values) - ends[1] <= ends[1] - ends[0]
     assert len(set(values[500:])) > 50
+
+
+def test_an_end_without_rows_has_a_tail_no_longer_than_the_range():
+    """The density there is no divisor; without rows beyond, there is no tail."""
+    codec = replace(equal_width_codec(Column("x", ColumnType.INTEGER), 0, 99), open_ended=True)
+    rows = np.zeros(codec.size)
+    rows[codec.above] = 1e9
+    assert codec.with_tails(rows).beyond == (0.0, 99.0)
