@@ -66,17 +66,7 @@ def show_plans(
 ) -> None:
     """Print the plan at one ε, or at each ε of the spec; None leaves a choice to the spec.
 
-    Args:
-        path: Of the spec.
-        epsilon: Of the run.
-        delta: Overrides the spec's δ.
-        synthesizer: Overrides the spec's synthesizer.
-        engine: Overrides the spec's engine.
-        rows: Rough public numbers of rows, as TABLE=NUMBER.
-        as_json: Whether to print data instead.
-
-    Raises:
-        SpecError: The spec is wrong, or ``rows`` are not of its private tables.
+    ``rows`` are rough public numbers of rows, as TABLE=NUMBER, to forecast what each table will show.
     """
     spec = with_engine(load_spec(path), engine)
     stated = _stated_rows(spec.schema, rows)
@@ -232,7 +222,7 @@ def report_expectations(
     heads = [f"ε={plan.budget.epsilon:g}" for plan in plans]
     show("What to expect", ["table", ">rows, about", *heads], rows)
     levels = " / ".join(map(str, list(Expectation)[1:]))
-    say(f"Numbers are of {schema.unit}: from how many on a table has more than noise: {levels}.")
+    say(f"Numbers: how many rows of {schema.unit} it takes for {levels}.")
     say("A forecast for rows spread over many units. Columns of many values, and values of few rows, need more.")
     if not stated and not released:
         say(f"For what to expect of each table, add public sizes, roughly: --rows {schema.unit}=2000 --rows ..")

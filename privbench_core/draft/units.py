@@ -250,12 +250,10 @@ def _claims(table: FoundTable, key: FoundKey, paths: Mapping[str, tuple[str, ...
         paths: Table -> the tables on the way from the unit to it.
         cost: How many required keys would reach into other units if this one were the owner key.
     """
-    groups = [group for group in (table.primary_key, *table.unique) if set(group) > set(key.columns)]
-    referring = {name for other in table.foreign_keys for name in other.columns}
-    unit = paths[key.parent][0]
+    unit, referring = paths[key.parent][0], {name for other in table.foreign_keys for name in other.columns}
+    groups = (group for group in (table.primary_key, *table.unique) if set(group) > set(key.columns))
     direct = key.parent == unit and any(referring.issuperset(group) for group in groups)
     called, parent = words_of(table.name), words_of(singular(key.parent))
-    within = any(not referring.issuperset(group) for group in groups)
     place = -min((table.primary_key.index(name) for name in key.columns if name in table.primary_key), default=99)
     return (
         (not table.is_optional(key), "its columns are never NULL"),
@@ -263,7 +261,6 @@ def _claims(table: FoundTable, key: FoundKey, paths: Mapping[str, tuple[str, ...
         (-cost, "other keys then stay within the unit, without noise"),
         (len(paths[key.parent]), f"{key.parent} is the furthest from {unit}"),
         (called.startswith(parent), f"{table.name} is called after {key.parent}"),
-        (within, f"rows are numbered or named within one row of {key.parent}"),
         (not is_called_after_persons(key.parent), f"{key.parent} is a thing, and not who deals with it"),
         (place, f"{', '.join(key.columns)} stands first in the primary key"),
     )
