@@ -221,9 +221,7 @@ def _privacy(found: Survey, unit: str | None, decided: Decisions) -> Iterator[st
         todo = "decide: the table whose rows, with all that depends on them, are protected; then draft again, with"
         yield f"  unit: {UNDECIDED} # {todo} --unit TABLE: it decides about keys and public tables"
         if best := most_cover(found.catalogue):
-            yield one_line(
-                f"  # The most tables depend on {best}; rows of tables that do not depend on the unit belong to nobody"
-            )
+            yield one_line(f"  # Tables by how many others depend on them, and so are protected: {best}")
     yield "  delta: 1.0e-9 # 0 = pure differential privacy; else far below 1 / (number of units)"
     yield f"  epsilons: {flow_yaml(list(decided.epsilons))} # one release for each; smaller is more private"
     yield f"  lifetime: {{epsilon: {decided.lifetime:g}, delta: 1.0e-7}} # the most that all releases may ever spend"

@@ -88,10 +88,11 @@ def why_unit(catalogue: Catalogue, unit: str) -> str:
 
 
 def most_cover(catalogue: Catalogue) -> str:
-    """Return in words which tables could be the unit: those with the most tables below them."""
+    """Return in words which tables could be the unit: of persons first, those with the most tables below them."""
     others = len(catalogue.readable) - 1
     covered = {table.name: len(dependants(catalogue, table.name)) for table in catalogue.readable}
-    best = sorted((name for name, number in covered.items() if number), key=lambda name: -covered[name])[:_LISTED]
+    some = [name for name, number in covered.items() if number]
+    best = sorted(some, key=lambda name: (not is_called_after_persons(name), -covered[name]))[:_LISTED]
     return ", ".join(f"{name} ({covered[name]} of {others})" for name in best)
 
 

@@ -213,6 +213,12 @@ def test_a_draft_says_why_it_takes_a_unit_and_an_owner_and_what_a_promise_costs(
     assert why_unit(crm, "organisations") == (
         "guessed: each row of contacts belongs to one; with contacts as the unit, 1 more table belongs to no unit"
     )
+    sport = catalogue_of("""
+        tournaments: *id
+        players: *id
+        matches: *id player_id>players tournament_id>tournaments
+    """)
+    assert most_cover(sport) == "players (1 of 2), tournaments (1 of 2)"
     draft = reflect(duckdb_file(tmp_path, COMPANY.format(unit="store")), decisions=Decisions("store"))
     assert "ignored; the owner, as marks is called" not in draft
     assert "; the owner, as projects is a thing, and not who deals with it" in draft
