@@ -239,7 +239,7 @@ class Node:
         for name in [name for name in self.fields if name not in form.keys]:
             self.add(f"unknown key {name!r}", did_you_mean(name, form.keys))
             meant = most_similar(name, form.keys)
-            if meant is not None and meant not in self.fields:
+            if meant and meant not in self.fields and form.keys[meant].kind.read(self.fields[name]) is not None:
                 self.fields[meant] = self.fields[name]
         return {name: self.value(name, key) for name, key in form.keys.items()}
 

@@ -332,6 +332,7 @@ def test_each_mistake_is_explained(tmp_path: Path, old: str, new: str, expected:
         ("at: {type: timestamp", "at_: {type: timestamp"),
         ("relative_to: at, domain", "relative_to: at, doman"),
         ("relative_to: at, domain", "relativ_to: at, domain"),
+        ("    row_order: at", "    row_order: at\n    comments: [1]"),
         ("columns: customer_id, ref", "colums: customer_id, ref"),
         ("references: customer, max", "referencs: customer, max"),
         ("customer_id: integer", "customer_no: integer"),
