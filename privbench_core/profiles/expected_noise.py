@@ -50,10 +50,11 @@ class ExpectedNoise:
         and a quarter of a quarter of those of two columns, which have half of the price.
         """
         quarters = SIGNIFICANT / SHOWN_DEVIATIONS * HIDDEN_PARTS
+        rows = min(self.rows, math.sqrt(HIDDEN_PARTS) * self.cell)  # the quarters of a column add up to the rows
         return {
-            Expectation.ROWS: quarters * self.rows,
-            Expectation.COLUMNS: quarters * max(self.rows, self.cell),
-            Expectation.JOINTS: quarters * max(self.rows, math.sqrt(2) * HIDDEN_PARTS * self.cell),
+            Expectation.ROWS: quarters * rows,
+            Expectation.COLUMNS: quarters * max(rows, self.cell),
+            Expectation.JOINTS: quarters * max(rows, math.sqrt(2) * HIDDEN_PARTS * self.cell),
         }
 
     def expected(self, units: float) -> Expectation:
