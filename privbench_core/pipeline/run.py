@@ -12,10 +12,10 @@ from privbench_core.errors import SpecError
 from privbench_core.files import file_name
 from privbench_core.pipeline.executor import Executor, Progress
 from privbench_core.pipeline.plans import plan_for, refuse_undeclared, run_name
-from privbench_core.pipeline.record import read_manifests
+from privbench_core.pipeline.record import read_manifests, run_label, write_manifests
 from privbench_core.pipeline.runner import Made, Release, Run, Runner
 from privbench_core.pipeline.status import ReleaseState
-from privbench_core.pipeline.workspace import Workspace, bundle_folder
+from privbench_core.pipeline.workspace import Workspace, bundle_folder, epsilon_name
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.spec.model import Spec
@@ -60,7 +60,7 @@ def run_spec(
     progress: Progress | None = None,
     workspace: Workspace | None = None,
 ) -> RunResult:
-    """Run the whole plan of ``spec`` at ``epsilon`` and write the bundle to ``out``.
+    """Run the whole plan of ``spec`` at ``epsilon``, write the bundle to ``out``, and record it for `status`.
 
     Arguments and errors are those of `privbench_core.run`, but that the spec says whether noise is accepted. Tests
     inject ``noise``, which a durable ledger refuses. An open ``workspace`` is used; else the spec's own is opened.
@@ -81,6 +81,8 @@ def run_spec(
         runner.snapshot.forget()
         if workspace is None:
             here.close()
+    if delta is None and synthesizer in {None, spec.synthesizer}:  # else it is not what the spec describes
+        write_manifests(spec, run_label(epsilon_name(epsilon)), {key: step.manifest for key, step in made.items()})
     releases = {key: step.release for key, step in made.items()}
     return RunResult(plan, releases, Path(out), sum(paid.amount for paid in prices_paid(made)), warnings_of(made))
 

@@ -275,7 +275,9 @@ def test_a_copy_is_found_where_keys_number_rows_in_their_order_and_that_order_is
         rng = np.random.default_rng(seed)
         day = np.sort(rng.integers(0, 990, 5_000))
         until = day + rng.integers(1, 9, len(day))
-        return {"rental": pa.table({"id": np.arange(5_000) + 1, "day": day, "until": until, "sum": day // 2 + until % 7})}
+        return {
+            "rental": pa.table({"id": np.arange(5_000) + 1, "day": day, "until": until, "sum": day // 2 + until % 7})
+        }
 
     source = rentals(0)
     for bundle, copied in ((rentals(1), False), (source, True)):
