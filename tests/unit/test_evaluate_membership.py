@@ -267,7 +267,7 @@ def test_rows_that_keep_their_keys_are_found_although_numbers_coincide() -> None
 
 
 def test_a_copy_is_found_where_keys_number_rows_in_their_order_and_that_order_is_no_copy() -> None:
-    """Rows with equal keys have the same date, nearly, and what follows from it; only a copy has the rest of the row."""
+    """Rows with equal keys have nearly the same date, and all that follows from it; only a copy has the whole row."""
     columns = tuple(Column(name, ColumnType.INTEGER, Range(0, 999)) for name in ("day", "until", "sum"))
     rental = Schema("r", (Table("rental", (integer("id"), *columns), ("id",), row_order="day"),), "rental")
 
