@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from privbench_core.evaluation.counting import counting_figures
 from privbench_core.evaluation.encode import value_codes
@@ -185,7 +186,8 @@ def _table_figures(pair: DatabasePair, table: Table, scope: Scope) -> tuple[Tabl
         }
     pairs = column_subsets(len(names), 2, limit)
     of_columns = _by_name(names, a, b, sizes, column_subsets(len(names), 1))
-    shuffled = mean_distances(a, np.random.default_rng(SEED).permuted(a, axis=0), sizes, pairs)
+    shuffled = mean_distances(a, _shuffled(names, a), sizes, pairs)
+    leaves = sorted({*names} - {c.name for c in table.columns}, key=names.index)
     figures = TableFigures(
         rows=(len(a), len(b)),
         **{
@@ -202,11 +204,23 @@ def _table_figures(pair: DatabasePair, table: Table, scope: Scope) -> tuple[Tabl
                 "distinct": tuple(int(pc.count_distinct(side[c.name], mode="only_valid").as_py()) for side in rows),
             }
             for c in table.columns
-        },
+        }
+        | {name: {"tvd": of_columns.get((name,)), "nulls": (), "distinct": ()} for name in leaves},
         pairs=[{"columns": columns, "tvd": tvd} for columns, tvd in _by_name(names, a, b, sizes, pairs).items()],
-        without_values=tuple(c.name for c in table.attributes if c.name not in with_values),
+        without_values=tuple(c.name for c in table.attributes if c.name in {*names} - {*with_values}),
     )
     return figures, means
+
+
+def _shuffled(names: Sequence[str], codes: CodeTable) -> CodeTable:
+    """Return codes with every column shuffled; the leaves of a document stay together."""
+    rng, orders, shuffled = np.random.default_rng(SEED), dict[str, NDArray[np.int64]](), codes.copy(order="F")
+    for position, name in enumerate(names):
+        column = name.partition("->")[0]
+        if column not in orders:
+            orders[column] = rng.permutation(len(codes))
+        shuffled[:, position] = codes[orders[column], position]
+    return shuffled
 
 
 def _by_name(

@@ -122,6 +122,28 @@ def test_values_and_codes_differ_where_nearly_every_value_is_unique() -> None:
     assert figures["tvd_of_values"][1] > 0.9
 
 
+def test_documents_are_compared_by_their_leaves_which_are_shuffled_together() -> None:
+    """Documents have one of two forms, each with its own leaf; in the bundle the numbers of one are all the same."""
+    payload = Column("payload", ColumnType.JSON, Learn())
+    schema = Schema("d", (Table("event", (integer("id"), payload), ("id",)),), "event")
+
+    def events(number: str) -> dict[str, pa.Table]:
+        texts = [
+            f'{{"plan": "p{i % 3}"}}' if i % 2 else f'{{"tags": ["a"], "ms": {number.format(i % 7)}}}'
+            for i in range(420)
+        ]
+        return {"event": pa.table({"id": np.arange(420), "payload": texts})}
+
+    source = events("{}")
+    figures = compare(DatabasePair(schema, source, events("3")), SMALL).tables["event"]
+    distances = {name: facts["tvd"] for name, facts in figures["columns"].items() if name.startswith("payload->")}
+    assert distances.pop('payload->integer["ms"]') == pytest.approx(3 / 7, abs=0.01)
+    assert distances == dict.fromkeys(("payload->shape[]", 'payload->text["plan"]', 'payload->text["tags",-1]'), 0)
+    assert figures["without_values"] == ()
+    assert figures["shuffled"] == 0
+    assert compare(DatabasePair(schema, source, source), SMALL).tables["event"].tvd(2) == 0
+
+
 def test_nulls_and_distinct_values_are_counted_for_keys_too() -> None:
     half = database()
     kind = pa.array([None if i % 2 else "book" for i in range(half["purchase"].num_rows)])
