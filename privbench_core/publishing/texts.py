@@ -20,6 +20,7 @@ from privbench_core.backends.postgres.ddl import (
     name_list,
     quote_identifier,
     quote_text,
+    sql_type,
 )
 from privbench_core.backends.postgres.load import copy_text
 from privbench_core.publishing.figures import JOIN, ONE_WAY, SIZE, TWO_WAY
@@ -79,7 +80,7 @@ def duckdb_script(schema: Schema, tables: Entries) -> str:
 
 
 def consumer_readme(schema: Schema, tables: Entries, receipt: Mapping[str, Any], workload: Mapping[str, str]) -> str:
-    """Return the README: what the folder is, what to trust, what was lost, the guarantee, its content and loading."""
+    """Return the README: what the folder is, what to trust, what was lost, the guarantee, loading and its content."""
     parts = [
         f"# {schema.name}: a synthetic database",
         _summary(receipt),
@@ -87,8 +88,8 @@ def consumer_readme(schema: Schema, tables: Entries, receipt: Mapping[str, Any],
         _constraints(receipt),
         _lost(receipt),
         _guarantee(schema, receipt),
-        _contents(schema, tables, workload),
         _loading(tables),
+        _contents(schema, tables, workload),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -225,12 +226,12 @@ def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:
         for name, parent in zip(key.columns, key.parent_columns, strict=True)
     }
     rows = []
-    for column in entry["columns"]:
-        name = column["name"]
+    for declared, column in zip(table.columns, entry["columns"], strict=True):
+        name = declared.name
         keys = [*(["primary"] if name in table.primary_key else []), *([refers[name]] if name in refers else [])]
         null = "yes" if column["nullable"] else ""
         rows.append(
-            [name, column["type"], null, "; ".join(keys), column.get("unit", ""), column.get("description", "")]
+            [name, sql_type(declared), null, "; ".join(keys), column.get("unit", ""), column.get("description", "")]
         )
     described = [_cell(entry["description"]), ""] if entry.get("description") else []
     return [f"### {table.name}", "", *described, *_table(["column", "type", "NULL", "key", "unit", "what it is"], rows)]
