@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,11 +95,16 @@ def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
+def report_bundle(title: str, rows: Mapping[str, int], verdicts: Sequence[Verdict]) -> None:
+    """Print the rows of each table and how close it is by released figures, worst first and public tables last."""
+    lines = [[v.subject, f"{rows[v.subject]:,}", v.grade or "", v.reason] for v in verdicts]
+    graded = {verdict.subject for verdict in verdicts}
+    lines += [[name, f"{number:,}", "", ""] for name, number in rows.items() if name not in graded]
+    show(title, ["table", ">rows", "how close", "why"], lines)
+
+
 def report_fidelity(verdicts: Sequence[Verdict], lost: Sequence[str]) -> None:
-    """Print how close each table is, worst first, and what was lost, so that nobody misses it."""
-    if verdicts:
-        rows = [[verdict.subject, verdict.grade or "", verdict.reason] for verdict in verdicts]
-        show("How close it is, by released figures (worst first)", ["table", "grade", "why"], rows)
+    """Print how many tables need care, and what was lost, so that nobody misses it."""
     if warned := sum(verdict.warns for verdict in verdicts):
         say(f"WARNING: be careful with {warned} of {len(verdicts)} tables", style="bold")
     if lost:
@@ -181,7 +186,7 @@ def _check_room(out: Path, database: str) -> None:
 def report_outcome(spec: Spec, outcome: Outcome) -> None:
     """Print where the bundle is, what is in it, and what it cost."""
     result, balance = outcome.result, outcome.account.balance
-    show(f"Bundle: {result.out}", ["table", ">rows"], [[name, f"{rows:,}"] for name, rows in outcome.rows.items()])
+    report_bundle(f"Bundle: {result.out}", outcome.rows, result.verdicts)
     budget = result.plan.budget
     say(f"Unit:       {spec.schema.unit_in_words}")
     say(f"Guarantee:  {budget_in_words(budget)} for adding or removing a unit")

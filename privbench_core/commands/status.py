@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.commands.ledger import lifetime_as_data, reading_ledger, refreshes_as_data, report_refreshes
-from privbench_core.commands.run import report_fidelity, watched
+from privbench_core.commands.run import report_bundle, report_fidelity, watched
 from privbench_core.commands.terminal import print_json, say, show, subject
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.account_status import Cost, lifetime_share
 from privbench_core.pipeline.observe import observe, observe_each
 from privbench_core.pipeline.plans import plans_for
-from privbench_core.pipeline.run import fidelity_of, prices_paid, refresh_release
+from privbench_core.pipeline.run import fidelity_of, prices_paid, refresh_release, rows_of
 from privbench_core.pipeline.status import ReleaseState, Status, status_of
 from privbench_core.pipeline.workspace import Workspace, bundle_folder, database_folder, epsilon_name
 from privbench_core.privacy.budget import zero
@@ -90,7 +90,9 @@ def _refresh(workspace: Workspace, plans: Mapping[str, Plan], chosen: str | None
         total = sum(paid, start=zero(state.plan.budget.measure))
         cost = f"paid {share} ({total})" if paid else "nothing was paid: all of it was bought before"
         say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
-        report_fidelity(*fidelity_of(made))
+        verdicts, lost = fidelity_of(made)
+        report_bundle(f"Bundle at ε={state.epsilon}", rows_of(made), verdicts)
+        report_fidelity(verdicts, lost)
     status = status_of(spec, workspace.ledger, plans, observed, workspace)
     say(f"{spec.schema.name}: {status.headline()}", style="bold")
 

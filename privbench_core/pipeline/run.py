@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privbench_core.errors import SpecError
 from privbench_core.files import file_name
@@ -127,10 +127,19 @@ def prices_paid(made: Mapping[Key, Made]) -> list[Price]:
     return [step.release.paid for step in made.values() if step.release.paid is not None]
 
 
+def rows_of(made: Mapping[Key, Made]) -> Mapping[str, int]:
+    """Return the rows of each table, by the publish step that wrote a bundle."""
+    return dict(_published(made).get("rows", {}))
+
+
 def fidelity_of(made: Mapping[Key, Made]) -> tuple[tuple[Verdict, ...], tuple[str, ...]]:
     """Return verdicts on tables and what was lost, by the publish step that wrote a bundle."""
-    data = next((step.release.artifact.data for key, step in made.items() if key[0] == StepKind.PUBLISH.value), {})
+    data = _published(made)
     return tuple(map(Verdict.from_dict, data.get("verdicts", ()))), tuple(data.get("lost", ()))
+
+
+def _published(made: Mapping[Key, Made]) -> Mapping[str, Any]:
+    return next((step.release.artifact.data for key, step in made.items() if key[0] == StepKind.PUBLISH.value), {})
 
 
 def public_workload(spec: Spec) -> dict[str, Workload]:

@@ -86,11 +86,12 @@ def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
 
 
 def judge_figures(subject: str, figures: Iterable[FidelityFigure], policy: FidelityPolicy) -> Verdict:
-    """Return the verdict by some figures: the first of the worst ones is the reason."""
-    judged = [_judge(figure, policy) for figure in figures]
+    """Return the verdict by some figures: the first that is worst is the reason, or of good ones the largest."""
+    judged = [(*_judge(figure, policy), figure.value) for figure in figures]
     if not judged:
         return Verdict(subject, None, "no columns to compare")
-    grade, reason = max(judged, key=lambda each: list(Grade).index(each[0]))
+    good = {Grade.CLOSE, Grade.ROUGH}
+    grade, reason, _ = max(judged, key=lambda each: (list(Grade).index(each[0]), each[2] if each[0] in good else 0.0))
     return Verdict(subject, grade, reason)
 
 
