@@ -15,7 +15,7 @@ import dagster as dg
 from privbench_assets.automation import freshness_policy
 from privbench_assets.checks import check_results, check_specs, up_to_date_result
 from privbench_assets.failures import nothing_private
-from privbench_assets.keys import identifier, op_name, report_key, source_key, step_key
+from privbench_assets.keys import group, identifier, op_name, report_key, source_key, step_key
 from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import observation
@@ -45,18 +45,29 @@ def step_asset(
     plans: Mapping[str, Plan],
     step: Step,
     epsilons: dg.PartitionsDefinition,
+    nearest: Sequence[Key],
     reads: Sequence[str],
     keys: Mapping[dg.AssetKey, Key],
 ) -> dg.AssetsDefinition:
-    """Return the asset of one step, partitioned by ε."""
+    """Return the asset of one step, partitioned by ε.
+
+    Args:
+        spec: Of the database.
+        plans: Of each ε.
+        step: The step.
+        epsilons: The partitions.
+        nearest: The steps it depends on in the graph (`Plan.nearest`); what it reads of others is in its metadata.
+        reads: The source tables that it is the first to look at.
+        keys: The step of each asset.
+    """
     schema, resource = spec.schema, session_key(spec)
     key = step_key(schema.name, step.key)
     asset = dg.AssetSpec(
         key,
-        deps=[*(step_key(schema.name, before) for before in step.inputs), *(source_key(schema.name, t) for t in reads)],
+        deps=[*(step_key(schema.name, before) for before in nearest), *(source_key(schema.name, t) for t in reads)],
         description=_description(plans, step, schema.name),
         code_version=f"{step.version}-{definition_of(next(iter(plans.values())), step)[:8]}",
-        group_name=identifier(schema.name),
+        group_name=group(schema.name, step.table),
         owners=spec.owners,
         freshness_policy=freshness_policy(spec) if step.kind is StepKind.PUBLISH else None,
         kinds={str(step.kind), "parquet" if step.kind is StepKind.PUBLISH else _kind(plans)},
@@ -71,8 +82,11 @@ def step_asset(
         with report_status(context, session), nothing_private(spec, key.to_user_string(), session.balance_if_open):
             executor = session.executor(epsilon, {keys[asset] for asset in selected if asset in keys})
             made = executor.step(step.key)
-            for table, found in session.newly_observed().items():
-                context.log_event(observation(spec, table, found))
+            if observed := session.newly_observed():
+                for table, found in observed.items():
+                    context.log_event(observation(spec, table, found))
+                # Dagster took the versions of inputs before the step began, so what it saw itself would make it stale.
+                context.get_step_execution_context().fetch_external_input_asset_version_info()
             release, content = made.release, made.release.artifact
             priced = plans[epsilon].step(step.key)
             context.log.info(_paid(priced, release))
@@ -89,7 +103,7 @@ def step_asset(
             return dg.MaterializeResult(
                 asset_key=key,
                 data_version=dg.DataVersion(_version(priced, release)),
-                metadata=step_metadata(session, epsilon, priced, release, content),
+                metadata=step_metadata(session, epsilon, priced, made, content),
                 check_results=checks,
             )
 
@@ -109,7 +123,7 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
         key,
         deps=[step_key(name, step.key) for step in last],
         partitions_def=epsilons,
-        group_name=identifier(name),
+        group_name=group(name),
         kinds={"report"},
         owners=spec.owners,
         tags={"privbench/stage": "report", "privbench/spends": "no"},
@@ -156,8 +170,11 @@ def _paid(step: Step, release: Release) -> str:
 
 
 def _version(step: Step, release: Release) -> str:
-    """Return what distinguishes results: the bytes, or for a bundle, which is a folder, all that it was made from."""
-    return release.key if step.kind is StepKind.PUBLISH else release.digest
+    """Return what distinguishes results: all that they were made from, and the bytes, unless they are a folder.
+
+    Inputs count because the assets behind depend on them only by way of this one, even where its bytes stay the same.
+    """
+    return release.key if step.kind is StepKind.PUBLISH else f"{release.key[:16]}-{release.digest[:16]}"
 
 
 def _description(plans: Mapping[str, Plan], step: Step, database: str) -> str:

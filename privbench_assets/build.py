@@ -44,7 +44,7 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
     partitions, reads = dg.StaticPartitionsDefinition([*plans]), first_reads(spec, plan)  # ε is the only dimension
     sources = source_assets(spec)
     keys = {step_key(spec.schema.name, step.key): step.key for step in plan.steps}
-    steps = [step_asset(spec, plans, step, partitions, reads[step.key], keys) for step in plan.steps]
+    steps = [step_asset(spec, plans, s, partitions, plan.nearest[s.key], reads[s.key], keys) for s in plan.steps]
     status = benchmark_status(spec, plans)
     refresh = refresh_job(spec, dg.AssetSelection.assets(*steps, status))
     observe = observe_job(spec, dg.AssetSelection.assets(*sources.keys))

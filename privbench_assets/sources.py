@@ -14,7 +14,7 @@ from pathlib import Path
 import dagster as dg
 
 from privbench_assets.failures import nothing_private, public_error
-from privbench_assets.keys import identifier, source_key
+from privbench_assets.keys import group, identifier, source_key
 from privbench_assets.resources import Session, session_key
 from privbench_assets.status import report_observed
 from privbench_core.errors import SourceError
@@ -36,7 +36,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
                 f"Table {table.name} of the source, {'public' if table.public else 'private'}. Observing it takes a"
                 " keyed fingerprint of its rows, which costs no budget and shows nothing about them."
             ),
-            group_name=identifier(schema.name),
+            group_name=group(schema.name, table.name),
             kinds={_kind(spec.source), "source"},
             owners=spec.owners,
             tags={"privbench/stage": "source", "privbench/spends": "no"},

@@ -16,7 +16,7 @@ import dagster as dg
 
 from privbench_assets.checks import up_to_date_result
 from privbench_assets.failures import nothing_private
-from privbench_assets.keys import identifier, source_key, status_key, step_key
+from privbench_assets.keys import group, status_key, step_key
 from privbench_assets.metadata import SYMBOL, markdown_table
 from privbench_assets.resources import Session, session_key
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
@@ -52,11 +52,8 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
 
     @dg.asset(
         key=status_key(name),
-        deps=[
-            *(step_key(name, step.key) for step in last),
-            *(source_key(name, table.name) for table in spec.schema.tables),
-        ],
-        group_name=identifier(name),
+        deps=[step_key(name, step.key) for step in last],
+        group_name=group(name),
         kinds={"table"},
         owners=spec.owners,
         tags={"privbench/stage": "status", "privbench/spends": "no"},

@@ -84,6 +84,12 @@ class FidelityFigure:
         return asdict(self)
 
     @property
+    def numbers(self) -> dict[str, float]:
+        """The figure, half of its interval, and that of shuffled columns, by name: to be plotted over releases."""
+        found = {self.metric: self.value, f"{self.metric}, ±": DEVIATIONS * self.noise}
+        return found if self.shuffled is None else {**found, f"{self.metric}, columns shuffled": self.shuffled}
+
+    @property
     def receipt(self) -> dict[str, Any]:
         """The figure for a manifest; ``value`` is None if it is not significant."""
         significant = self.value > DEVIATIONS * self.noise

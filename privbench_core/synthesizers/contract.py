@@ -180,6 +180,20 @@ class Plan:
         return reduce(operator.add, (step.price for step in self.steps))
 
     @cached_property
+    def nearest(self) -> dict[Key, tuple[Key, ...]]:
+        """The inputs of each step but those that another input was made from: what a drawing of the plan needs."""
+        number = {step.key: i for i, step in enumerate(self.steps)}
+        found: dict[Key, tuple[Key, ...]] = {}
+        for step in self.steps:
+            kept, behind = [], set[Key]()
+            for key in sorted(step.inputs, key=number.__getitem__, reverse=True):
+                if key not in behind:
+                    kept.append(key)
+                    behind.update(self.step(key).inputs)
+            found[step.key] = tuple(reversed(kept))
+        return found
+
+    @cached_property
     def _by_key(self) -> dict[Key, Step]:
         return {step.key: step for step in self.steps}
 

@@ -11,7 +11,9 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
+from dagster._core.definitions.data_version import StaleStatus
 from dagster._core.execution.plan.objects import StepFailureData
+from dagster._utils.test.data_versions import get_stale_status_resolver
 
 from privbench_assets.build import build_defs
 from privbench_assets.keys import step_key
@@ -113,6 +115,13 @@ class Orchestrated:
                 if step_of(key) != STATUS:
                     requested.setdefault(step_of(key), []).append(epsilon)
         return requested
+
+    def stale(self, epsilon: str) -> set[str]:
+        """The steps that Dagster itself shows as out of date at one ε, by data versions alone."""
+        graph = self.defs.resolve_asset_graph()
+        resolver = get_stale_status_resolver(self.instance, graph.assets_defs)
+        keys = [key for key in graph.materializable_asset_keys if graph.get(key).is_partitioned]
+        return {step_of(key) for key in keys if resolver.get_status(key, epsilon) is StaleStatus.STALE}
 
     def change(self, table: str) -> None:
         """Change one value of a table of the source, inside of its domain."""

@@ -78,6 +78,39 @@ def test_a_change_runs_its_line_once_at_every_epsilon_that_was_made(settled: Orc
     assert requested.keys().isdisjoint({"profile/person", "model/person"})
 
 
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        ("person", LINE_OF_PERSON),
+        (
+            "household",
+            [
+                "profile/household",
+                "model/household",
+                "fanout/person.household_id",
+                "sample/household",
+                *LINE_OF_PERSON[3:],
+            ],
+        ),
+    ],
+)
+def test_dagster_shows_as_stale_what_the_sensor_makes_though_the_graph_has_the_nearest_inputs_alone(
+    settled: Orchestrated, table: str, line: list[str]
+) -> None:
+    settled.observe()
+    assert settled.stale(LOW) == set()
+    settled.change(table)
+    settled.observe()
+    requested, made = {*settled.tick()}, []
+    while stale := settled.stale(LOW):
+        assert settled.refresh(LOW, [*stale]).success
+        made += sorted(stale)
+    assert len(made) == len({*made})
+    assert {*made} >= requested
+    assert {*made} == {*line}
+    assert settled.tick() == {}
+
+
 def test_a_run_at_another_epsilon_is_an_observation_too(settled: Orchestrated) -> None:
     settled.change("person")
     assert settled.refresh(HIGH).success
