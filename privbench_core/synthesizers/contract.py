@@ -131,6 +131,11 @@ class Step:
     version: str = "1"
     depends: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return its name, price and what it reads in one line."""
+        price = f"{self.price}, reads {', '.join(self.reads)}" if self.reads else "free"
+        return f"<Step {'/'.join(self.key)}: {price}>"
+
     @property
     def code_version(self) -> str:
         """The version and, of steps that measure, model or draw, the tuning: part of the release's identity."""
@@ -169,6 +174,12 @@ class Plan:
         total = self.budget.total()
         if not Price(total.measure, amount, delta).fits(total):
             raise InternalError(f"the plan costs {amount:.6g}, more than its budget {total}")
+
+    def __repr__(self) -> str:
+        """Return its budget, size and price in one line."""
+        paid = sum(bool(step.reads) for step in self.steps)
+        budget = f"ε={self.budget.epsilon:g}, δ={self.budget.delta:g}"
+        return f"<Plan by {self.synthesizer} at {budget}: {len(self.steps)} steps, {paid} of them paid; {self.price}>"
 
     def step(self, key: Key) -> Step:
         """Return the step of that key."""
