@@ -19,7 +19,7 @@ from privbench_assets.keys import group, identifier, op_name, report_key, source
 from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import observation
-from privbench_assets.status import report_status, report_up_to_date
+from privbench_assets.status import report_up_to_date
 from privbench_core.errors import PublishError
 from privbench_core.pipeline.account_status import WARNING
 from privbench_core.pipeline.record import definition_of
@@ -79,7 +79,7 @@ def step_asset(
         session: Session = getattr(context.resources, resource)
         epsilon = context.partition_key
         selected = context.job_def.asset_layer.selected_asset_keys
-        with report_status(context, session), nothing_private(spec, key.to_user_string(), session.balance_if_open):
+        with nothing_private(spec, key.to_user_string(), session.balance_if_open):
             executor = session.executor(epsilon, {keys[asset] for asset in selected if asset in keys})
             made = executor.step(step.key)
             if observed := session.newly_observed():
@@ -94,8 +94,7 @@ def step_asset(
             if step.kind is StepKind.PUBLISH:
                 status = session.status()
                 checks.append(up_to_date_result(key, status, epsilon))
-                others = [e for e, state in status.states.items() if state.released and e != epsilon]
-                report_up_to_date(context, session, status, others)
+                report_up_to_date(context, session, status, epsilon)
                 for line in content.data.get("warnings", ()):
                     context.log.warning(line)
                 for line in (*status.account.in_words(), *status.account.raises_in_words()):

@@ -22,7 +22,7 @@ from privbench_core.locks import max_wait
 from privbench_core.pipeline.record import last_observed
 from privbench_core.pipeline.status import ReleaseState, staleness
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan, StepKind
+from privbench_core.synthesizers.contract import Plan
 
 WEEKLY = "0 3 * * 1"
 HOURLY = "0 * * * *"
@@ -171,8 +171,6 @@ def _request(runs: _Runs, state: ReleaseState) -> dg.RunRequest | str:
     if asked >= ATTEMPTS:
         return f"ε={epsilon}: failed {asked} times; waits for a person, or for another change"
     steps = [step_key(runs.database, step.key) for step in state.pending]
-    if any(step.kind is StepKind.PUBLISH for step in state.pending):
-        steps.append(status_key(runs.database))
     return dg.RunRequest(
         run_key=f"ε={epsilon} source={state.source} attempt={asked + 1} after={last}",
         partition_key=epsilon,

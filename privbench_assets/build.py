@@ -19,7 +19,7 @@ from privbench_assets.automation import (
 from privbench_assets.keys import step_key
 from privbench_assets.resources import session_key, session_resource
 from privbench_assets.sources import first_reads, source_assets
-from privbench_assets.status import benchmark_status
+from privbench_assets.status import benchmark_status, report_status
 from privbench_core.errors import InternalError
 from privbench_core.pipeline.plans import plans_for
 from privbench_core.spec.load import load_spec
@@ -53,7 +53,7 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
         jobs=[refresh, observe],
         schedules=[refresh_schedule(spec, plans, refresh), observe_schedule(spec, observe)],
         sensors=[refresh_sensor(spec, plans, refresh)],
-        resources={session_key(spec): session_resource(spec, plans), **(resource_overrides or {})},
+        resources={session_key(spec): session_resource(spec, plans, report_status), **(resource_overrides or {})},
         executor=dg.in_process_executor,
     )
 

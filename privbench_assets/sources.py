@@ -16,7 +16,7 @@ import dagster as dg
 from privbench_assets.failures import nothing_private, public_error
 from privbench_assets.keys import group, identifier, source_key
 from privbench_assets.resources import Session, session_key
-from privbench_assets.status import report_observed
+from privbench_assets.status import report_up_to_date
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.observe import observe_each
 from privbench_core.spec.model import Spec
@@ -56,7 +56,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
                 metadata={FINGERPRINT: fingerprint},
             )
         with nothing_private(spec, f"{schema.name}/source", session.balance_if_open):
-            report_observed(context, session)
+            report_up_to_date(context, session, session.status())
             refuse_broken(spec, broken)
 
     with warnings.catch_warnings():  # the decorator is called a beta feature, at every use

@@ -1,13 +1,12 @@
 """`benchmark_status`: what is stale, what it costs, what is left; and the checks that say so on each bundle.
 
-The asset is gathered at the end of a refresh. It is also reported after a failure, and after an observation that found
-something new, so that what it shows is never older than the last thing that happened.
+The asset is gathered at the end of a refresh, and reported at the end of any other run after which it would show
+anything else, failed ones included: it is never older than the last run.
 """
 
 # No postponed annotations here: Dagster looks at the type of `context` itself.
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
@@ -86,53 +85,45 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
     return status
 
 
-@contextmanager
-def report_status(context: dg.AssetExecutionContext, session: Session) -> Iterator[None]:
-    """Report the status after a failure, which may have cost something, and which ends the run before the status."""
+def report_status(context: dg.InitResourceContext, session: Session) -> None:
+    """Report the status at the end of a run, whatever the run was about and however it ended, if there is any news."""
     try:
-        yield
-    except dg.Failure:
-        try:
-            _report(context, session, session.status())
-        except Exception as error:  # noqa: BLE001 - it may quote anything, and is no reason to hide what made the step fail
-            context.log.info("benchmark_status could not be gathered: %s", type(error).__name__)
-        raise
-
-
-def report_observed(context: dg.AssetExecutionContext, session: Session) -> None:
-    """Report after an observation whether each bundle is up to date, and the status if there is anything new."""
-    status = session.status()
-    report_up_to_date(context, session, status, [e for e, state in status.states.items() if state.released])
-    last = context.instance.get_latest_materialization_event(status_key(session.spec.schema.name))
-    shown = last.asset_materialization if last is not None else None
-    if shown is None or (shown.tags or {}).get(_VERSION) != _version(session, status):
-        _report(context, session, status)
+        status, key = session.status(), status_key(session.spec.schema.name)
+        version, instance = _version(session, status), context.instance or dg.DagsterInstance.get()
+        last = instance.get_latest_materialization_event(key)
+        shown = last.asset_materialization if last is not None else None
+        if shown is None or (shown.tags or {}).get(_VERSION) != version:
+            metadata, check = _metadata(session, status), budget_check(session.spec.schema.name, status.account)
+            instance.report_runless_asset_event(
+                dg.AssetMaterialization(key, metadata=metadata, tags={_VERSION: version})
+            )
+            instance.report_runless_asset_event(_evaluation(check))
+    except Exception as error:  # noqa: BLE001 - it may quote anything, and is no reason to fail a run that is over
+        context.log.info("benchmark_status could not be gathered: %s", type(error).__name__)  # type: ignore[union-attr]
 
 
 def report_up_to_date(
-    context: dg.AssetExecutionContext, session: Session, status: Status, epsilons: Sequence[str]
+    context: dg.AssetExecutionContext, session: Session, status: Status, made: str | None = None
 ) -> None:
-    """Report the check of some bundles outside of a run that makes them."""
-    for epsilon in epsilons:
-        state = status.states[epsilon]
+    """Report the check of each bundle that this run did not make."""
+    released = {e: state for e, state in status.states.items() if state.released and e != made}
+    for epsilon, state in released.items():
         publish = next(step.key for step in state.plan.steps if step.kind is StepKind.PUBLISH)
         key = step_key(session.spec.schema.name, publish)
-        _report_check(context, up_to_date_result(key, status, epsilon), epsilon)
+        context.log_event(_evaluation(up_to_date_result(key, status, epsilon), epsilon))
 
 
-def _report_check(context: dg.AssetExecutionContext, found: dg.AssetCheckResult, epsilon: str | None = None) -> None:
-    """Report a check of an asset outside of a run that has it among its own."""
+def _evaluation(found: dg.AssetCheckResult, epsilon: str | None = None) -> dg.AssetCheckEvaluation:
+    """Return the event of a check of an asset outside of a run that has it among its own."""
     assert found.asset_key is not None  # noqa: S101 - the checks of this package name their asset
-    context.log_event(
-        dg.AssetCheckEvaluation(
-            asset_key=found.asset_key,
-            check_name=found.check_name or "",
-            passed=found.passed,
-            metadata=found.metadata,
-            severity=found.severity,
-            description=found.description,
-            partition=epsilon,
-        )
+    return dg.AssetCheckEvaluation(
+        asset_key=found.asset_key,
+        check_name=found.check_name or "",
+        passed=found.passed,
+        metadata=found.metadata,
+        severity=found.severity,
+        description=found.description,
+        partition=epsilon,
     )
 
 
@@ -186,14 +177,6 @@ def _problem(stale: Sequence[Stale]) -> str:
     if changed := sorted({name for found in stale for name in found.changed}):
         return f"; source changed since ({', '.join(changed)})"
     return "; out of date" if any(not found.missing for found in stale) else ""
-
-
-def _report(context: dg.AssetExecutionContext, session: Session, status: Status) -> None:
-    name = session.spec.schema.name
-    tags = {_VERSION: _version(session, status)}
-    metadata = _metadata(session, status)
-    context.log_event(dg.AssetMaterialization(status_key(name), metadata=metadata, tags=tags))
-    _report_check(context, budget_check(name, status.account))
 
 
 def _version(session: Session, status: Status) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from privbench_assets.checks import check_results
 from privbench_assets.resources import session_resource
+from privbench_assets.status import report_status
 from privbench_core.privacy.budget import Measure, zero
 from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.spec.load import load_spec
@@ -59,5 +60,5 @@ def test_fidelity_warns_and_blocks_where_the_spec_says_so(
 
 
 def test_a_run_can_accept_noise_by_its_configuration(town_spec: Path) -> None:
-    schema = session_resource(load_spec(town_spec), {}).config_schema.as_field().config_type
+    schema = session_resource(load_spec(town_spec), {}, report_status).config_schema.as_field().config_type
     assert {"seed", "scale", "accept_noise"} <= set(schema.fields)  # type: ignore[attr-defined]
