@@ -12,7 +12,7 @@ from time import perf_counter
 
 import dagster as dg
 
-from privbench_assets.automation import freshness_policy
+from privbench_assets.automation import freshness_policy, when_inputs_are_made
 from privbench_assets.checks import check_results, check_specs, up_to_date_result
 from privbench_assets.failures import nothing_private
 from privbench_assets.keys import group, identifier, op_name, report_key, source_key, step_key
@@ -29,6 +29,7 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 NOTICE = "Internal: the report compares with private rows and is not differentially private. Do not publish it."
+_BY_ITSELF = {StepKind.SAMPLE, StepKind.VALIDATE}
 _WORK = {
     StepKind.PROFILE: "Learns domains and sizes of {what}",
     StepKind.MODEL: "Models the rows of {what}",
@@ -70,6 +71,7 @@ def step_asset(
         group_name=group(schema.name, step.table),
         owners=spec.owners,
         freshness_policy=freshness_policy(spec) if step.kind is StepKind.PUBLISH else None,
+        automation_condition=when_inputs_are_made() if step.kind in _BY_ITSELF else None,
         kinds={str(step.kind), "parquet" if step.kind is StepKind.PUBLISH else _kind(plans)},
         tags=_tags(step),
         partitions_def=epsilons,

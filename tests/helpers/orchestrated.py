@@ -37,6 +37,7 @@ class Orchestrated:
         instance: Event log and runs.
         said: Why the last tick asked for nothing, if so.
         requests: What it asked for, by ε.
+        evaluated: The last evaluation of the automation conditions.
     """
 
     path: Path
@@ -45,6 +46,7 @@ class Orchestrated:
     defs: dg.Definitions = field(init=False)
     said: str = ""
     requests: dict[str, dg.RunRequest] = field(default_factory=dict)
+    evaluated: dg.EvaluateAutomationConditionsResult | None = None
 
     def __post_init__(self) -> None:
         self.defs = build_defs(self.path)
@@ -115,6 +117,17 @@ class Orchestrated:
                 if step_of(key) != STATUS:
                     requested.setdefault(step_of(key), []).append(epsilon)
         return requested
+
+    def follow(self, epsilon: str) -> list[str]:
+        """Evaluate the automation conditions once, and run what they ask for at one ε."""
+        self.evaluated = dg.evaluate_automation_conditions(
+            self.defs, self.instance, cursor=self.evaluated.cursor if self.evaluated else None
+        )
+        asked = [r.key for r in self.evaluated.results if epsilon in self.evaluated.get_requested_partitions(r.key)]
+        steps = [step_of(key) for key in asked]
+        if steps:
+            assert self.refresh(epsilon, steps, tags={"dagster/from_automation_condition": "true"}).success
+        return steps
 
     def stale(self, epsilon: str) -> set[str]:
         """The steps that Dagster itself shows as out of date at one ε, by data versions alone."""

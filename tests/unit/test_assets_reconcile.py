@@ -169,6 +169,38 @@ def test_a_failed_step_is_tried_once_more_and_then_waits(settled: Orchestrated) 
     assert settled.tick() == at([LOW], LINE_OF_PERSON)
 
 
+def test_what_is_free_follows_by_itself_once_all_that_is_paid_was_made_by_hand(settled: Orchestrated) -> None:
+    assert settled.follow(LOW) == []
+    settled.change("person")
+    settled.observe()
+    assert settled.follow(LOW) == []
+    assert settled.refresh(LOW, ["profile/person"]).success
+    assert settled.follow(LOW) == [], "the model, which costs something, waits for a person"
+    assert settled.refresh(LOW, ["model/person", "fanout/person.household_id"]).success
+    spent = settled.spent()
+    assert settled.follow(LOW) == ["sample/person"]
+    assert settled.follow(LOW) == ["validate/all"]
+    assert settled.follow(LOW) == []
+    assert settled.tick() == at([LOW], ["publish/bundle"])
+    assert settled.answer(LOW).success
+    assert settled.follow(LOW) == [], "a run that has them among its own"
+    settled.fake.versions["sample", "household"] = "2"
+    settled.reload()
+    assert settled.follow(LOW) == [], "the models that go with an edit may not be bought yet"
+    assert settled.spent() == spent
+
+
+def test_what_followed_by_itself_gives_a_failed_refresh_no_new_attempts(settled: Orchestrated) -> None:
+    settled.fake.broken[MODEL] = ValueError("x")
+    settled.change("person")
+    settled.observe()
+    settled.settle()
+    assert settled.follow(LOW) == []
+    assert settled.refresh(LOW, ["sample/household"], tags={"dagster/from_automation_condition": "true"}).success
+    assert settled.tick() == {}
+    assert "failed 2 times" in settled.said
+
+
 def test_what_a_person_has_repaired_in_part_is_finished(settled: Orchestrated) -> None:
     settled.fake.broken[MODEL] = ValueError("x")
     settled.change("person")
