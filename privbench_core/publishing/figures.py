@@ -86,8 +86,8 @@ class FidelityFigure:
     @property
     def numbers(self) -> dict[str, float]:
         """The figure, half of its interval, and that of shuffled columns, by name: to be plotted over releases."""
-        found = {self.metric: self.value, f"{self.metric}, ±": DEVIATIONS * self.noise}
-        return found if self.shuffled is None else {**found, f"{self.metric}, columns shuffled": self.shuffled}
+        found = {"": self.value, ", ±": DEVIATIONS * self.noise, ", columns shuffled": self.shuffled}
+        return {self.metric + what: round(number, 4) for what, number in found.items() if number is not None}
 
     @property
     def receipt(self) -> dict[str, Any]:
