@@ -15,7 +15,7 @@ import dagster as dg
 from privbench_assets.automation import freshness_policy, when_inputs_are_made
 from privbench_assets.checks import check_results, check_specs, up_to_date_result
 from privbench_assets.failures import nothing_private
-from privbench_assets.keys import group, identifier, op_name, report_key, source_key, step_key
+from privbench_assets.keys import group, identifier, op_name, report_key, step_key
 from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import observation
@@ -46,8 +46,7 @@ def step_asset(
     plans: Mapping[str, Plan],
     step: Step,
     epsilons: dg.PartitionsDefinition,
-    nearest: Sequence[Key],
-    reads: Sequence[str],
+    deps: Sequence[dg.AssetKey],
     keys: Mapping[dg.AssetKey, Key],
 ) -> dg.AssetsDefinition:
     """Return the asset of one step, partitioned by ε.
@@ -57,15 +56,14 @@ def step_asset(
         plans: Of each ε.
         step: The step.
         epsilons: The partitions.
-        nearest: The steps it depends on in the graph (`Plan.nearest`); what it reads of others is in its metadata.
-        reads: The source tables that it is the first to look at.
+        deps: The nearest assets that it was made from; the others are in its metadata.
         keys: The step of each asset.
     """
     schema, resource = spec.schema, session_key(spec)
     key = step_key(schema.name, step.key)
     asset = dg.AssetSpec(
         key,
-        deps=[*(step_key(schema.name, before) for before in nearest), *(source_key(schema.name, t) for t in reads)],
+        deps=deps,
         description=_description(plans, step, schema.name),
         code_version=f"{step.version}-{definition_of(next(iter(plans.values())), step)[:8]}",
         group_name=group(schema.name, step.table),

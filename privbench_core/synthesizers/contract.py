@@ -8,7 +8,7 @@ one synthesizer from another.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, reduce
@@ -203,6 +203,16 @@ class Plan:
                     behind.update(self.step(key).inputs)
             found[step.key] = tuple(reversed(kept))
         return found
+
+    def first_reads(self, public: Collection[str]) -> dict[Key, frozenset[str]]:
+        """Return the tables that each step is the first on its line to look at; all look at the ``public`` ones."""
+        seen: dict[Key, frozenset[str]] = {}
+        first: dict[Key, frozenset[str]] = {}
+        for step in self.steps:
+            before = frozenset[str]().union(*(seen[key] for key in step.inputs))
+            seen[step.key] = before.union(step.reads, public)
+            first[step.key] = seen[step.key] - before
+        return first
 
     @cached_property
     def _by_key(self) -> dict[Key, Step]:
