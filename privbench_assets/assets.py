@@ -29,7 +29,6 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
 NOTICE = "Internal: the report compares with private rows and is not differentially private. Do not publish it."
-_BY_ITSELF = {StepKind.SAMPLE, StepKind.VALIDATE}
 _WORK = {
     StepKind.PROFILE: "Learns domains and sizes of {what}",
     StepKind.MODEL: "Models the rows of {what}",
@@ -59,7 +58,7 @@ def step_asset(
         deps: The nearest assets that it was made from; the others are in its metadata.
         keys: The step of each asset.
     """
-    schema, resource = spec.schema, session_key(spec)
+    schema, resource, publishes = spec.schema, session_key(spec), step.kind is StepKind.PUBLISH
     key = step_key(schema.name, step.key)
     asset = dg.AssetSpec(
         key,
@@ -68,9 +67,9 @@ def step_asset(
         code_version=f"{step.version}-{definition_of(next(iter(plans.values())), step)[:8]}",
         group_name=group(schema.name, step.table),
         owners=spec.owners,
-        freshness_policy=freshness_policy(spec) if step.kind is StepKind.PUBLISH else None,
-        automation_condition=when_inputs_are_made() if step.kind in _BY_ITSELF else None,
-        kinds={str(step.kind), "parquet" if step.kind is StepKind.PUBLISH else _kind(plans)},
+        freshness_policy=freshness_policy(spec) if publishes else None,
+        automation_condition=None if step.reads or publishes else when_inputs_are_made(),
+        kinds={str(step.kind), "parquet" if publishes else _kind(plans)},
         tags=_tags(step),
         partitions_def=epsilons,
     )
@@ -91,7 +90,7 @@ def step_asset(
             priced = plans[epsilon].step(step.key)
             context.log.info(_paid(priced, release))
             checks = list(check_results(spec, priced, key, content))
-            if step.kind is StepKind.PUBLISH:
+            if publishes:
                 status = session.status()
                 checks.append(up_to_date_result(key, status, epsilon))
                 report_up_to_date(context, session, status, epsilon)

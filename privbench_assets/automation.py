@@ -124,8 +124,8 @@ def freshness_policy(spec: Spec) -> dg.FreshnessPolicy | None:
 def when_inputs_are_made() -> dg.AutomationCondition[Any]:
     """Return when what is free is made by itself: an input was made again, and no input waits to be.
 
-    It cannot start spending: it is a condition of samples and validations alone, which read no private row. An edit of
-    the code starts nothing, because models that go with it may not have been bought yet.
+    It cannot start spending: it is a condition of steps that read no private row. An edit of the code starts nothing,
+    because models that go with it may not have been bought yet.
     """
     condition = dg.AutomationCondition
     outdated = condition.any_deps_updated().since(condition.newly_updated())

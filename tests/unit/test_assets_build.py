@@ -61,6 +61,8 @@ def test_assets_say_what_they_are(town_spec: Path, fake: FakeSynthesizer) -> Non
         assert spec.kinds, name
         assert spec.description, name
         assert {"privbench/stage", "privbench/spends"} <= spec.tags.keys(), name
+        free = spec.tags["privbench/stage"] in {"fanout", "sample", "validate"}  # with the fake synthesizer
+        assert (spec.automation_condition is not None) is free, name
     model, sample = specs["model/person_model"], specs["sample/person_sample"]
     assert model.kinds == {"fake", "model"}
     assert (model.tags["privbench/spends"], sample.tags["privbench/spends"]) == ("yes", "no")
