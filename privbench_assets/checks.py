@@ -137,7 +137,7 @@ def _fidelity(spec: Spec, name: str, asset: dg.AssetKey, table: str, artifact: A
         asset_key=asset,
         check_name=name,
         severity=dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN,
-        metadata={"verdict": str(verdict.grade), **{figure.metric: str(figure) for figure in figures}},
+        metadata={"verdict": str(verdict.grade), **{n: v for figure in figures for n, v in figure.numbers.items()}},
         description=str(verdict),
     )
 

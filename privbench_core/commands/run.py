@@ -19,7 +19,7 @@ from privbench_core.commands.ledger import (
     refreshes_as_data,
 )
 from privbench_core.commands.terminal import console, is_stop, print_json, say, show, subject
-from privbench_core.errors import NoiseOnlyError, OutOfMemoryError, PublishError
+from privbench_core.errors import NoiseOnlyError, OutOfMemoryError
 from privbench_core.pipeline import executor
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
 from privbench_core.pipeline.plans import plans_for, refuse_undeclared
@@ -28,7 +28,7 @@ from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.ledger.ledger import Entry
-from privbench_core.publishing.bundle import is_bundle, read_bundle, refuse_foreign_bundle
+from privbench_core.publishing.bundle import read_bundle, refuse_taken_folder
 from privbench_core.publishing.verdicts import Verdict
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, with_engine
@@ -115,7 +115,7 @@ def report_fidelity(verdicts: Sequence[Verdict], lost: Sequence[str]) -> None:
 
 def run_with_progress(spec: Spec, epsilon: float, out: Path, **options: Any) -> Outcome:
     """Run the plan, with a progress bar on a terminal; ``options`` are others of `run_spec`."""
-    _check_room(out, spec.schema.name)
+    refuse_taken_folder(out, spec.schema.name)  # now, not after everything has been paid for
     with closing(Workspace(spec)) as workspace:
         with watched(workspace) as progress:
             result = run_spec(spec, epsilon, out=out, progress=progress, workspace=workspace, **options)
@@ -172,15 +172,6 @@ def _paid_in_words(workspace: Workspace, entries: Sequence[Entry]) -> str:
     paid = f"{number} step{'s' * (number > 1)} of this run ({kept:.2%} of the lifetime budget)" if kept else ""
     spent = "; ".join(filter(None, (paid, begun))) or "this run had paid for nothing"
     return f"releases so far are kept: {spent}"
-
-
-def _check_room(out: Path, database: str) -> None:
-    """Refuse a place that cannot take the bundle now, not after everything has been paid for."""
-    if out.is_file():
-        raise PublishError(f"{out}: is a file; name a folder for the bundle")
-    if out.is_dir() and any(out.iterdir()) and not is_bundle(out):
-        raise PublishError(f"{out}: is there already and is not a bundle; choose a new folder, or empty this one")
-    refuse_foreign_bundle(out, database)
 
 
 def report_outcome(spec: Spec, outcome: Outcome) -> None:

@@ -38,6 +38,11 @@ class Evaluation:
     source_state: str = ""  # whether the source has changed since the bundle was made, in words; "" if not compared
     at: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
+    def __repr__(self) -> str:
+        """Return the verdict in one line."""
+        about, queries = self.inputs.summary, "" if self.workload is None else ", with queries"
+        return f"<Evaluation of {about.bundle} against {about.database}{queries}: {self.verdict.grade}; internal>"
+
     @property
     def verdict(self) -> OverallVerdict:
         """The verdict on everything but privacy."""

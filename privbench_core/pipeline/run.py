@@ -51,6 +51,12 @@ class RunResult:
         """What the released numbers say against using the bundle, a sentence each."""
         return (*(str(verdict) for verdict in self.verdicts if verdict.warns), *self.lost)
 
+    def __repr__(self) -> str:
+        """Return what was made and paid in one line."""
+        paid = f"paid {Price(self.plan.price.measure, self.paid)}" if self.paid else "nothing paid, all bought before"
+        warnings = f"; {len(self.warnings)} warnings" if self.warnings else ""
+        return f"<RunResult at ε={self.plan.budget.epsilon:g}: {paid}; bundle in {self.out}{warnings}>"
+
 
 def run_spec(
     spec: Spec,

@@ -79,6 +79,12 @@ class FidelityFigure:
         return asdict(self)
 
     @property
+    def numbers(self) -> dict[str, float]:
+        """The figure, half of its interval, and that of shuffled columns, by name: to be plotted over releases."""
+        found = {"": self.value, ", ±": DEVIATIONS * self.noise, ", columns shuffled": self.shuffled}
+        return {self.metric + what: round(number, 4) for what, number in found.items() if number is not None}
+
+    @property
     def receipt(self) -> dict[str, Any]:
         """The figure for a manifest; ``value`` is None if it is not significant."""
         significant = self.value > DEVIATIONS * self.noise
