@@ -33,6 +33,7 @@ from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import find_reaches
 from privbench_core.profiles.expected_noise import expected_noise, link_noise
 from privbench_core.profiles.profile import Profile
+from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.sampling.ranges import can_be_cut
 from privbench_core.schema.checks import unenforced_checks
 from privbench_core.schema.tables import Schema
@@ -60,6 +61,7 @@ def show_plans(
 ) -> None:
     """Print the plan at one ε, or at each ε of the spec; None leaves a choice to the spec."""
     spec = with_engine(load_spec(path), engine)
+    refuse_unloadable(spec.schema)
     spec = replace(spec, engine=engine_of(spec))
     epsilons = spec.epsilons if epsilon is None else (epsilon,)
     plans = [plan_for(spec, each, delta=delta, synthesizer=synthesizer) for each in epsilons]

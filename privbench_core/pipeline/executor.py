@@ -26,6 +26,7 @@ from privbench_core.pipeline.record import Manifest, definition_of, step_name, w
 from privbench_core.pipeline.runner import Made, Release, Runner, load_made
 from privbench_core.privacy.budget import zero
 from privbench_core.profiles.profile import Profile
+from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.spec.location import expand, is_spark_url
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
@@ -140,6 +141,7 @@ class Executor:
             receipt = receipt_for(spec, runner.plan, runner.workspace.ledger, runner.run)
         if step.reads and not runner.released(step, releases):
             if not self._held:
+                refuse_unloadable(spec.schema)
                 run = f"the run at ε={runner.plan.budget.epsilon:g}"
                 what = run if self._epsilon is None else f"this refresh at ε={self._epsilon}"
                 self._hold.enter_context(held(runner, what, {step.key for step in self.steps}, self._others))
