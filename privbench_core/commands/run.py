@@ -86,7 +86,7 @@ def _accepted(error: NoiseOnlyError) -> bool:
     """Ask the owner at a terminal whether to buy noise; no where nobody can answer."""
     if not _at_a_terminal():
         return False
-    say(f"Stopped: {error}.", style="bold")
+    say(str(error), style="bold")
     return typer.confirm("Buy the rest all the same?", default=False)
 
 
