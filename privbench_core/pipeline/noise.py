@@ -164,7 +164,7 @@ def _along(schema: Schema, step: Step, profiles: Profiles) -> Noise | None:
 
     found = f"about {max(0, round(own.size.rows)):,} rows, ± {noise.links:,.0f}"
     keys = tuple(dict.fromkeys([key, *keys_into_other_units(schema, key.child)]))
-    return Noise(noise.subject, found, noise.hidden / max(own.size.rows, 1.0), measured, keys)
+    return Noise(f"links along {key.name}", found, noise.hidden / max(own.size.rows, 1.0), measured, keys)
 
 
 def remedies(spec: Spec, plan: Plan, noise: Noise, bought: Collection[Key] = ()) -> Iterator[str]:

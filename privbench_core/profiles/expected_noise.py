@@ -75,14 +75,14 @@ class LinkNoise:
         return SIGNIFICANT / SHOWN_DEVIATIONS * math.sqrt(HIDDEN_PARTS) * self.links
 
     @property
-    def subject(self) -> str:
-        """The key in words."""
-        return f"links of {self.key.child} to {self.key.parent} by {', '.join(self.key.columns)}"
+    def in_words(self) -> str:
+        """What is known of the key, without its name."""
+        found = "" if self.rows is None else f"about {max(0, round(self.rows)):,} rows, "
+        return f"links to {self.key.parent} are all noise at this ε ({found}± {self.links:,.0f})"
 
     def __str__(self) -> str:
         """Return in words what is known."""
-        found = "" if self.rows is None else f"about {max(0, round(self.rows)):,} rows, "
-        return f"{self.subject}: all noise at this ε ({found}± {self.links:,.0f})"
+        return f"{self.key.name}: {self.in_words}"
 
 
 def link_noise(
