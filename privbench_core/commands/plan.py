@@ -124,6 +124,7 @@ def show_plans(
             say(f"  {reach.subject} {reach.stability:,.0f} times: {reach.why}")
         say("Where such a key refers to a row of the same unit, declare same_unit: true, and it costs nothing.")
         say("Where rows outlive what it refers to, on_unit_removed: set null costs only what is measured along it.")
+        say("Both are declared before the first run: afterwards they take another database name.")
         say("Where the rows of one unit have fewer children than the product says, declare max_children_per_unit.")
     if unenforced:
         say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")

@@ -84,9 +84,9 @@ def refuse_noise(spec: Spec, plan: Plan, left: Sequence[Step], profiles: Profile
     raise NoiseOnlyError(
         f"stopped after {1 - rest / total:.0%} of the run's budget, which is kept: a run at this ε pays again only for"
         f" what a change of the spec reaches. At ε={plan.budget.epsilon:g}, {noise / total:.0%} of the budget would buy"
-        f" noise:\n{listed}\n  Fewer columns, declared domains and a smaller unit help every table; a table that is"
-        " empty is noise whatever you do, so leave it out. To buy noise, for numbers of rows and columns that say"
-        " little: pass --accept-noise, set accept_noise in Dagster, or write fidelity: {accept_noise: true}"
+        f" noise:\n{listed}\n  A smaller unit, declared domains and fewer columns or tables help all of them, at new"
+        " prices for every step; no ε shows a table that is empty. To buy noise, for numbers of rows and columns that"
+        " say little: pass --accept-noise, set accept_noise in Dagster, or write fidelity: {accept_noise: true}"
     )
 
 
