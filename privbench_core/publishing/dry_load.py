@@ -8,23 +8,23 @@ operator classes has to do.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-from privbench_core.backends.postgres.ddl import (
-    enum_statements,
-    key_statements,
-    table_statement,
-)
+from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError, SpecError
 from privbench_core.schema.checks import enforceable_check
 from privbench_core.schema.tables import Schema, Table
 
+if TYPE_CHECKING:
+    import psycopg
+
 _PLAIN_INDEX = re.compile(r'(\w+) \(((?:"(?:[^"]|"")+"|\w+)(?:, (?:"(?:[^"]|"")+"|\w+))*)\)')
 _CALL = re.compile(r"\((?!\))")  # of a function with arguments, or a sub-expression
-_TODO = "Remove it from the spec: a bundle could not be loaded with it. Nothing was spent."
+_TODO = "Remove it from the spec: no bundle with it can be loaded. Nothing was spent."
 
 
 @lru_cache(maxsize=4)
@@ -65,53 +65,49 @@ def _needs_server(table: Table) -> bool:
     )
 
 
-def _refused_by_postgres(schema: Schema) -> Iterator[str]:
+def _refused_by_postgres(schema: Schema) -> Sequence[str]:
     import psycopg
 
-    def tried(statement: str) -> str | None:
-        try:
-            connection.execute(statement.encode())
-        except psycopg.Error as error:
-            return error.diag.message_primary or type(error).__name__
-        return None
-
-    with (
-        temporary_postgres({"fsync": "off"}) as server,
-        psycopg.connect(server.url, autocommit=True) as connection,
-    ):
-        for statement in enum_statements(schema):
-            tried(statement)
-        missing = set()
-        for table in schema.sampling_order:
-            why = tried(table_statement(table, schema))
-            if why is None:
-                continue
-            missing.add(table.name)
-            alone = {what: tried(table_statement(part, schema)) for what, part in _parts(table).items()}
-            refused = {what: found for what, found in alone.items() if found} or {"the table": why}
-            yield from (f"{table.name}: PostgreSQL refuses {what}: {found}. {_TODO}" for what, found in refused.items())
-        for name, statement in key_statements(schema):
-            if name not in missing and not missing.intersection(key.parent for key in schema.table(name).foreign_keys):
-                why = tried(statement)
-                if why is not None:
-                    yield f"{name}: PostgreSQL refuses {statement.rstrip(';')}: {why}. {_TODO}"
+    with temporary_postgres({"fsync": "off"}) as server, psycopg.connect(server.url) as connection:
+        whole = _refused(connection, schema)
+        if whole is None:
+            return []
+        parts = [
+            f"{table.name}: PostgreSQL refuses {what}: {why}. {_TODO}"
+            for table in schema.tables
+            for what, part in _parts(table)
+            if (why := _refused(connection, replace(schema, tables=(part,))))
+        ]
+    return parts or [f"PostgreSQL refuses the schema of the bundle: {whole}. Nothing was spent."]
 
 
-def _parts(table: Table) -> dict[str, Table]:
-    """Return what of a table a server may refuse, each part in a table of another name with nothing else."""
-    bare = replace(
-        table,
-        name=f"{table.name} in parts",
-        checks=(),
-        generated=(),
-        columns=tuple(replace(column, default=None) for column in table.columns),
-    )
-    parts = {f"the check {check.name}": replace(bare, checks=(check,)) for check in table.checks}
-    parts |= {f"the computed column {column.name}": replace(bare, generated=(column,)) for column in table.generated}
+def _refused(connection: psycopg.Connection[Any], schema: Schema) -> str | None:
+    """Return why the server does not make a schema, which it forgets at once; None if it does."""
+    import psycopg
+
+    try:
+        connection.execute(create_schema_sql(schema).encode())
+    except psycopg.Error as error:
+        return error.diag.message_primary or type(error).__name__
+    finally:
+        connection.rollback()
+    return None
+
+
+def _parts(table: Table) -> Iterator[tuple[str, Table]]:
+    """Yield what of a table a server may refuse, each in a table with nothing else."""
+    plain = tuple(replace(column, default=None) for column in table.columns)
+    alone = replace(table, foreign_keys=(), implied_keys=(), unique=(), checks=(), indexes=(), generated=())
+    bare = replace(alone, columns=plain)
+    yield from ((f"the check {check.name}", replace(bare, checks=(check,))) for check in table.checks)
+    yield from ((f"the computed column {each.name}", replace(bare, generated=(each,))) for each in table.generated)
     for column in table.columns:
         if column.default is not None:
-            parts[f"the default of {column.name}"] = replace(bare, columns=(column,))
-    return {what: replace(part, name=f"{part.name} {number}") for number, (what, part) in enumerate(parts.items())}
+            others = (column if each.name == column.name else each for each in plain)
+            yield f"the default of {column.name}", replace(bare, columns=tuple(others))
+    for index in table.indexes or ():
+        read = tuple(each for each in table.generated if each.name in index.columns)
+        yield f"the index {index.name}", replace(bare, indexes=(index,), generated=read)
 
 
 def _without_operator_class(schema: Schema) -> Iterator[str]:

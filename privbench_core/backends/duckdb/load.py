@@ -57,16 +57,15 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
             keys = [key for key, why in obstacles.items() if why is None]
             tables[table.name] = _table(table, keys, connection, left_out)
             connection.execute(tables[table.name])
-        after = []
-        for table in schema.tables:
-            left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
-            for index in table.indexes or ():
-                on = f"{quote_identifier(table.name)} ({name_list(index.columns)})"
-                statement = f"CREATE INDEX {quote_identifier(index.name)} ON {on};"
-                if index.using is None and _runs(connection, statement):
-                    after.append(statement)
-                else:
-                    left_out.append(f"{table.name}: the index {index.name}, which DuckDB has no such kind of")
+    after = []
+    for table in schema.tables:
+        left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
+        for index in table.indexes or ():
+            if index.using is None:
+                name = quote_identifier(index.name)
+                after.append(f"CREATE INDEX {name} ON {quote_identifier(table.name)} ({name_list(index.columns)});")
+            else:
+                left_out.append(f"{table.name}: the index {index.name}, which DuckDB has no such kind of")
     bare = [dataclasses.replace(table, generated=()) for table in schema.tables]
     after += [statement for table in bare for statement in comment_statements(table)]
     return DuckDBSchema(enums, tables, tuple(after), tuple(left_out))
@@ -126,12 +125,9 @@ def _type(column: Column) -> str:
 
 def _accepts(connection: duckdb.DuckDBPyConnection, inside: Sequence[str]) -> bool:
     """Return whether DuckDB makes a table of these lines."""
-    return _runs(connection, f"CREATE TEMP TABLE tried ({', '.join(inside)}); DROP TABLE tried")
-
-
-def _runs(connection: duckdb.DuckDBPyConnection, statements: str) -> bool:
     try:
-        connection.execute(statements)
+        connection.execute(f"CREATE TEMP TABLE tried ({', '.join(inside)})")
+        connection.execute("DROP TABLE tried")
     except duckdb.Error:
         return False
     return True

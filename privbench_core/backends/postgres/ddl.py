@@ -54,24 +54,20 @@ def enum_statements(schema: Schema) -> list[str]:
 
 def create_tables_sql(schema: Schema) -> str:
     """Return enums, and tables with columns, defaults, NOT NULL and checks, without keys: what rows are loaded into."""
-    parts = [_lines(enum_statements(schema)), *(table_statement(table, schema) for table in schema.sampling_order)]
+    parts = [_lines(enum_statements(schema)), *(_table(table, schema) for table in schema.sampling_order)]
     return "\n".join(part for part in parts if part)
 
 
 def create_keys_sql(schema: Schema) -> str:
     """Return primary, unique and foreign keys, indexes, sequences past the rows, and comments: for after the rows."""
-    return _lines(statement for _, statement in key_statements(schema))
-
-
-def key_statements(schema: Schema) -> list[tuple[str, str]]:
-    """Return the statements of `create_keys_sql` in order, each after the name of its table."""
     tables = schema.sampling_order
-    found = [(table.name, _own_key(table, "PRIMARY KEY", table.primary_key)) for table in tables]
-    found += [(table.name, _own_key(table, "UNIQUE", columns)) for table in tables for columns in table.unique]
-    found += [(t.name, _foreign_key(key)) for t in tables for key in (*t.foreign_keys, *t.implied_keys)]
-    found += [(table.name, statement) for table in tables for statement in _indexes(table)]
-    found += [(table.name, _counter(table, column)) for table in tables for column in table.columns if column.identity]
-    return found + [(table.name, statement) for table in tables for statement in comment_statements(table)]
+    primary = [_own_key(table, "PRIMARY KEY", table.primary_key) for table in tables]
+    unique = [_own_key(table, "UNIQUE", columns) for table in tables for columns in table.unique]
+    keys = [_foreign_key(key) for table in tables for key in (*table.foreign_keys, *table.implied_keys)]
+    indexes = [statement for table in tables for statement in _indexes(table)]
+    counters = [_counter(table, column) for table in tables for column in table.columns if column.identity]
+    comments = [statement for table in tables for statement in comment_statements(table)]
+    return _lines([*primary, *unique, *keys, *indexes, *counters, *comments])
 
 
 def comment_statements(table: Table) -> list[str]:
@@ -91,8 +87,7 @@ def name_list(names: Iterable[str]) -> str:
     return ", ".join(quote_identifier(name) for name in names)
 
 
-def table_statement(table: Table, schema: Schema) -> str:
-    """Return a table with columns, defaults, NOT NULL and checks, without keys."""
+def _table(table: Table, schema: Schema) -> str:
     inside = [_column(column) for column in table.columns]
     inside += [_generated(column, schema) for column in table.generated]
     inside += [f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression})" for check in table.checks]
