@@ -28,7 +28,7 @@ from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.ledger.ledger import Entry
-from privbench_core.publishing.bundle import README, is_bundle, read_bundle, refuse_foreign_bundle
+from privbench_core.publishing.bundle import is_bundle, read_bundle, refuse_foreign_bundle
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, with_engine
 from privbench_core.synthesizers.contract import Step
@@ -94,13 +94,12 @@ def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def report_warnings(number: int, by_kind: Sequence[str], bundle: Path) -> None:
-    """Print what speaks against using a bundle, so that nobody misses it; each by itself stands in its README."""
-    if number:
-        counted = "1 reason" if number == 1 else f"{number} reasons"
-        more = f"; {bundle / README} has each of them" if number > len(by_kind) else ""
-        say(f"WARNING: {counted} to be careful with this bundle{more}", style="bold")
-    for line in by_kind:
+def report_warnings(warnings: Sequence[str]) -> None:
+    """Print what speaks against using a bundle, so that nobody misses it."""
+    if warnings:
+        number = f"{len(warnings)} reason{'s' * (len(warnings) > 1)}"
+        say(f"WARNING: {number} to be careful with this bundle", style="bold")
+    for line in warnings:
         say(f"  {line}")
 
 
@@ -186,7 +185,7 @@ def report_outcome(spec: Spec, outcome: Outcome) -> None:
     life = balance.lifetime
     at = f" (at δ={balance.delta:.2g})" if balance.delta else ""
     say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
-    report_warnings(len(result.warnings), result.warnings_by_kind, result.out)
+    report_warnings(result.warnings)
     for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):
         say(line, style="bold" if line.startswith(WARNING) else None)
 

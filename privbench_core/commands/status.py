@@ -87,8 +87,7 @@ def _refresh(workspace: Workspace, plans: Mapping[str, Plan], chosen: str | None
         total = sum(paid, start=zero(state.plan.budget.measure))
         cost = f"paid {share} ({total})" if paid else "nothing was paid: all of it was bought before"
         say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
-        by_kind = warnings_of(made, "warnings_by_kind")
-        report_warnings(len(warnings_of(made)), by_kind, bundle_folder(spec, state.epsilon))
+        report_warnings(warnings_of(made))
     status = status_of(spec, workspace.ledger, plans, observed, workspace)
     say(f"{spec.schema.name}: {status.headline()}", style="bold")
 

@@ -35,7 +35,6 @@ class RunResult:
         out: Folder of the bundle.
         paid: Price amount spent by this run, in the plan's currency: 0 if everything had been released before.
         warnings: What the released numbers say against using the bundle, a sentence each.
-        warnings_by_kind: The same, a line for each kind of them, the gravest first.
     """
 
     plan: Plan
@@ -43,7 +42,6 @@ class RunResult:
     out: Path
     paid: float
     warnings: tuple[str, ...] = ()
-    warnings_by_kind: tuple[str, ...] = ()
 
 
 def run_spec(
@@ -84,8 +82,7 @@ def run_spec(
         if workspace is None:
             here.close()
     releases = {key: step.release for key, step in made.items()}
-    paid = sum(price.amount for price in prices_paid(made))
-    return RunResult(plan, releases, Path(out), paid, warnings_of(made), warnings_of(made, "warnings_by_kind"))
+    return RunResult(plan, releases, Path(out), sum(paid.amount for paid in prices_paid(made)), warnings_of(made))
 
 
 def refresh_release(workspace: Workspace, state: ReleaseState, progress: Progress | None = None) -> dict[Key, Made]:
@@ -120,15 +117,10 @@ def prices_paid(made: Mapping[Key, Made]) -> list[Price]:
     return [step.release.paid for step in made.values() if step.release.paid is not None]
 
 
-def warnings_of(made: Mapping[Key, Made], what: str = "warnings") -> tuple[str, ...]:
-    """Return what the released numbers say against using a bundle, by the publish step that wrote it.
-
-    Args:
-        made: By step.
-        what: "warnings", a sentence each, or "warnings_by_kind", a line for each kind.
-    """
+def warnings_of(made: Mapping[Key, Made]) -> tuple[str, ...]:
+    """Return what the released numbers say against using a bundle, by the publish step that wrote it."""
     published = [step for key, step in made.items() if key[0] == StepKind.PUBLISH.value]
-    return tuple(line for step in published for line in step.release.artifact.data.get(what, ()))
+    return tuple(line for step in published for line in step.release.artifact.data.get("warnings", ()))
 
 
 def public_workload(spec: Spec) -> dict[str, Workload]:

@@ -20,7 +20,6 @@ DEVIATIONS = 2.0
 """Standard deviations of noise in an interval, about 95% of a normal distribution."""
 _CLOSE = 0.10
 """Distance below which pairs are close whatever shuffled columns are: "close" of `evaluation.verdict.DISTANCE`."""
-_TABLES, _COLUMNS = 16, 4  # names in a line for several warnings; chosen by hand
 _LITTLE = 0.25  # of the reference: who is closer by less, even at best, is called no closer; chosen by hand
 
 
@@ -175,83 +174,25 @@ def judge_table(table: str, validated: Mapping[str, Any], policy: FidelityPolicy
     return TableVerdict(table, worst, "; ".join(why) if worst is not Grade.GOOD else "as close as its figures say")
 
 
-class Kind(StrEnum):
-    """What people should know before they use a bundle, in words for several tables, from the gravest on."""
-
-    NOISE = "all noise at this ε, so their rows say nothing"
-    FAR = "no closer to the source than with shuffled columns"
-    LINKS = "keys of which noise hides what they refer to"
-    UNKNOWN = "too noisy to be compared with the source"
-    GUESSED = "columns whose values noise hid, so that some are assumed: declare domains"
-    MADE_UP = "columns with made-up values, for those that too few units share to be named"
-    BOUND = "keys of which owners have as many rows as max_children allows: declare larger bounds"
-
-
-@dataclass(frozen=True)
-class FidelityWarning:
-    """One thing that people should know before they use a bundle.
-
-    Attributes:
-        kind: Of what kind.
-        table: Which table it is about.
-        part: Its column or key; None for all of it.
-        text: The sentence without its subject and end.
-    """
-
-    kind: Kind
-    table: str
-    part: str | None
-    text: str
-
-    def __str__(self) -> str:
-        """Return the sentence."""
-        return f"{self.table if self.part is None else f'{self.table}.{self.part}'}: {self.text}"
-
-
-def warnings_of(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPolicy) -> list[FidelityWarning]:
-    """Return what people should know before they use a bundle."""
-    verdicts = [judge_table(table, data, policy) for table, data in validated.items()]
-    found = [FidelityWarning(Kind[each.grade.name], each.table, None, each.text) for each in verdicts if each.warns]
+def warnings_of(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPolicy) -> list[str]:
+    """Return what people should know before they use a bundle, a sentence per item."""
+    found = [judge_table(table, data, policy) for table, data in validated.items()]
+    lines = [str(verdict) for verdict in found if verdict.warns]
     for table, data in validated.items():
-        found += [FidelityWarning(Kind.GUESSED, table, column, text) for column, text in data["guessed"].items()]
-        found += [
-            FidelityWarning(
-                *(Kind.MADE_UP, table, column),
-                f"{share:.0%} of its rows have made-up values, for those that too few units share to be named; figures"
-                " of single columns count them as one value",
-            )
+        lines += [f"{table}.{column}: {text}" for column, text in data["guessed"].items()]
+        lines += [
+            f"{table}.{column}: {share:.0%} of its rows have made-up values, for those that too few units share to be"
+            " named; figures of single columns count them as one value"
             for column, share in data["made_up"].items()
             if round(share, 2) > 0 and column not in data["guessed"]
         ]
-        found += [
-            FidelityWarning(
-                *(Kind.BOUND, table, columns),
-                f"about {share:.0%} of the rows belong to owners with as many as max_children; if they have more, those"
-                " are left out: declare a larger bound",
-            )
+        lines += [
+            f"{table}.{columns}: about {share:.0%} of the rows belong to owners with as many as max_children; if they"
+            " have more, those are left out: declare a larger bound"
             for columns, share in data["at_bound"].items()
             if share > _CLOSE
         ]
-    return found
-
-
-def by_kind(found: Sequence[FidelityWarning]) -> list[str]:
-    """Return a line for each kind of warning: the sentence of a single one, the tables and columns of several."""
-    lines = []
-    for kind in Kind:
-        those = [each for each in found if each.kind is kind]
-        parts: dict[str, list[str]] = {}
-        for each in those:
-            parts.setdefault(each.table, []).extend([] if each.part is None else [each.part])
-        names = [f"{table} ({_some(columns, _COLUMNS)})" if columns else table for table, columns in parts.items()]
-        if those:
-            lines.append(str(those[0]) if len(those) == 1 else f"{kind}: {_some(names, _TABLES)}")
     return lines
-
-
-def _some(names: Sequence[str], most: int) -> str:
-    more = len(names) - most
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:most])} and {more} more"
 
 
 def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:

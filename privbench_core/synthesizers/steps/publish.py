@@ -11,7 +11,7 @@ from privbench_core.errors import InternalError, ValidationError
 from privbench_core.privacy.budget import Price
 from privbench_core.profiles.expected_noise import link_noise
 from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle, write_table
-from privbench_core.publishing.figures import FidelityFigure, FidelityWarning, Kind, blocking, by_kind, warnings_of
+from privbench_core.publishing.figures import FidelityFigure, blocking, warnings_of
 from privbench_core.sampling.keys import added_by, as_added
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -48,19 +48,14 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
             link_noise(schema, key, step.price, sizes[key.child], bounded=bounds_references(step))
             for key, step in links.items()
         ]
-        hidden = [
-            FidelityWarning(Kind.LINKS, noise.key.child, ", ".join(noise.key.columns), noise.in_words)
-            for noise in noises
-            if noise.all_noise
-        ]
-        if reasons := [*blocking(validated, context.fidelity), *(map(str, hidden) if context.fidelity.block else ())]:
+        hidden = [str(noise) for noise in noises if noise.all_noise]
+        if reasons := [*blocking(validated, context.fidelity), *(hidden if context.fidelity.block else ())]:
             raise ValidationError(f"nothing is published, because fidelity blocks: {'; '.join(reasons)}")
         figures = {
             name: [FidelityFigure.from_dict(figure).receipt for figure in data["figures"]]
             for name, data in validated.items()
         }
-        found = [*warnings_of(validated, context.fidelity), *hidden]
-        warnings = [str(each) for each in found]
+        warnings = [*warnings_of(validated, context.fidelity), *hidden]
         receipt = {**context.receipt, "fidelity_paid_for": figures, "fidelity_warnings": warnings}
         if kept := {name: data["constraints"] for name, data in validated.items() if data["constraints"]}:
             receipt["constraints"] = kept
@@ -73,8 +68,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         }
         path = write_bundle(context.out, schema, ranges, receipt, queries, context.workers, csv=context.csv)
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
-        told = {"warnings": warnings, "warnings_by_kind": by_kind(found)}
-        return Artifact({"path": str(path), "rows": rows_of, **told, "summary": {"rows": rows_of}})
+        return Artifact({"path": str(path), "rows": rows_of, "warnings": warnings, "summary": {"rows": rows_of}})
 
     prices = {key.name: (step.price.measure.value, step.price.amount) for key, step in links.items()}
     reordered = [table.name for table in schema.private_tables if added_by(schema, table)]
@@ -82,7 +76,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         "links": {key.name: [*prices[key.name], bounds_references(step)] for key, step in links.items()},
         **({"as added": reordered} if reordered else {}),
     }
-    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="7")
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="6")
 
 
 def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: int, file: Path) -> None:
