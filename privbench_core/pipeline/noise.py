@@ -141,7 +141,7 @@ def _units(schema: Schema, name: str, profiles: Profiles) -> float:
     for above in (name, *(key.parent for key in schema.ownership_path(name))):
         if above in profiles:
             size = profiles[above].size
-            return max(1.0, size.rows if size.bound == 1 else float(size.units_of.sum()))
+            return max(1.0, size.rows, size.sigma) if size.bound == 1 else max(1.0, float(size.units_of.sum()))
     return math.inf
 
 

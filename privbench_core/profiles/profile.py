@@ -87,9 +87,12 @@ class Profile(Storable):
 
     @property
     def noise_to_signal(self) -> float:
-        """Of a table that is `all_noise`: how many times smaller noise would have to be, by its rows or columns."""
+        """Of a table that is `all_noise`: how many times smaller noise would have to be, by its rows or columns.
+
+        At least as many rows as their standard deviation are taken to be there: less is not known of any number.
+        """
         if not self.rows_show:
-            return SIGNIFICANT * self.size.sigma / max(self.size.rows, 1.0)
+            return SIGNIFICANT * self.size.sigma / max(self.size.rows, self.size.sigma)
         bars = [bar for name in self.hidden if name not in self.guessed for bar in [self._bar(name)]]
         return max(1.0, min(bars, default=1.0) / max(self.total, 1.0))
 
