@@ -77,7 +77,7 @@ def refuse_noise(spec: Spec, plan: Plan, left: Sequence[Step], profiles: Profile
         return
     bought = {step.key for step in plan.steps if step.reads} - {step.key for step in left}
     lines: dict[str, list[str]] = {}
-    for each in dict.fromkeys(found.values()):
+    for each in sorted(dict.fromkeys(found.values()), key=lambda noise: noise.subject not in profiles):
         todo = ", or ".join(remedies(spec, plan, each, bought)) or "none within the lifetime budget; leave it out"
         lines.setdefault(f"{each.found}. Remedy: {todo}", []).append(each.subject)
     listed = "\n".join(f"  {', '.join(subjects)}: {why}" for why, subjects in lines.items())
@@ -116,8 +116,12 @@ def _of_table(schema: Schema, plan: Plan, name: str, profiles: Profiles) -> Nois
     if owner is None:
         return None
     above = _of_table(schema, plan, owner.parent, profiles)
-    if above is not None and not (owner.parent in profiles and profiles[owner.parent].rows_show):
-        return replace(above, subject=name, found=f"noise hides the rows of {owner.parent}, which its rows belong to")
+    if above is not None and owner.parent not in profiles:
+        return replace(above, subject=name)
+    if above is not None and not profiles[owner.parent].rows_show:
+        return replace(
+            above, subject=name, found=f"its rows belong to rows of {owner.parent}, whose number noise hides"
+        )
     units = _units(schema, owner.parent, profiles)
     if units > bar:
         return None

@@ -88,7 +88,7 @@ def test_a_larger_epsilon_is_named_that_is_enough(tmp_path: Path) -> None:
     plan = plan_for(spec, 0.2)
     parent = {"parent": known["parent"]}
     found = noise_of(spec.schema, plan, [step for step in plan.steps if step.reads], parent)
-    assert found["profile", "child"].found == "noise hides the rows of parent, which its rows belong to"
+    assert found["profile", "child"].found == "its rows belong to rows of parent, whose number noise hides"
     words = list(remedies(spec, plan, found["fidelity", "parent"]))
     enough = re.fullmatch(r"ε of at least about ([\d.]+)", words[-1])
     assert enough, words
