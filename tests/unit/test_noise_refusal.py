@@ -15,6 +15,7 @@ from privbench_core.pipeline.noise import noise_of, remedies, unchanged
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.run import RunResult
 from privbench_core.profiles.profile import Profile
+from privbench_core.schema.columns import Learn, Values
 from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.contract import StepContext
@@ -130,3 +131,18 @@ def test_what_a_bound_does_not_reach_is_found_again(tmp_path: Path) -> None:
     plan, other = (plan_for(spec, 3.2) for spec in specs)
     bought = {"/".join(step.key) for step in plan.steps if step.reads and step.key not in unchanged(plan, other)}
     assert bought == {"fanout/vote.post_id", "fidelity/vote"}
+
+
+def test_a_list_that_one_table_learns_changes_no_profile_of_others(tmp_path: Path) -> None:
+    schema, tables = forum()
+    vote, post, user = schema.tables
+
+    def with_domain(table: Table, domain: Learn | Values) -> Table:
+        return replace(table, columns=(*table.columns[:-1], replace(table.columns[-1], domain=domain)))
+
+    plans = []
+    for name, domain in (("learns", Learn()), ("knows", Values(("v0", "v1")))):
+        declared = replace(schema, tables=(with_domain(vote, Learn()), post, with_domain(user, domain)))
+        plans.append(plan_for(place_of(tmp_path / name, declared, tables).spec, 3.2))
+    assert ("profile", "vote") in unchanged(*plans)
+    assert ("profile", "user") not in unchanged(*plans)
