@@ -37,6 +37,7 @@ from privbench_core.profiles.expected_noise import (
     link_noise,
 )
 from privbench_core.profiles.profile import Profile
+from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.sampling.ranges import can_be_cut
 from privbench_core.schema.checks import unenforced_checks
 from privbench_core.schema.tables import Schema
@@ -70,6 +71,7 @@ def show_plans(
     """
     spec = with_engine(load_spec(path), engine)
     stated = _stated_rows(spec.schema, rows)
+    refuse_unloadable(spec.schema)
     spec = replace(spec, engine=engine_of(spec))
     epsilons = spec.epsilons if epsilon is None else (epsilon,)
     plans = [plan_for(spec, each, delta=delta, synthesizer=synthesizer) for each in epsilons]
@@ -133,6 +135,7 @@ def show_plans(
             say(f"  {reach.subject} {reach.stability:,.0f} times: {reach.why}")
         say("Where such a key refers to a row of the same unit, declare same_unit: true, and it costs nothing.")
         say("Where rows outlive what it refers to, on_unit_removed: set null costs only what is measured along it.")
+        say("Both are declared before the first run: afterwards they take another database name.")
         say("Where the rows of one unit have fewer children than the product says, declare max_children_per_unit.")
     if unenforced:
         say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")

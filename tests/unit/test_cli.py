@@ -106,7 +106,7 @@ def test_plan_prices_sum_to_the_budget_and_reads_no_row(shop: Path) -> None:
     assert "No row was read" in text
 
 
-STRANGE = "checks: [{name: adult, expression: age >= 18}, {name: strange, expression: age IS NOT OF TYPE LIKE plan}]"
+STRANGE = "checks: [{name: adult, expression: age >= 18}, {name: strange, expression: md5(plan) > ''}]"
 
 
 @pytest.mark.parametrize(
