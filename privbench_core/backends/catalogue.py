@@ -137,6 +137,7 @@ class Catalogue:
         enums: Its named enums.
         notes: On what is no table.
         proposed: Whether keys were guessed from names because the source declares none.
+        schemas: Of PostgreSQL, as `Schema` has them.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Catalogue:
     enums: tuple[EnumType, ...] = ()
     notes: tuple[str, ...] = ()
     proposed: bool = False
+    schemas: tuple[str, ...] = ()
 
     @property
     def readable(self) -> tuple[FoundTable, ...]:

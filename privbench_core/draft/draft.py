@@ -27,6 +27,7 @@ from privbench_core.spec.yaml_io import flow_yaml
 
 EPSILONS = (0.8, 3.2)  # of the example: at 0.8 large groups are right, at 3.2 details
 ROWS_PER_PERSON = "one person may have several rows"
+SCHEMAS = " # tables of the first are called by their name alone; init --schemas takes fewer of them"
 LIFETIME = 20.0  # as in the example; with the drafted δ = 1e-7 of it, hundreds of releases of δ = 1e-9 are admitted
 _INTRODUCTION = """\
 # Drafted from the catalogue of the source; no row {looked}.
@@ -49,6 +50,7 @@ class Decisions:
         lifetime: The most that all releases together may ever spend.
         bounds: The most rows per parent row or unit along the keys of `Survey.promises`.
         staying: Those of them (`Role.may_stay`) whose rows stay, without their reference, when what they refer to goes.
+        schemas: The schemas of PostgreSQL to read; empty for all.
     """
 
     unit: str | None = None
@@ -58,6 +60,7 @@ class Decisions:
     lifetime: float = LIFETIME
     bounds: Mapping[KeyPlace, int] = field(default_factory=dict)
     staying: Collection[KeyPlace] = ()
+    schemas: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,13 +112,13 @@ class Survey:
         return {place: role for place, role in roles.items() if role.undecided and place in usable}
 
 
-def survey(source: str) -> Survey:
-    """Read the catalogue of a source and guess what its keys and names allow.
+def survey(source: str, schemas: tuple[str, ...] = ()) -> Survey:
+    """Read the catalogue of a source, see `read_catalogue`, and guess what its keys and names allow.
 
     Raises:
         SourceError: The source cannot be opened, or holds no table.
     """
-    catalogue = propose_keys(read_catalogue(source))
+    catalogue = propose_keys(read_catalogue(source, schemas))
     return Survey(catalogue, guess_unit(catalogue))
 
 
@@ -141,14 +144,16 @@ def reflect(
     """
     decided = decisions or Decisions()
     samples: Samples = read_samples(sample_dir) if sample_dir else {}
-    whole = survey(source)
+    whole = survey(source, decided.schemas)
     _check_decisions(whole, decided)
     found = whole.without(decided.left_out)
     catalogue = found.catalogue
     unit = decided.unit or found.unit
     assumed = unit or found.only
-    lines = [f"database: {flow_yaml(name or catalogue.name)}", f"source: {_written(source)}", ""]
-    lines += ["privacy:", *_privacy(found, unit, decided), ""]
+    lines = [f"database: {flow_yaml(name or catalogue.name)}", f"source: {_written(source)}"]
+    if catalogue.schemas:
+        lines.append(f"schemas: {flow_yaml(list(catalogue.schemas))}{SCHEMAS}")
+    lines += ["", "privacy:", *_privacy(found, unit, decided), ""]
     if catalogue.enums:
         lines += ["enums:", *(f"  {flow_yaml(e.name)}: {flow_yaml(list(e.values))}" for e in catalogue.enums), ""]
     lines.append("tables:")

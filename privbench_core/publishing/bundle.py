@@ -38,7 +38,7 @@ from privbench_core.publishing.texts import DUCKDB, PSQL, consumer_readme, duckd
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.dump import dump_enums, dump_tables
-from privbench_core.spec.fields import NAME, Key, Node, Problems, anything, named
+from privbench_core.spec.fields import NAME, NAME_LIST, Key, Node, Problems, anything, named
 from privbench_core.spec.parse import parse_enums, parse_tables
 from privbench_core.workers import processors, side_by_side
 
@@ -88,12 +88,13 @@ class Bundle:
         described = self.manifest.get("schema")
         problems = Problems()
         node = Node("schema", described if isinstance(described, dict) else {}, problems)
-        kinds = {"unit": NAME, "tables": named(anything({}), 1)}
-        unit, tables = (node.value(name, Key(kind, "write the bundle again")) for name, kind in kinds.items())
+        todo = "write the bundle again"
+        keys = {"unit": Key(NAME, todo), "tables": Key(named(anything({}), 1), todo), "schemas": Key(NAME_LIST, todo, ())}
+        unit, tables, schemas = (node.value(name, key) for name, key in keys.items())
         parsed = parse_tables(tables, problems, enums := parse_enums(node)) if tables else None
         if unit is None or parsed is None or problems.lines:
             raise PublishError(f"{self.path / MANIFEST}: {problems.lines[0]}; run privbench again")
-        return Schema(str(self.manifest["database"]), parsed.tables, unit, enums)
+        return Schema(str(self.manifest["database"]), parsed.tables, unit, enums, schemas)
 
     @cached_property
     def schema_sql(self) -> str:
@@ -290,7 +291,8 @@ def _describe(schema: Schema) -> dict[str, Any]:
         replace(table, columns=tuple(replace(column, domain=None) for column in table.columns))
         for table in schema.tables
     )
-    return {"unit": schema.unit, "enums": dump_enums(schema), "tables": dump_tables(replace(schema, tables=bare))}
+    described = {"unit": schema.unit, "enums": dump_enums(schema), "tables": dump_tables(replace(schema, tables=bare))}
+    return described | ({"schemas": list(schema.schemas)} if schema.schemas else {})
 
 
 def _write_ranges(

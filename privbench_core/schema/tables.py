@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -176,11 +177,22 @@ class Table:
 def is_called_like_key(table: str, column: str) -> bool:
     """Return whether a column is called ``id`` or after its table, as one that numbers the table's rows.
 
-    >>> [is_called_like_key("Orders", name) for name in ("id", "order_id", "OrdersID", "line")]
+    >>> [is_called_like_key("sales.Orders", name) for name in ("id", "order_id", "OrdersID", "line")]
     [True, True, True, False]
     """
-    names = {table.casefold(), table.casefold().removesuffix("s")}
+    own = table.casefold().rpartition(".")[2]
+    names = {own, own.removesuffix("s")}
     return column.casefold() in {"id", *(f"{name}{sep}id" for name in names for sep in ("", "_"))}
+
+
+def split_name(name: str, schemas: Sequence[str]) -> tuple[str | None, str]:
+    """Return the schema in which a table or an enum is, None for the first one or the only one, and its name there.
+
+    >>> split_name("billing.plan", ("public", "billing")), split_name("a.b", ("public", "billing"))
+    (('billing', 'plan'), (None, 'a.b'))
+    """
+    home = next((each for each in schemas[1:] if name.startswith(f"{each}.")), None)
+    return (None, name) if home is None else (home, name.removeprefix(f"{home}."))
 
 
 @dataclass(frozen=True)
@@ -192,12 +204,15 @@ class Schema:
         tables: Tables in spec order.
         unit: Name of the primary private table; one of its rows, with all that depends on it, is the privacy unit.
         enums: Named types with a list of values, kept in the DDL.
+        schemas: The schemas of PostgreSQL that it is spread over; empty for the one that is current. Tables and enums
+            of all but the first are called ``schema.name``.
     """
 
     name: str
     tables: tuple[Table, ...]
     unit: str
     enums: tuple[EnumType, ...] = ()
+    schemas: tuple[str, ...] = ()
 
     @cached_property
     def by_name(self) -> dict[str, Table]:

@@ -241,6 +241,7 @@ WORKLOAD = Form(
 SPEC = Form(
     database=Key(NAME, "name the database"),
     source=Key(NAME, "write a folder, a DuckDB file or a URL"),
+    schemas=Key(NAME_LIST, "list schemas of a PostgreSQL source, like [public, billing], or leave it out", ()),
     privacy=Key(PRIVACY.kind, "declare unit, delta, epsilons and lifetime"),
     synthesizer=Key(anything(either(NAME, SYNTHESIZER.kind).schema), "name a synthesizer, like privbench", None),
     fidelity=Key(FIDELITY.kind, "write a mapping like {block: true}", None),

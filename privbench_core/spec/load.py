@@ -81,7 +81,10 @@ def _spec(node: Node, path: Path) -> Spec | None:
         for name, raw in found["tables"].items()
     }
     parsed = parse_tables(tables, node.problems, enums)
-    schema = infer_keys(Schema(found["database"] or "database", parsed.tables, declared["unit"] or "", enums))
+    name, unit, schemas = found["database"] or "database", declared["unit"] or "", found["schemas"]
+    schema = infer_keys(Schema(name, parsed.tables, unit, enums, schemas))
+    if schemas and found["source"] and not found["source"].startswith(("postgres", "${")):
+        node.problems.add("spec", "schemas are those of PostgreSQL, and this source is not one", "remove schemas")
     # A wrong budget is reported already: assume the δ that allows everything.
     delta = budget["delta"] if budget else 1.0
     if public is not None:  # else no rule on keys makes sense yet
@@ -185,6 +188,7 @@ def dump_spec(spec: Spec) -> str:
         spec,
         database=schema.name,
         source=relative(spec.source, folder),
+        schemas=list(schema.schemas) or None,
         privacy=privacy,
         synthesizer={"name": spec.synthesizer, "options": dict(spec.options)} if spec.options else spec.synthesizer,
         fidelity=forms.FIDELITY.write(spec.fidelity) or None,

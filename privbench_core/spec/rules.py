@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.checks import columns_of, is_contained, parse_check
 from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Pattern, Range, Scalar, Values
-from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.tables import Schema, Table, split_name
 from privbench_core.schema.types.numeric import IntegerType
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems
@@ -321,15 +321,19 @@ def _dependencies(table: Table) -> Iterator[str]:
 
 
 def _shared_names(schema: Schema) -> Iterator[str]:
-    """Yield names that two things have which PostgreSQL keeps in one list."""
-    kinds: dict[str, list[str]] = {table.name: ["a table"] for table in schema.tables}
-    found = [(index.name, "an index") for table in schema.tables for index in table.indexes or ()]
-    found += [(name, "a key") for table in schema.tables for _, name in table.key_names]
-    counted = (column.sequence for table in schema.tables for column in table.columns if column.sequence)
-    found += [(sequence.name, "a sequence") for sequence in counted if sequence.name is not None]
-    for name, kind in found:
-        kinds.setdefault(name, []).append(kind)
-    for name, (first, *others) in kinds.items():
+    """Yield names that two things of one schema have which PostgreSQL keeps in one list."""
+    kinds: dict[tuple[str | None, str], list[str]] = {}
+    places = {table: split_name(table.name, schema.schemas) for table in schema.tables}
+    for place in places.values():
+        kinds[place] = ["a table"]
+    for table, (home, _) in places.items():
+        found = [(index.name, "an index") for index in table.indexes or ()]
+        found += [(name, "a key") for _, name in table.key_names]
+        counted = (column.sequence.name for column in table.columns if column.sequence)
+        found += [(name, "a sequence") for name in counted if name is not None]
+        for name, kind in found:
+            kinds.setdefault((home, name), []).append(kind)
+    for (_, name), (first, *others) in kinds.items():
         if others:
             what = f"{others[0]} is called like {first}" if first != "an index" else "two indexes have this name"
             yield f"{name}: {what}, and PostgreSQL keeps both in one list; rename one"

@@ -78,7 +78,7 @@ class DuckDBSource(Source):
                 return connection.execute(statement).fetchmany(2)
 
             return version_of(
-                table.name, change, _names(connection, table.name), quote_identifier, run, errors=duckdb.Error
+                table.name, quote_identifier(table.name), change, _names(connection, table.name), quote_identifier, run, errors=duckdb.Error
             )
 
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:

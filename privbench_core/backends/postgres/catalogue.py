@@ -1,4 +1,4 @@
-"""The catalogue of PostgreSQL: one schema, the first of the search path that is there.
+"""The catalogue of PostgreSQL: all schemas of its users that hold tables, unless the URL or the owner names some.
 
 Read from ``pg_catalog``, which every login may read, and not from ``information_schema``, which hides what a login has
 no rights on: so a table that cannot be read is reported, and not silently missing.
@@ -7,14 +7,14 @@ no rights on: so a table that cannot be read is reported, and not silently missi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of, found_column
 from privbench_core.backends.expressions import readable
-from privbench_core.backends.postgres.ddl import quote_identifier
-from privbench_core.errors import SourceError
+from privbench_core.backends.postgres.ddl import qualified
+from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.columns import ColumnType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index, usual_name
 from privbench_core.spec.location import describe, open_engine
@@ -24,8 +24,24 @@ if TYPE_CHECKING:
 
     Enums = Mapping[tuple[str, str], str]
 
-_HERE = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
-_TABLES = f"WITH c AS (SELECT * FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND {_HERE})"
+_OWN = (  # neither of an extension nor of the system
+    "NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = r.oid AND deptype = 'e')"
+    " AND left(n.nspname, 3) <> 'pg_' AND n.nspname <> 'information_schema'"
+)
+_CHOSEN = "CAST(:schemas AS text[])"
+_HERE = f"pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace WHERE n.nspname = ANY({_CHOSEN}) AND {_OWN}"
+# Tables of the first schema are called by their name alone, see `Schema`.
+_CALLED = f"CASE WHEN n.nspname = ({_CHOSEN})[1] THEN '' ELSE concat(n.nspname, '.') END || r.relname"
+_TABLES = (
+    f"WITH c AS (SELECT r.*, n.nspname, {_CALLED} AS called FROM {_HERE} AND r.relkind IN ('r', 'p')"
+    " AND NOT r.relispartition)"
+)
+_SCHEMAS = (
+    "SELECT n.nspname AS name, has_schema_privilege(n.oid, 'USAGE') AS usable, EXISTS (SELECT FROM pg_class r WHERE"
+    f" r.relnamespace = n.oid AND r.relkind IN ('r', 'p') AND {_OWN}) AS filled,"
+    " coalesce(n.nspname = current_schema(), false) AS current, current_database() AS database,"
+    " current_setting('search_path') AS path FROM pg_namespace n ORDER BY current DESC, n.nspname"
+)
 _NAMES = (
     "(SELECT array_agg(attname::text ORDER BY place) FROM unnest({keys}) WITH ORDINALITY AS k(number, place)"
     " JOIN pg_attribute ON attrelid = {table}.oid AND attnum = number)"
@@ -62,15 +78,15 @@ _BASES = (
 )
 
 _QUERIES = {
-    "schema": "SELECT current_schema(), current_database(), current_setting('search_path')",
-    "others": "SELECT CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END"
-    f" AS kind, relname FROM pg_class WHERE relkind IN ('v', 'm', 'f') AND NOT relispartition AND {_HERE}"
-    " ORDER BY relname",
-    "tables": f"{_TABLES} SELECT relname, obj_description(oid, 'pg_class') AS comment, relkind = 'p' AS partitioned,"
+    "others": "SELECT CASE r.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END"
+    f" AS kind, {_CALLED} AS called FROM {_HERE} AND r.relkind IN ('v', 'm', 'f') AND NOT r.relispartition"
+    " ORDER BY called",
+    "tables": f"{_TABLES} SELECT called, relname, obj_description(oid, 'pg_class') AS comment, relkind = 'p' AS partitioned,"
     " relrowsecurity AS guarded, (SELECT string_agg(inhparent::regclass::text, ', ' ORDER BY inhseqno)"
     " FROM pg_inherits WHERE inhrelid = c.oid) AS inherits, (SELECT string_agg(tgname, ', ' ORDER BY tgname)"
-    " FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) AS triggers FROM c ORDER BY relname",
-    "columns": f"{_TABLES} SELECT c.relname, a.attname AS name, quote_ident(a.attname) AS quoted,"
+    " FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) AS triggers FROM c"
+    f" ORDER BY array_position({_CHOSEN}, nspname::text), relname",
+    "columns": f"{_TABLES} SELECT c.called, a.attname AS name, quote_ident(a.attname) AS quoted,"
     " format_type(base.oid, base.mod) AS native,"
     " NOT (a.attnotnull OR base.firm) AS nullable, coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault) AS written,"
     " a.attidentity AS identity, a.attgenerated AS generated, col_description(c.oid, a.attnum) AS comment,"
@@ -88,53 +104,60 @@ _QUERIES = {
     " LEFT JOIN pg_depend o ON o.refclassid = 'pg_class'::regclass AND o.refobjid = c.oid AND o.refobjsubid = a.attnum"
     " AND o.classid = 'pg_class'::regclass AND o.deptype IN ('a', 'i') AND EXISTS (SELECT FROM pg_sequence"
     " WHERE seqrelid = o.objid) LEFT JOIN pg_class s ON s.oid = o.objid LEFT JOIN pg_sequence q ON q.seqrelid = s.oid"
-    " ORDER BY c.relname, a.attnum",
-    "domain_checks": f"{_TABLES} SELECT c.relname, a.attname AS column, quote_ident(a.attname) AS quoted,"
+    " ORDER BY c.called, a.attnum",
+    "domain_checks": f"{_TABLES} SELECT c.called, a.attname AS column, quote_ident(a.attname) AS quoted,"
     f" k.conname AS name, pg_get_expr(k.conbin, 0) AS expression, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
     f" FROM c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped JOIN LATERAL"
     " (WITH RECURSIVE down AS (SELECT a.atttypid AS oid UNION ALL SELECT t.typbasetype FROM down JOIN pg_type t"
     " ON t.oid = down.oid AND t.typtype = 'd') SELECT oid FROM down) base ON true JOIN pg_constraint k"
-    " ON k.contypid = base.oid AND k.contype = 'c' ORDER BY c.relname, a.attnum, k.conname",
-    "constraints": f"{_TABLES} SELECT c.relname, k.conname AS name, k.contype AS kind,"
-    f" {_NAMES.format(keys='k.conkey', table='h')} AS columns, h.oid <> c.oid AS of_partition, f.relname AS parent,"
-    f" {_NAMES.format(keys='k.confkey', table='f')} AS parent_columns, f.oid IN (SELECT oid FROM c) AS here,"
+    " ON k.contypid = base.oid AND k.contype = 'c' ORDER BY c.called, a.attnum, k.conname",
+    "constraints": f"{_TABLES} SELECT c.called, c.relname, k.conname AS name, k.contype AS kind,"
+    f" {_NAMES.format(keys='k.conkey', table='h')} AS columns, h.oid <> c.oid AS of_partition, f.called AS parent, k.confrelid::regclass::text AS outside,"
+    f" {_NAMES.format(keys='k.confkey', table='f')} AS parent_columns,"
     " pg_get_expr(k.conbin, k.conrelid) AS expression, k.convalidated AS valid, k.condeferrable AS deferrable,"
     " k.condeferred AS deferred, k.confupdtype AS on_update, k.confdeltype AS on_delete, k.confmatchtype AS match,"
     " to_jsonb(k) ->> 'confdelsetcols' AS set_columns, to_jsonb(x) ->> 'indnullsnotdistinct' AS nulls_clash,"
     f" x.indnkeyatts < x.indnatts AS includes, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
     " FROM c JOIN pg_class h ON h.oid = c.oid OR h.oid IN (SELECT relid FROM pg_partition_tree(c.oid))"
     " JOIN pg_constraint k ON k.conrelid = h.oid AND k.conparentid = 0 AND (h.oid = c.oid OR k.contype = 'f')"
-    " LEFT JOIN pg_class f ON f.oid = k.confrelid LEFT JOIN pg_index x ON x.indexrelid = k.conindid"
-    " AND k.contype IN ('p', 'u') ORDER BY c.relname, of_partition, k.conname",
-    "indexes": f"{_TABLES} SELECT c.relname, i.relname AS name, x.indisunique AS is_unique, x.indisvalid AS valid,"
+    " LEFT JOIN c f ON f.oid = k.confrelid LEFT JOIN pg_index x ON x.indexrelid = k.conindid"
+    " AND k.contype IN ('p', 'u') ORDER BY c.called, of_partition, k.conname",
+    "indexes": f"{_TABLES} SELECT c.called, i.relname AS name, x.indisunique AS is_unique, x.indisvalid AS valid,"
     f" {_NAMES.format(keys='(x.indkey::int2[])[0:x.indnkeyatts - 1]', table='c')} AS columns,"
     f" {_READ.format(who=_INDEX, but='')} AS made_of, {_FOREIGN.format(who=_INDEX)} AS needs,"
     " x.indexprs IS NOT NULL AS expressions,"
     " pg_get_expr(x.indpred, x.indrelid) AS predicate, substr(pg_get_indexdef(i.oid),"
     " length(concat('CREATE ', CASE WHEN x.indisunique THEN 'UNIQUE ' END, 'INDEX ', quote_ident(i.relname), ' ON ',"
-    " CASE WHEN i.relkind = 'I' THEN 'ONLY ' END, quote_ident(current_schema()), '.', quote_ident(c.relname),"
+    " CASE WHEN i.relkind = 'I' THEN 'ONLY ' END, quote_ident(c.nspname), '.', quote_ident(c.relname),"
     " ' USING ')) + 1) AS definition, concat('btree (', (SELECT string_agg(quote_ident(attname), ', ' ORDER BY place)"
     " FROM unnest(x.indkey::int2[]) WITH ORDINALITY AS k(number, place) JOIN pg_attribute ON attrelid = c.oid"
     " AND attnum = number), ')') AS usual FROM c JOIN pg_index x ON x.indrelid = c.oid"
     " JOIN pg_class i ON i.oid = x.indexrelid WHERE NOT EXISTS (SELECT FROM pg_constraint k"
-    " WHERE k.conindid = i.oid AND k.contype IN ('p', 'u', 'x')) ORDER BY c.relname, i.relname",
+    " WHERE k.conindid = i.oid AND k.contype IN ('p', 'u', 'x')) ORDER BY c.called, i.relname",
 }
 _ACTIONS = {"r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 _ENUM_TEXT = re.compile(r"('(?:[^']|'')*')::.*")
 
 
-def postgres_catalogue(url: URL) -> Catalogue:
-    """Return the tables of the current schema, those that the login may not read included and marked.
+def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
+    """Return the tables of a database, those that the login may not read included and marked.
+
+    Args:
+        url: The database. If it names a schema, the tables are those of that schema.
+        schemas: Those to read; empty for all that users have made, the current one first.
 
     Raises:
-        SourceError: The server refuses, or the login may use no schema of the search path.
+        SourceError: The server refuses, or there is no such schema, or none that the login may use.
     """
     import sqlalchemy as sa
 
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
-            found = {name: connection.exec_driver_sql(query).fetchall() for name, query in _QUERIES.items()}
+            there = connection.execute(sa.text(_SCHEMAS)).fetchall()
+            chosen = tuple(schemas) or _chosen(there, url)
+            given = {"schemas": list(chosen)}
+            found = {name: connection.execute(sa.text(query), given).fetchall() for name, query in _QUERIES.items()}
     except sa.exc.SQLAlchemyError as error:
         kind = type(getattr(error, "orig", None) or error).__name__
         raise SourceError(
@@ -142,25 +165,44 @@ def postgres_catalogue(url: URL) -> Catalogue:
         ) from None
     finally:
         engine.dispose()
-    schema, database, path = found["schema"][0]
-    if schema is None:
-        todo = "grant USAGE on it, or name another with ?schema="
+    for name in schemas:
+        if name not in (known := [row.name for row in there]):
+            raise SourceError(f"source: {describe(url)} has no schema {name}; {did_you_mean(name, known)}")
+    if not chosen:
+        todo, path = "grant USAGE on it, or name another with ?schema=", there[0].path
         raise SourceError(f"source: {describe(url)} has no schema that the login may use; {todo} (looked for: {path})")
-    enums = _enum_names(found["columns"], schema)
-    reflected = {row.relname: _Reflected(row, enums) for row in found["tables"]}
+    enums = _enum_names(found["columns"], chosen)
+    reflected = {row.called: _Reflected(row, chosen, enums) for row in found["tables"]}
+    if len(reflected) < len(found["tables"]):
+        raise SourceError("source: a table's name begins with that of another schema; name the schemas with --schemas")
     for kind in ("columns", "domain_checks", "constraints", "indexes"):
         for row in found[kind]:
-            getattr(reflected[row.relname], kind).append(row)
+            getattr(reflected[row.called], kind).append(row)
     tables = tuple(each.table() for each in reflected.values())
-    notes = tuple(f"the {row.kind} {row.relname}; a benchmark holds tables" for row in found["others"])
-    return Catalogue(database if schema == "public" else schema, tables, enums_of(tables), notes)
+    notes = [f"the {row.kind} {row.called}; a benchmark holds tables" for row in found["others"]]
+    if not schemas:
+        hidden = [row.name for row in there if row.filled and not row.usable]
+        notes += [f"the schema {name}, which this login may not use; grant USAGE on it" for name in hidden]
+    name = there[0].database if len(chosen) > 1 or chosen == ("public",) else chosen[0]
+    spread = () if len(chosen) == 1 and there[0].name == chosen[0] else chosen
+    return Catalogue(name, tables, enums_of(tables), tuple(notes), schemas=spread)
 
 
-def _enum_names(columns: Iterable[Any], current: str) -> Enums:
-    """Return what the enums are called in a spec: with their schema where two would be called the same."""
+def _chosen(there: Sequence[Any], url: URL) -> tuple[str, ...]:
+    """Return the schemas to read where nobody lists them, of all that there are, the current one first."""
+    current = tuple(row.name for row in there if row.current)
+    if "search_path" in str(url.query.get("options", "")):
+        return current
+    return tuple(row.name for row in there if row.filled and row.usable) or current
+
+
+def _enum_names(columns: Iterable[Any], schemas: Sequence[str]) -> Enums:
+    """Return what the enums are called in a spec: as tables are, and with their schema where two would be the same."""
     used = {(row.home, row.enum) for row in columns if row.enum is not None}
     homes = {name: {home for home, other in used if other == name} for _, name in used}
-    return {(home, name): name if home == current or homes[name] == {home} else f"{home}_{name}" for home, name in used}
+    named = {(home, name): name if homes[name] == {home} else f"{home}_{name}" for home, name in used}
+    own = {(home, name): name if home == schemas[0] else f"{home}.{name}" for home, name in used if home in schemas}
+    return named | own
 
 
 @dataclass
@@ -168,6 +210,7 @@ class _Reflected:
     """The rows of the catalogue about one table, and notes on what a benchmark cannot have of it."""
 
     about: Any
+    schemas: Sequence[str]
     enums: Enums
     columns: list[Any] = field(default_factory=list)
     domain_checks: list[Any] = field(default_factory=list)
@@ -177,7 +220,7 @@ class _Reflected:
     names: dict[tuple[str, ...], str] = field(default_factory=dict)  # of keys, where they are not the usual ones
 
     def table(self) -> FoundTable:
-        name = self.about.relname
+        name = self.about.called
         self._note(self.about.partitioned, f"the partitions of {name}, which is one table here")
         above = f"the inheritance from {self.about.inherits}, whose rows include these"
         self._note(self.about.inherits, f"{above}; leave one of the two out of this file")
@@ -226,7 +269,7 @@ class _Reflected:
                 pattern = rf"\({re.escape(row.quoted)}\)::{native}(?![\w(\[]| with| varying)"
                 expression = re.sub(pattern, row.quoted.replace("\\", r"\\"), expression)
             elif row.enum is not None and "." in row.native:
-                cast = f"::{quote_identifier(self.enums[row.home, row.enum])}".replace("\\", r"\\")
+                cast = f"::{qualified(self.enums[row.home, row.enum], self.schemas)}".replace("\\", r"\\")
                 expression = re.sub(rf"::{re.escape(row.native)}(?![\w.\[\"])", cast, expression)
         return expression
 
@@ -326,15 +369,15 @@ class _Reflected:
         for row in self.constraints:
             if row.kind != "f":
                 continue
-            if not row.here:
-                self.notes.append(f"the foreign key {row.name}, which leaves this schema")
+            if row.parent is None:
+                self.notes.append(f"the foreign key {row.name}, which leads to {row.outside}, not read here")
                 continue
             key = self._foreign_key(row)
             if not row.of_partition:
                 yield key
             elif (key.columns, key.parent) not in seen:
                 only = f"that only partitions declare the foreign key {row.name}"
-                self.notes.append(f"{only}; here it is one of {row.relname}")
+                self.notes.append(f"{only}; here it is one of {row.called}")
                 yield replace(key, constraint=None)
             seen.add((key.columns, key.parent))
 
