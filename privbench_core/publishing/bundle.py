@@ -88,9 +88,9 @@ class Bundle:
         described = self.manifest.get("schema")
         problems = Problems()
         node = Node("schema", described if isinstance(described, dict) else {}, problems)
-        todo = "write the bundle again"
-        keys = {"unit": Key(NAME, todo), "tables": Key(named(anything({}), 1), todo), "schemas": Key(NAME_LIST, todo, ())}
-        unit, tables, schemas = (node.value(name, key) for name, key in keys.items())
+        kinds = {"unit": NAME, "tables": named(anything({}), 1)}
+        unit, tables = (node.value(name, Key(kind, "write the bundle again")) for name, kind in kinds.items())
+        schemas = node.value("schemas", Key(NAME_LIST, "write the bundle again", ()))
         parsed = parse_tables(tables, problems, enums := parse_enums(node)) if tables else None
         if unit is None or parsed is None or problems.lines:
             raise PublishError(f"{self.path / MANIFEST}: {problems.lines[0]}; run privbench again")

@@ -84,7 +84,7 @@ def test_who_names_schemas_gets_those(url: str) -> None:
     turned = reflect(url, decisions=Decisions(schemas=("billing", "public")))
     assert "\n  public.customer:" in turned
     assert "sql_type: status" in turned
-    with pytest.raises(SourceError, match="has no schema biling; did you mean billing"):
+    with pytest.raises(SourceError, match="has no schema biling; did you mean 'billing'"):
         reflect(url, decisions=Decisions(schemas=("biling",)))
     with pytest.raises(SourceError, match="only PostgreSQL has schemas to choose from"):
         reflect("site.duckdb", decisions=Decisions(schemas=("a",)))
@@ -105,7 +105,7 @@ def test_rows_versions_and_counts_are_those_of_the_right_table(spec: Spec) -> No
         assert counted == [3, 2]
 
 
-def test_a_bundle_makes_the_schemas_again(postgres: str, url: str, bundle: Path, tmp_path: Path) -> None:
+def test_a_bundle_makes_the_schemas_again(postgres: str, url: str, bundle: Path) -> None:
     files = [path.name for path in sorted((bundle / "data").glob("*.parquet"))]
     assert files == ["billing.event.parquet", "billing.invoice.parquet", "customer.parquet", "event.parquet"]
     target = new_database(postgres, "spread_copy")

@@ -81,9 +81,7 @@ def _obstacle(schema: Schema, key: ForeignKey, there: Collection[str]) -> str | 
         return f"{key.parent} is in another schema"
     pairs = zip(key.columns, key.parent_columns, strict=True)
     differ = [
-        f"{key.parent}.{b}"
-        for a, b in pairs
-        if _kind(child.column(a), schemas) != _kind(parent.column(b), schemas)
+        f"{key.parent}.{b}" for a, b in pairs if _kind(child.column(a), schemas) != _kind(parent.column(b), schemas)
     ]
     return f"DuckDB wants the types of {', '.join(differ)}" if differ else None
 
@@ -168,7 +166,8 @@ def _load(schema: Schema, files: Files, connection: duckdb.DuckDBPyConnection, f
     translated = duckdb_schema(schema)
     others = list(schema.schemas[1:])
     called = "CASE WHEN schema_name = current_schema() THEN table_name ELSE concat(schema_name, '.', table_name) END"
-    query = f"SELECT {called} FROM duckdb_tables() WHERE schema_name = current_schema() OR list_contains(?, schema_name)"
+    here = "schema_name = current_schema() OR list_contains(?, schema_name)"
+    query = f"SELECT {called} FROM duckdb_tables() WHERE {here}"
     found = connection.execute(query, [others]).fetchall()
     # Names differ by more than case in DuckDB, or not at all.
     there = {name.lower(): name for (name,) in found}

@@ -35,9 +35,7 @@ def readable(url: sa.URL) -> bool:
     return url.drivername in _DRIVERS
 
 
-def stored_rows(
-    connection: sa.Connection, table: Table, place: sa.TableClause, found: Found
-) -> Iterator[pa.Table]:
+def stored_rows(connection: sa.Connection, table: Table, place: sa.TableClause, found: Found) -> Iterator[pa.Table]:
     """Return the declared columns of a table as they are sent, in parts, to be made canonical.
 
     Dates and timestamps before the year 1 and after the year 9999, infinite ones included, become the first or last
