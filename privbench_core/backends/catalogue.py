@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
-from privbench_core.schema.constraints import Check, Index, Reference
+from privbench_core.schema.constraints import Check, Index, Partitioning, Reference
 from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
 
 CSV = "CSV"
@@ -86,6 +86,7 @@ class FoundTable:
         foreign_keys, unique, checks, comment, key_names: As the source declares them.
         indexes: Those that no constraint makes; None where the source has none at all.
         generated: Computed columns, each with the columns that it is computed from.
+        partitioned: As `Table` has it.
         notes: What had to be left out, and why.
         unreadable: Whether the login may not read its rows.
     """
@@ -102,6 +103,7 @@ class FoundTable:
     unreadable: bool = False
     key_names: tuple[tuple[tuple[str, ...], str], ...] = ()
     generated: tuple[tuple[Generated, tuple[str, ...]], ...] = ()
+    partitioned: Partitioning | None = None
 
     def column(self, name: str) -> FoundColumn:
         """Return the column of that name, which must be there."""

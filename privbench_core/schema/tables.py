@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from privbench_core.errors import InternalError, SpecError, did_you_mean
 from privbench_core.schema.columns import Column, EnumType, Generated
-from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, reachable
+from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, Partitioning, reachable
 from privbench_core.schema.documents import Leaf, find_leaf
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Table:
             (``row_id: generated``); it is then the whole primary key. None for tables with a key.
         row_order: The attribute in whose order the source has written its rows and numbered them, usually a date; None
             where rows follow their owners.
+        partitioned: How the target keeps its rows; None for all in one.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Table:
     generated: tuple[Generated, ...] = ()
     row_id: str | None = None
     row_order: str | None = None
+    partitioned: Partitioning | None = None
 
     def column(self, name: str) -> Column:
         """The column of that name, or the leaf of documents; SpecError with a hint if there is none."""

@@ -179,6 +179,18 @@ GENERATED = Form(
     nullable=replace(YES_OR_NO, default=True),
     comment=_COMMENT,
 )
+_BY = "write what follows PARTITION BY, like RANGE (ordered)"
+PARTITION = Form(
+    name=Key(NAME, "name the partition"),
+    values=Key(NAME, "write what follows FOR VALUES, like \"IN ('a', 'b')\", or DEFAULT"),
+    of=Key(NAME, "name the partition that it is a part of, or leave it out", None),
+    by=Key(NAME, f"{_BY}, or leave it out", None),
+)
+PARTITIONED = Form(
+    by=Key(NAME, _BY),
+    columns=Key(NAMES, "name the column, or [a, b], that partitions depend on"),
+    partitions=Key(list_of(PARTITION.kind, 1), "write a list like [{name: old, values: DEFAULT}]"),
+)
 WATERMARK = Form(watermark=Key(NAME, "name a column that grows with every change"))
 QUERY = Form(sql=Key(TEXT, "write a query that returns one row"))
 REFERENCE = Form(table=Key(NAME, "name the parent table"), columns=Key(NAMES, "name the parent's columns", None))
@@ -214,6 +226,7 @@ TABLE = Form(
     indexes=Key(list_of(INDEX.kind), "write a list like [{name: .., columns: [a, b]}]; [] for none", None),
     dependencies=Key(list_of(DEPENDENCY.kind), "write a list like [{determinant: city, dependent: state}]", ()),
     row_order=Key(NAME, _ROW_ORDER, None),
+    partitioned=Key(PARTITIONED.kind, "write {by:, columns:, partitions:}, or leave it out", None),
     generated=Key(named(GENERATED.kind), "write a mapping like {total: {sql_type: integer, expression: a + b}}", None),
     columns=Key(named(either(COLUMN.keys["type"].kind, COLUMN.kind), 1), "list them as name: type"),
 )

@@ -21,6 +21,8 @@ from privbench_core.spec.rules_of_keys import find_column, find_key_problems
 
 _IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
 _METHOD = re.compile(r"[a-z]+ ?\(")
+_PARTED = re.compile(r"(RANGE|LIST|HASH) ?\(", re.IGNORECASE)
+_BOUNDS = re.compile(r"(FROM|IN|WITH) ?\(", re.IGNORECASE)
 _OUTSIDE = "is not one expression; it must not close brackets it did not open, or contain comments"
 
 
@@ -46,7 +48,7 @@ def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ())
                 found += [*_domain(table, column, delta), *_relative(schema, table, column)]
             place = f"{table.name}.{column.name}"
             problems += [f"{place}: {problem}" for problem in found if place not in broken]
-        for rule in (_row_order, _checks, _dependencies, _computed, _using, _key_names):
+        for rule in (_row_order, _checks, _dependencies, _computed, _using, _partitions, _key_names):
             problems += [f"{table.name}{problem}" for problem in rule(table)]
     return problems
 
@@ -296,6 +298,23 @@ def _using(table: Table) -> Iterator[str]:
             yield f": the index {index.name}: using is {index.using!r}; {todo}"
 
 
+def _partitions(table: Table) -> Iterator[str]:
+    if table.partitioned is None:
+        return
+    above: dict[str | None, str | None] = {None: table.partitioned.by}
+    for part in table.partitioned.partitions:
+        if above.get(part.of) is None:
+            todo = "name one that stands before it and has by, or leave of out"
+            yield f": the partition {part.name} is of {part.of}, which is no partitioned one; {todo}"
+        if not ((part.values == "DEFAULT" or _BOUNDS.match(part.values)) and is_contained(part.values)):
+            todo = "write what follows FOR VALUES in its definition, like \"IN ('a')\", or DEFAULT"
+            yield f": the partition {part.name}: values is {part.values!r}; {todo}"
+        above[part.name] = part.by
+    for by in filter(None, above.values()):
+        if not (_PARTED.match(by) and is_contained(by)):
+            yield f": partitioned by {by!r}; write what follows PARTITION BY, like RANGE (ordered)"
+
+
 def _key_names(table: Table) -> Iterator[str]:
     groups = {table.primary_key, *table.unique}
     named = Counter(group for group, _ in table.key_names)
@@ -329,6 +348,7 @@ def _shared_names(schema: Schema) -> Iterator[str]:
     for table, (home, _) in places.items():
         found = [(index.name, "an index") for index in table.indexes or ()]
         found += [(name, "a key") for _, name in table.key_names]
+        found += [(part.name, "a partition") for part in table.partitioned.partitions] if table.partitioned else []
         counted = (column.sequence.name for column in table.columns if column.sequence)
         found += [(name, "a sequence") for name in counted if name is not None]
         for name, kind in found:

@@ -61,6 +61,7 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
     after = []
     for table in schema.tables:
         left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
+        left_out += [f"{table.name}: the partitions"] if table.partitioned else []
         for index in table.indexes or ():
             if index.using is None:
                 on = f"{qualified(table.name, schema.schemas)} ({name_list(index.columns)})"

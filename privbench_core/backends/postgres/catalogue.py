@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of, found_column
 from privbench_core.backends.expressions import readable
 from privbench_core.backends.postgres.ddl import qualified
+from privbench_core.backends.postgres.queries import QUERIES, SCHEMAS
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.columns import ColumnType, Generated, IdentitySequence
-from privbench_core.schema.constraints import Check, Index, usual_name
+from privbench_core.schema.constraints import Check, Index, Partition, Partitioning, usual_name
 from privbench_core.spec.location import describe, open_engine
 
 if TYPE_CHECKING:
@@ -24,117 +25,6 @@ if TYPE_CHECKING:
 
     Enums = Mapping[tuple[str, str], str]
 
-_OWN = (  # neither of an extension nor of the system
-    "NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = r.oid AND deptype = 'e')"
-    " AND left(n.nspname, 3) <> 'pg_' AND n.nspname <> 'information_schema'"
-)
-_CHOSEN = "CAST(:schemas AS text[])"
-_HERE = f"pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace WHERE n.nspname = ANY({_CHOSEN}) AND {_OWN}"
-# Tables of the first schema are called by their name alone, see `Schema`.
-_CALLED = f"CASE WHEN n.nspname = ({_CHOSEN})[1] THEN '' ELSE concat(n.nspname, '.') END || r.relname"
-_TABLES = (
-    f"WITH c AS (SELECT r.*, n.nspname, {_CALLED} AS called FROM {_HERE} AND r.relkind IN ('r', 'p')"
-    " AND NOT r.relispartition)"
-)
-_SCHEMAS = (
-    "SELECT n.nspname AS name, has_schema_privilege(n.oid, 'USAGE') AS usable, EXISTS (SELECT FROM pg_class r WHERE"
-    f" r.relnamespace = n.oid AND r.relkind IN ('r', 'p') AND {_OWN}) AS filled,"
-    " coalesce(n.nspname = current_schema(), false) AS current, current_database() AS database,"
-    " current_setting('search_path') AS path FROM pg_namespace n ORDER BY current DESC, n.nspname"
-)
-_NAMES = (
-    "(SELECT array_agg(attname::text ORDER BY place) FROM unnest({keys}) WITH ORDINALITY AS k(number, place)"
-    " JOIN pg_attribute ON attrelid = {table}.oid AND attnum = number)"
-)
-# What is not there in another database and not made by a schema.sql either: functions, operators and types of one's
-# own (an enum is made), sequences.
-_FOREIGN = (
-    "(SELECT min(pg_describe_object(p.refclassid, p.refobjid, 0)) FROM pg_depend p WHERE {who}"
-    " AND p.refobjid >= 16384 AND p.deptype = 'n' AND CASE"
-    " WHEN p.refclassid = 'pg_class'::regclass THEN (SELECT relkind = 'S' FROM pg_class r WHERE r.oid = p.refobjid)"
-    " WHEN p.refclassid = 'pg_type'::regclass THEN (SELECT typtype <> 'e' FROM pg_type r WHERE r.oid = p.refobjid)"
-    " ELSE p.refclassid <> 'pg_constraint'::regclass END)"
-)
-_READ = (
-    "(SELECT array_agg(DISTINCT u.attname::text) FROM pg_depend p JOIN pg_attribute u ON u.attrelid = p.refobjid"
-    " AND u.attnum = p.refobjsubid WHERE {who} AND p.refclassid = 'pg_class'::regclass AND p.refobjid = c.oid"
-    " AND p.refobjsubid > 0 {but})"
-)
-_INDEX = "p.classid = 'pg_class'::regclass AND p.objid = i.oid"
-_CONSTRAINT = "p.classid = 'pg_constraint'::regclass AND p.objid = k.oid"
-# Versions differ in whether the column or its expression depends on others.
-_EXPRESSION = (
-    "(p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid"
-    " OR p.classid = 'pg_class'::regclass AND p.objid = c.oid AND p.objsubid = a.attnum"
-    " AND p.refclassid IN ('pg_class'::regclass, 'pg_proc'::regclass))"
-)
-# The types that a domain stands for, one under the other, to the first that is no domain.
-_BASES = (
-    "CROSS JOIN LATERAL (WITH RECURSIVE down AS (SELECT t.oid, t.typtype, t.typbasetype, a.atttypmod AS mod,"
-    " t.typnotnull AS firm, 0 AS depth UNION ALL SELECT b.oid, b.typtype, b.typbasetype, down_.typtypmod,"
-    " down.firm OR b.typnotnull, depth + 1 FROM down JOIN pg_type down_ ON down_.oid = down.oid"
-    " JOIN pg_type b ON b.oid = down.typbasetype WHERE down.typtype = 'd')"
-    " SELECT * FROM down ORDER BY depth DESC LIMIT 1) base JOIN pg_type e ON e.oid = base.oid"
-)
-
-_QUERIES = {
-    "others": "SELECT CASE r.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END"
-    f" AS kind, {_CALLED} AS called FROM {_HERE} AND r.relkind IN ('v', 'm', 'f') AND NOT r.relispartition"
-    " ORDER BY called",
-    "tables": f"{_TABLES} SELECT called, relname, obj_description(oid, 'pg_class') AS comment, relkind = 'p' AS partitioned,"
-    " relrowsecurity AS guarded, (SELECT string_agg(inhparent::regclass::text, ', ' ORDER BY inhseqno)"
-    " FROM pg_inherits WHERE inhrelid = c.oid) AS inherits, (SELECT string_agg(tgname, ', ' ORDER BY tgname)"
-    " FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) AS triggers FROM c"
-    f" ORDER BY array_position({_CHOSEN}, nspname::text), relname",
-    "columns": f"{_TABLES} SELECT c.called, a.attname AS name, quote_ident(a.attname) AS quoted,"
-    " format_type(base.oid, base.mod) AS native,"
-    " NOT (a.attnotnull OR base.firm) AS nullable, coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault) AS written,"
-    " a.attidentity AS identity, a.attgenerated AS generated, col_description(c.oid, a.attnum) AS comment,"
-    " CASE WHEN t.typtype = 'd' THEN t.typname END AS domain, CASE WHEN e.typtype = 'e' THEN e.typname::text END"
-    " AS enum, (SELECT nspname FROM pg_namespace WHERE oid = e.typnamespace) AS home,"
-    " (SELECT array_agg(enumlabel::text ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = e.oid) AS labels,"
-    " has_column_privilege(c.oid, a.attnum, 'SELECT') AS readable, (SELECT collname FROM pg_collation"
-    " WHERE oid = a.attcollation AND oid <> e.typcollation) AS collation,"
-    f" {_FOREIGN.format(who=_EXPRESSION)} AS needs,"
-    f" {_READ.format(who=_EXPRESSION, but='AND u.attnum <> a.attnum')} AS made_of,"
-    " s.relname AS sequence, q.seqincrement AS increment, NOT q.seqcycle AND q.seqmin = 1 AND q.seqcache = 1 AS plain"
-    " FROM c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
-    f" JOIN pg_type t ON t.oid = a.atttypid {_BASES}"
-    " LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum"
-    " LEFT JOIN pg_depend o ON o.refclassid = 'pg_class'::regclass AND o.refobjid = c.oid AND o.refobjsubid = a.attnum"
-    " AND o.classid = 'pg_class'::regclass AND o.deptype IN ('a', 'i') AND EXISTS (SELECT FROM pg_sequence"
-    " WHERE seqrelid = o.objid) LEFT JOIN pg_class s ON s.oid = o.objid LEFT JOIN pg_sequence q ON q.seqrelid = s.oid"
-    " ORDER BY c.called, a.attnum",
-    "domain_checks": f"{_TABLES} SELECT c.called, a.attname AS column, quote_ident(a.attname) AS quoted,"
-    f" k.conname AS name, pg_get_expr(k.conbin, 0) AS expression, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
-    f" FROM c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped JOIN LATERAL"
-    " (WITH RECURSIVE down AS (SELECT a.atttypid AS oid UNION ALL SELECT t.typbasetype FROM down JOIN pg_type t"
-    " ON t.oid = down.oid AND t.typtype = 'd') SELECT oid FROM down) base ON true JOIN pg_constraint k"
-    " ON k.contypid = base.oid AND k.contype = 'c' ORDER BY c.called, a.attnum, k.conname",
-    "constraints": f"{_TABLES} SELECT c.called, c.relname, k.conname AS name, k.contype AS kind,"
-    f" {_NAMES.format(keys='k.conkey', table='h')} AS columns, h.oid <> c.oid AS of_partition, f.called AS parent, k.confrelid::regclass::text AS outside,"
-    f" {_NAMES.format(keys='k.confkey', table='f')} AS parent_columns,"
-    " pg_get_expr(k.conbin, k.conrelid) AS expression, k.convalidated AS valid, k.condeferrable AS deferrable,"
-    " k.condeferred AS deferred, k.confupdtype AS on_update, k.confdeltype AS on_delete, k.confmatchtype AS match,"
-    " to_jsonb(k) ->> 'confdelsetcols' AS set_columns, to_jsonb(x) ->> 'indnullsnotdistinct' AS nulls_clash,"
-    f" x.indnkeyatts < x.indnatts AS includes, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
-    " FROM c JOIN pg_class h ON h.oid = c.oid OR h.oid IN (SELECT relid FROM pg_partition_tree(c.oid))"
-    " JOIN pg_constraint k ON k.conrelid = h.oid AND k.conparentid = 0 AND (h.oid = c.oid OR k.contype = 'f')"
-    " LEFT JOIN c f ON f.oid = k.confrelid LEFT JOIN pg_index x ON x.indexrelid = k.conindid"
-    " AND k.contype IN ('p', 'u') ORDER BY c.called, of_partition, k.conname",
-    "indexes": f"{_TABLES} SELECT c.called, i.relname AS name, x.indisunique AS is_unique, x.indisvalid AS valid,"
-    f" {_NAMES.format(keys='(x.indkey::int2[])[0:x.indnkeyatts - 1]', table='c')} AS columns,"
-    f" {_READ.format(who=_INDEX, but='')} AS made_of, {_FOREIGN.format(who=_INDEX)} AS needs,"
-    " x.indexprs IS NOT NULL AS expressions,"
-    " pg_get_expr(x.indpred, x.indrelid) AS predicate, substr(pg_get_indexdef(i.oid),"
-    " length(concat('CREATE ', CASE WHEN x.indisunique THEN 'UNIQUE ' END, 'INDEX ', quote_ident(i.relname), ' ON ',"
-    " CASE WHEN i.relkind = 'I' THEN 'ONLY ' END, quote_ident(c.nspname), '.', quote_ident(c.relname),"
-    " ' USING ')) + 1) AS definition, concat('btree (', (SELECT string_agg(quote_ident(attname), ', ' ORDER BY place)"
-    " FROM unnest(x.indkey::int2[]) WITH ORDINALITY AS k(number, place) JOIN pg_attribute ON attrelid = c.oid"
-    " AND attnum = number), ')') AS usual FROM c JOIN pg_index x ON x.indrelid = c.oid"
-    " JOIN pg_class i ON i.oid = x.indexrelid WHERE NOT EXISTS (SELECT FROM pg_constraint k"
-    " WHERE k.conindid = i.oid AND k.contype IN ('p', 'u', 'x')) ORDER BY c.called, i.relname",
-}
 _ACTIONS = {"r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 _ENUM_TEXT = re.compile(r"('(?:[^']|'')*')::.*")
 
@@ -154,10 +44,10 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
-            there = connection.execute(sa.text(_SCHEMAS)).fetchall()
+            there = connection.execute(sa.text(SCHEMAS)).fetchall()
             chosen = tuple(schemas) or _chosen(there, url)
             given = {"schemas": list(chosen)}
-            found = {name: connection.execute(sa.text(query), given).fetchall() for name, query in _QUERIES.items()}
+            found = {name: connection.execute(sa.text(query), given).fetchall() for name, query in QUERIES.items()}
     except sa.exc.SQLAlchemyError as error:
         kind = type(getattr(error, "orig", None) or error).__name__
         raise SourceError(
@@ -175,7 +65,7 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
     reflected = {row.called: _Reflected(row, chosen, enums) for row in found["tables"]}
     if len(reflected) < len(found["tables"]):
         raise SourceError("source: a table's name begins with that of another schema; name the schemas with --schemas")
-    for kind in ("columns", "domain_checks", "constraints", "indexes"):
+    for kind in ("partitions", "columns", "domain_checks", "constraints", "indexes"):
         for row in found[kind]:
             getattr(reflected[row.called], kind).append(row)
     tables = tuple(each.table() for each in reflected.values())
@@ -212,6 +102,7 @@ class _Reflected:
     about: Any
     schemas: Sequence[str]
     enums: Enums
+    partitions: list[Any] = field(default_factory=list)
     columns: list[Any] = field(default_factory=list)
     domain_checks: list[Any] = field(default_factory=list)
     constraints: list[Any] = field(default_factory=list)
@@ -221,9 +112,9 @@ class _Reflected:
 
     def table(self) -> FoundTable:
         name = self.about.called
-        self._note(self.about.partitioned, f"the partitions of {name}, which is one table here")
-        above = f"the inheritance from {self.about.inherits}, whose rows include these"
-        self._note(self.about.inherits, f"{above}; leave one of the two out of this file")
+        lost = f", without the columns {self.about.of_heirs}" if self.about.of_heirs else ""
+        self._note(self.about.heirs, f"the tables {self.about.heirs}, which inherit from {name}: their rows are here{lost}")
+        self._note(self.about.indexes, f"the indexes {self.about.indexes}, which only partitions of {name} have")
         self._note(self.about.triggers, f"the triggers {self.about.triggers}")
         self._note(self.about.guarded, f"the row security of {name}, which may hide rows from this login")
         columns = tuple(self._column(row) for row in self.columns if not row.generated)
@@ -233,7 +124,7 @@ class _Reflected:
         named = [(row, self._key_columns) for row in self.constraints if row.kind == "u"]
         named += [(row, self._unique_index) for row in indexes if row.is_unique]
         unique = [read(row) for row, read in sorted(named, key=lambda pair: pair[0].name)]
-        keys = tuple(self._foreign_keys())
+        keys, partitioned = tuple(self._foreign_keys()), self._partitioned()
         self.notes += [f"the exclusion constraint {row.name}" for row in self.constraints if row.kind == "x"]
         usable = {column.name: column.type.logical.textual for column in columns if column.type}
         textual = [name for name, is_textual in usable.items() if is_textual]
@@ -251,6 +142,7 @@ class _Reflected:
             unreadable=bool(self.columns) and not any(row.readable for row in self.columns),
             key_names=tuple(self.names.items()),
             generated=tuple(found for found in generated if found is not None),
+            partitioned=partitioned,
         )
 
     def _note(self, is_lost: object, what: str) -> None:
@@ -321,6 +213,19 @@ class _Reflected:
         found = Generated(row.name, named or row.native, written, nullable=row.nullable, comment=row.comment)
         return found, tuple(row.made_of or ())
 
+    def _partitioned(self) -> Partitioning | None:
+        """Return how the table is partitioned; None if it is not, or a benchmark cannot be."""
+        if self.about.partitioned is None:
+            return None
+        needs = next((row.needs for row in self.partitions if row.needs), None)
+        if needs or not self.partitions:
+            why = f"which need the {needs}" if needs else "of which there are none"
+            self.notes.append(f"the partitions of {self.about.called}, {why}")
+            return None
+        columns = dict.fromkeys(name for row in self.partitions for name in row.columns or ())
+        parts = (Partition(row.name, row.bounds, row.above if row.level > 1 else None, row.by) for row in self.partitions)
+        return Partitioning(self.about.partitioned, tuple(columns), tuple(parts))
+
     def _key_columns(self, row: Any) -> tuple[str, ...]:
         """Return the columns of a primary or unique key."""
         of, end = ((), "pkey") if row.kind == "p" else (tuple(row.columns), "key")
@@ -370,7 +275,7 @@ class _Reflected:
             if row.kind != "f":
                 continue
             if row.parent is None:
-                self.notes.append(f"the foreign key {row.name}, which leads to {row.outside}, not read here")
+                self.notes.append(f"the foreign key {row.name}, which leads to {row.target}, not read here")
                 continue
             key = self._foreign_key(row)
             if not row.of_partition:

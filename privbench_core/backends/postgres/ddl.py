@@ -102,7 +102,20 @@ def _table(table: Table, schema: Schema) -> str:
     inside += [_generated(column, schema) for column in table.generated]
     inside += [f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression})" for check in table.checks]
     lines = ",\n".join(f"    {line}" for line in inside)
-    return f"CREATE TABLE {qualified(table.name, schema.schemas)} (\n{lines}\n);\n"
+    made = f"CREATE TABLE {qualified(table.name, schema.schemas)} (\n{lines}\n)"
+    if table.partitioned is None:
+        return f"{made};\n"
+    return f"{made} PARTITION BY {table.partitioned.by};\n{_lines(_partitions(table, schema.schemas))}"
+
+
+def _partitions(table: Table, schemas: Sequence[str]) -> Iterable[str]:
+    """Yield what makes the partitions of a table, in its own schema."""
+    home = table.name.removesuffix(split_name(table.name, schemas)[1])
+    for part in table.partitioned.partitions if table.partitioned else ():
+        above = table.name if part.of is None else f"{home}{part.of}"
+        bounds = part.values if part.values == "DEFAULT" else f"FOR VALUES {part.values}"
+        made = f"CREATE TABLE {qualified(f'{home}{part.name}', schemas)} PARTITION OF {qualified(above, schemas)} {bounds}"
+        yield f"{made};" if part.by is None else f"{made} PARTITION BY {part.by};"
 
 
 def _column(column: Column, schemas: Sequence[str]) -> str:
@@ -128,6 +141,8 @@ def _generated(column: Generated, schema: Schema) -> str:
 
 def _own_key(table: Table, schemas: Sequence[str], kind: str, columns: tuple[str, ...]) -> str:
     name = qualified(table.name, schemas)
+    if table.partitioned and not table.partitioned.allows_key(columns):
+        return f"CREATE INDEX ON {name} ({name_list(columns)});"  # no key of PostgreSQL spans partitions
     return _constraint(name, dict(table.key_names).get(columns), f"{kind} ({name_list(columns)})")
 
 

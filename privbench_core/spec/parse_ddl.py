@@ -1,0 +1,37 @@
+"""Parse what of a table stands in the DDL alone: computed columns and partitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from privbench_core.schema.columns import EnumType, Generated
+from privbench_core.schema.constraints import Partition, Partitioning
+from privbench_core.spec import forms
+from privbench_core.spec.fields import Node
+
+# A type that matches cannot end the definition of its column in the DDL.
+_PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(\d+(,\d+)?\))?[a-z ]*(\[\])*")
+
+
+def parse_generated(node: Node, enums: Mapping[str, EnumType]) -> tuple[Generated, ...]:
+    """Return the columns that the database computes."""
+    listed = node.inside("generated")
+    found = []
+    for name in listed.fields:
+        item = listed.inside(name, where=f"{node.where}.{name}")
+        column = item.build(forms.GENERATED, partial(Generated, name))
+        if column is not None and column.sql_type not in enums and not _PLAIN_TYPE.fullmatch(column.sql_type):
+            item.wrong("sql_type", forms.GENERATED.keys["sql_type"].todo)
+        elif column is not None:
+            found.append(column)
+    return tuple(found)
+
+
+def parse_partitioning(table: Node) -> Partitioning | None:
+    """Return how the table is partitioned, None if it is not."""
+    node = table.inside("partitioned")
+    found = node.build(forms.PARTITIONED, Partitioning) if node.fields else None
+    return found and replace(found, partitions=node.items(found.partitions, forms.PARTITION, Partition))
