@@ -12,11 +12,11 @@ from typing import Any
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.draft.columns import draft_columns, given, one_line
 from privbench_core.draft.keys import usable_keys
+from privbench_core.draft.partitions import partition_bounds, partition_lines
 from privbench_core.draft.related import related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
 from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
-from privbench_core.schema.constraints import Partition, usual_name
 from privbench_core.spec import forms
 from privbench_core.spec.fields import UNDECIDED, one_or_list
 from privbench_core.spec.yaml_io import flow_yaml
@@ -77,15 +77,18 @@ def draft_table(
     # By default there is one per foreign key, which the source may lack.
     lacking = "[]" if table.indexes is not None and keys else ""
     yield from _section("indexes", list(_indexes(table, kept.union(column.name for column in generated))), lacking)
-    yield from _partitioned(table, kept)
+    bounds, usable = partition_bounds(table), replace(table, primary_key=guess, foreign_keys=tuple(keys))
+    shown = table if bounds is None else replace(table, checks=(*table.checks, bounds))
+    columns = list(draft_columns(shown, usable, catalogue, roles or {}, samples, outside))
+    bounded = bounds is not None and any(f" {bounds.name}" in line.partition(" # ")[2] for line in columns)
+    yield from map(one_line, partition_lines(table, kept, bounded=bounded))
     if generated:
         yield "    generated:"
         yield from (
             f"      {flow_yaml(column.name)}: {flow_yaml(forms.GENERATED.write(column))}" for column in generated
         )
     yield "    columns:"
-    usable = replace(table, primary_key=guess, foreign_keys=tuple(keys))
-    yield from draft_columns(table, usable, catalogue, roles or {}, samples, outside)
+    yield from columns
 
 
 def _likely_key(table: FoundTable) -> tuple[str, ...]:
@@ -176,27 +179,6 @@ def _indexes(table: FoundTable, kept: set[str]) -> Iterator[str]:
     for index in table.indexes or ():
         missing = set(index.columns) - kept
         yield _without(index.name, missing) if missing else f"      - {flow_yaml(forms.INDEX.write(index))}"
-
-
-def _partitioned(table: FoundTable, kept: set[str]) -> Iterator[str]:
-    """Yield how the table is partitioned, with a partition for made-up rows that are outside of those of the source."""
-    found = table.partitioned
-    if found is None:
-        return
-    if missing := set(found.columns) - kept:
-        yield one_line(f"    # left out: the partitions, because of {', '.join(sorted(missing))}")
-        return
-    yield "    partitioned:"
-    yield f"      by: {flow_yaml(found.by)}"
-    yield f"      columns: {flow_yaml(one_or_list(found.columns))}"
-    yield "      partitions:"
-    yield from (f"        - {flow_yaml(forms.PARTITION.write(part))}" for part in found.partitions)
-    levels = {None: found.by, **{part.name: part.by for part in found.partitions if part.by}}
-    whole = {part.of for part in found.partitions if part.values == "DEFAULT"}
-    for above in (name for name, by in levels.items() if name not in whole and not by.startswith("HASH")):
-        own = usual_name(above or table.name.rpartition(".")[2], (), "default")
-        part = forms.PARTITION.write(Partition(own, "DEFAULT", above))
-        yield f"        - {flow_yaml(part)} # for made-up rows outside of the others; the source has none"
 
 
 def _without(name: str, missing: Iterable[str]) -> str:

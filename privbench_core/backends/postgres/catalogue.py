@@ -113,7 +113,9 @@ class _Reflected:
     def table(self) -> FoundTable:
         name = self.about.called
         lost = f", without the columns {self.about.of_heirs}" if self.about.of_heirs else ""
-        self._note(self.about.heirs, f"the tables {self.about.heirs}, which inherit from {name}: their rows are here{lost}")
+        self._note(
+            self.about.heirs, f"the tables {self.about.heirs}, which inherit from {name}: their rows are here{lost}"
+        )
         self._note(self.about.indexes, f"the indexes {self.about.indexes}, which only partitions of {name} have")
         self._note(self.about.triggers, f"the triggers {self.about.triggers}")
         self._note(self.about.guarded, f"the row security of {name}, which may hide rows from this login")
@@ -223,7 +225,9 @@ class _Reflected:
             self.notes.append(f"the partitions of {self.about.called}, {why}")
             return None
         columns = dict.fromkeys(name for row in self.partitions for name in row.columns or ())
-        parts = (Partition(row.name, row.bounds, row.above if row.level > 1 else None, row.by) for row in self.partitions)
+        parts = (
+            Partition(row.name, row.bounds, row.above if row.level > 1 else None, row.by) for row in self.partitions
+        )
         return Partitioning(self.about.partitioned, tuple(columns), tuple(parts))
 
     def _key_columns(self, row: Any) -> tuple[str, ...]:
