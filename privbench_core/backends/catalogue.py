@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
-from privbench_core.schema.constraints import Check, Index, Partitioning, Reference
+from privbench_core.schema.constraints import Check, Index, Reference
+from privbench_core.schema.partitions import Partitioning
 from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
 
 CSV = "CSV"

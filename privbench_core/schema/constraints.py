@@ -123,43 +123,6 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Partition:
-    """A part of a partitioned table, in the DDL alone.
-
-    Attributes:
-        name: Its name, in the schema of its table.
-        values: Its bounds after FOR VALUES, or DEFAULT.
-        of: The partition that it is a part of; None for the table itself.
-        by: How it is partitioned in its turn, if it is.
-    """
-
-    name: str
-    values: str
-    of: str | None = None
-    by: str | None = None
-
-
-@dataclass(frozen=True)
-class Partitioning:
-    """How a table is partitioned, in the DDL alone.
-
-    Attributes:
-        by: What follows PARTITION BY.
-        columns: Those that it depends on, at any level.
-        partitions: Each after the one that it is a part of.
-    """
-
-    by: str
-    columns: tuple[str, ...]
-    partitions: tuple[Partition, ...]
-
-    def allows_key(self, columns: Iterable[str]) -> bool:
-        """Return whether PostgreSQL can keep these columns unique: they have all that partitions depend on, as it is."""
-        levels = (self.by, *(part.by for part in self.partitions if part.by))
-        return set(self.columns) <= set(columns) and all(by.count("(") == 1 for by in levels)
-
-
-@dataclass(frozen=True)
 class Dependency:
     """A declared functional dependency: equal ``determinant`` values, equal ``dependent`` values (city -> state)."""
 

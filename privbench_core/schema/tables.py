@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from privbench_core.errors import InternalError, SpecError, did_you_mean
 from privbench_core.schema.columns import Column, EnumType, Generated
-from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, Partitioning, reachable
+from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, reachable
 from privbench_core.schema.documents import Leaf, find_leaf
+from privbench_core.schema.partitions import Partitioning
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from privbench_core.schema.columns import Column, Domain, EnumType, Learn, Pattern, Range, Values
-from privbench_core.schema.constraints import ForeignKey, Partitioning
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.partitions import Partitioning
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec import forms
 from privbench_core.spec.fields import one_or_list

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 from privbench_core.schema.columns import EnumType, Generated
-from privbench_core.schema.constraints import Partition, Partitioning
+from privbench_core.schema.partitions import Partition, Partitioning
 from privbench_core.spec import forms
 from privbench_core.spec.fields import Node
 
@@ -33,5 +32,6 @@ def parse_generated(node: Node, enums: Mapping[str, EnumType]) -> tuple[Generate
 def parse_partitioning(table: Node) -> Partitioning | None:
     """Return how the table is partitioned, None if it is not."""
     node = table.inside("partitioned")
-    found = node.build(forms.PARTITIONED, Partitioning) if node.fields else None
-    return found and replace(found, partitions=node.items(found.partitions, forms.PARTITION, Partition))
+    found = node.read(forms.PARTITIONED) if node.fields else {}
+    parts = node.items(found.get("partitions"), forms.PARTITION, Partition)
+    return Partitioning(found["by"], found["columns"], parts) if parts and None not in found.values() else None

@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.checks import columns_of, is_contained, parse_check
@@ -17,7 +18,9 @@ from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, P
 from privbench_core.schema.tables import Schema, Table, split_name
 from privbench_core.schema.types.numeric import IntegerType
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
+from privbench_core.spec import forms
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems
+from privbench_core.spec.yaml_io import flow_yaml
 
 _IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
 _METHOD = re.compile(r"[a-z]+ ?\(")
@@ -48,7 +51,7 @@ def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ())
                 found += [*_domain(table, column, delta), *_relative(schema, table, column)]
             place = f"{table.name}.{column.name}"
             problems += [f"{place}: {problem}" for problem in found if place not in broken]
-        for rule in (_row_order, _checks, _dependencies, _computed, _using, _partitions, _key_names):
+        for rule in (_row_order, _checks, _dependencies, _computed, _using, partial(_partitions, schema), _key_names):
             problems += [f"{table.name}{problem}" for problem in rule(table)]
     return problems
 
@@ -298,7 +301,7 @@ def _using(table: Table) -> Iterator[str]:
             yield f": the index {index.name}: using is {index.using!r}; {todo}"
 
 
-def _partitions(table: Table) -> Iterator[str]:
+def _partitions(schema: Schema, table: Table) -> Iterator[str]:
     if table.partitioned is None:
         return
     above: dict[str | None, str | None] = {None: table.partitioned.by}
@@ -310,6 +313,15 @@ def _partitions(table: Table) -> Iterator[str]:
             todo = "write what follows FOR VALUES in its definition, like \"IN ('a')\", or DEFAULT"
             yield f": the partition {part.name}: values is {part.values!r}; {todo}"
         above[part.name] = part.by
+    column = next((column for column in table.columns if column.name == table.partitioned.columns[0]), None)
+    if column and not table.public:
+        domain = None if column.relative else column.domain
+        own, null = split_name(table.name, schema.schemas)[1], column.nullable
+        for rest in table.partitioned.missing_partitions(own, domain, column.type, nullable=null):
+            todo = (
+                f"add {flow_yaml(forms.PARTITION.write(rest))} to its partitions, or declare the domain that they hold"
+            )
+            yield f": made-up rows may be outside of the partitions of {rest.of or own}; {todo}"
     for by in filter(None, above.values()):
         if not (_PARTED.match(by) and is_contained(by)):
             yield f": partitioned by {by!r}; write what follows PARTITION BY, like RANGE (ordered)"

@@ -6,16 +6,18 @@ import re
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlglot import exp
 
 from privbench_core.backends.postgres.load import load_postgres
-from privbench_core.backends.registry import open_stored
+from privbench_core.backends.registry import open_source, open_stored
 from privbench_core.backends.sqlalchemy.read import DatabaseSource
 from privbench_core.draft.draft import Decisions, reflect
 from privbench_core.engines.postgres import PostgresDatabase
-from privbench_core.errors import PublishError, SourceError
+from privbench_core.errors import PublishError, SourceError, SpecError
 from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.schema.columns import Range, Values
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec, VersionQuery, Watermark
 from privbench_core.workload.engine import resolve, with_schemas
@@ -147,7 +149,7 @@ def test_queries_name_the_schema(spec: Spec) -> None:
 def test_a_spec_with_schemas_is_of_postgresql(tmp_path: Path, spec: Spec) -> None:
     text = spec.path.read_text(encoding="utf-8")
     folder = re.sub(r"source: .*", "source: rows", text)
-    with pytest.raises(Exception, match="schemas are those of PostgreSQL, and this source is not one; remove schemas"):
+    with pytest.raises(SpecError, match="schemas are those of PostgreSQL, and this source is not one; remove schemas"):
         load(tmp_path, folder)
 
 
@@ -158,3 +160,126 @@ def test_names_of_other_schemas_clash_with_nothing(postgres: str, bundle: Path) 
     load_postgres(opened.schema, {t: opened.files(t) for t in opened.tables}, f"{target}&schema=first", replace=False)
     found = "SELECT schemaname || '.' || tablename FROM pg_tables WHERE tablename = 'event' ORDER BY 1"
     assert rows(target, found) == [("billing.event",), ("first.event",)]
+
+
+PARTED = """
+CREATE SCHEMA log; CREATE FUNCTION mine(date) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END';
+CREATE TABLE customer (id int PRIMARY KEY);
+CREATE TABLE log.event (
+    id bigint GENERATED ALWAYS AS IDENTITY, customer int NOT NULL REFERENCES customer, day date NOT NULL, n int,
+    PRIMARY KEY (id, day)
+) PARTITION BY RANGE (day);
+CREATE TABLE log.y20 PARTITION OF log.event FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
+CREATE TABLE log.y21 PARTITION OF log.event FOR VALUES FROM ('2021-01-01') TO ('2022-01-01') PARTITION BY RANGE (day);
+CREATE TABLE log.y21a PARTITION OF log.y21 FOR VALUES FROM ('2021-01-01') TO ('2021-07-01');
+CREATE TABLE log.y21b PARTITION OF log.y21 FOR VALUES FROM ('2021-07-01') TO ('2022-01-01');
+CREATE INDEX by_n ON log.event (n); CREATE INDEX of_one ON log.y20 (n);
+CREATE TABLE click (customer int REFERENCES customer, at timestamp NOT NULL) PARTITION BY RANGE (date_trunc('day', at));
+CREATE TABLE click_all PARTITION OF click DEFAULT;
+CREATE TABLE visit (id int, customer int NOT NULL REFERENCES customer, at date NOT NULL) PARTITION BY RANGE (at);
+CREATE TABLE visit_1 PARTITION OF visit FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+CREATE TABLE visit_3 PARTITION OF visit FOR VALUES FROM ('2020-03-01') TO (MAXVALUE) PARTITION BY HASH (customer);
+CREATE TABLE visit_30 PARTITION OF visit_3 FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+CREATE TABLE sale (id int, customer int REFERENCES customer, region text NOT NULL, PRIMARY KEY (id, region))
+    PARTITION BY LIST (region);
+CREATE TABLE "sale; n" PARTITION OF sale FOR VALUES IN ('n', 'it''s; x');
+CREATE TABLE sale_s PARTITION OF sale FOR VALUES IN ('s');
+CREATE TABLE odd (id int, day date, customer int REFERENCES customer) PARTITION BY RANGE (mine(day));
+CREATE TABLE odd_1 PARTITION OF odd DEFAULT;
+CREATE TABLE pay (id int PRIMARY KEY, customer int, n int);
+CREATE TABLE card_pay (card text, PRIMARY KEY (id), FOREIGN KEY (customer) REFERENCES customer) INHERITS (pay);
+CREATE TABLE refund (pay int PRIMARY KEY REFERENCES card_pay, event bigint, day date,
+    FOREIGN KEY (event, day) REFERENCES log.y20);
+CREATE UNIQUE INDEX ON log.y20 (id); ALTER TABLE refund ADD first bigint REFERENCES log.y20 (id);
+INSERT INTO customer VALUES (1), (2);
+INSERT INTO log.event (customer, day) VALUES (1, '2020-05-05'), (2, '2021-08-08'), (2, '2021-12-31');
+INSERT INTO click VALUES (1, '2020-01-01'); INSERT INTO visit VALUES (1, 1, '2020-01-05'), (2, 2, '2024-01-05');
+INSERT INTO sale VALUES (1, 1, 'n'), (2, 1, 's'), (3, 2, 'it''s; x'); INSERT INTO odd VALUES (1, NULL, 1);
+INSERT INTO pay VALUES (1, 1, 1); INSERT INTO card_pay VALUES (2, 2, 2, 'c'); INSERT INTO refund VALUES (2, NULL, NULL);
+"""
+
+
+@pytest.fixture(scope="module")
+def parted(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Spec:
+    text = reflect(new_database(postgres, "parted", PARTED)).replace(
+        "max_children_per_unit: CHOOSE", "max_children_per_unit: 9"
+    )
+    return load(tmp_path_factory.mktemp("parted"), text)
+
+
+def test_partitions_and_heirs_are_one_table_whose_rows_are_read_once(parted: Spec) -> None:
+    schema, source = parted.schema, open_source(parted, b"secret")
+    names = ["click", "customer", "odd", "pay", "refund", "sale", "visit", "log.event"]
+    assert [table.name for table in schema.tables] == names
+    assert {name: source.read(schema.table(name)).num_rows for name in names} == dict(
+        zip(names, (1, 2, 1, 2, 1, 3, 2, 3), strict=True)
+    )
+    event, pay, refund = (schema.table(name) for name in ("log.event", "pay", "refund"))
+    assert [part.name for part in event.partitioned.partitions] == ["y20", "y21", "y21a", "y21b"]  # type: ignore[union-attr]
+    assert event.column("day").domain == Range("2020-01-01", "2021-12-31")
+    assert schema.table("sale").column("region").domain == Values(("n", "it's; x", "s"))
+    assert [key.parent for key in pay.foreign_keys] == ["customer"]
+    assert [key.parent for key in refund.foreign_keys] == ["log.event", "pay"]
+    parted.path.write_text(dump_spec(parted), encoding="utf-8")
+    assert load_spec(parted.path) == parted
+    draft = reflect(parted.source)
+    assert (
+        "# left out: the tables card_pay, which inherit from pay: their rows are here, without the columns card"
+        in draft
+    )
+    assert "# left out: the foreign key refund_first_fkey, which leads to log.y20, not read here" in draft
+    assert "# left out: the indexes of_one, y20_id_idx, which only partitions of log.event have" in draft
+    assert "# left out: the partitions of odd, which need the function mine(date)" in draft
+
+
+def test_a_bundle_has_the_partitions_and_a_place_for_every_row(postgres: str, parted: Spec) -> None:
+    schema, source = parted.schema, open_source(parted, b"secret")
+    read = {table.name: source.read(table) for table in schema.tables}
+    bundle = write_bundle(parted.path.parent / "bundle", schema, read, {})
+    target = new_database(postgres, "parted_copy")
+    load_bundle(bundle, target)
+    load_bundle(bundle, target, replace=True)
+    plain = new_database(postgres, "parted_plain")
+    assert psql(plain, bundle).returncode == 0
+    where = "SELECT tableoid::regclass::text, count(*) FROM {} GROUP BY 1 ORDER BY 1"
+    for url in (target, plain):
+        assert rows(url, where.format("log.event")) == [("log.y20", 1), ("log.y21b", 2)]
+        assert rows(url, where.format("sale")) == [('"sale; n"', 2), ("sale_s", 1)]
+    execute(target, "INSERT INTO visit VALUES (3, 1, '2020-02-02'), (4, 2, '2025-01-01')")
+    assert rows(target, where.format("visit")) == [("visit_1", 1), ("visit_30", 2), ("visit_default", 1)]
+    plan = "EXPLAIN (COSTS OFF) SELECT count(*) FROM log.event WHERE day > '2020-06-06'"
+    assert [line for (line,) in rows(target, plan) if "Append" in line]
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        execute(target, "INSERT INTO sale SELECT * FROM sale LIMIT 1")
+    assert "log.event: the partitions" in load_bundle(bundle, str(parted.path.parent / "copy.duckdb")).left_out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (
+            "max: '2021-12-31'",
+            "max: '2022-12-31'",
+            "made-up rows may be outside of the partitions of event; add {name:",
+        ),
+        ("by: RANGE (day)\n", "by: RANGE (day); DROP\n", "write what follows PARTITION BY, like RANGE (ordered)"),
+        ("values: IN ('s')", "values: IN 's'", "write what follows FOR VALUES in its definition"),
+        ("of: y21", "of: y20", "the partition y21a is of y20, which is no partitioned one"),
+        ("name: sale_s,", "name: click,", "a partition is called like a table"),
+        ("columns: region", "columns: regio", "no such column"),
+    ],
+)
+def test_partitions_that_would_not_load_are_refused(
+    tmp_path: Path, parted: Spec, old: str, new: str, found: str
+) -> None:
+    text = changed_once(
+        reflect(parted.source).replace("max_children_per_unit: CHOOSE", "max_children_per_unit: 9"), old, new
+    )
+    with pytest.raises(SpecError) as caught:
+        load(tmp_path, text)
+    assert found in str(caught.value)
+
+
+def changed_once(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new, 1)

@@ -17,7 +17,8 @@ from privbench_core.backends.postgres.ddl import qualified
 from privbench_core.backends.postgres.queries import QUERIES, SCHEMAS
 from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.columns import ColumnType, Generated, IdentitySequence
-from privbench_core.schema.constraints import Check, Index, Partition, Partitioning, usual_name
+from privbench_core.schema.constraints import Check, Index, usual_name
+from privbench_core.schema.partitions import Partition, Partitioning
 from privbench_core.spec.location import describe, open_engine
 
 if TYPE_CHECKING:

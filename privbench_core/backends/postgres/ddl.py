@@ -113,11 +113,8 @@ def _partitions(table: Table, schemas: Sequence[str]) -> Iterable[str]:
     home = table.name.removesuffix(split_name(table.name, schemas)[1])
     for part in table.partitioned.partitions if table.partitioned else ():
         above = table.name if part.of is None else f"{home}{part.of}"
-        bounds = part.values if part.values == "DEFAULT" else f"FOR VALUES {part.values}"
-        made = (
-            f"CREATE TABLE {qualified(f'{home}{part.name}', schemas)} PARTITION OF {qualified(above, schemas)} {bounds}"
-        )
-        yield f"{made};" if part.by is None else f"{made} PARTITION BY {part.by};"
+        own = qualified(f"{home}{part.name}", schemas)
+        yield f"CREATE TABLE {own} PARTITION OF {qualified(above, schemas)} {part.clause};"
 
 
 def _column(column: Column, schemas: Sequence[str]) -> str:

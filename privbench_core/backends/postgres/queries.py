@@ -28,6 +28,9 @@ _NAMES = (
     "(SELECT array_agg(attname::text ORDER BY place) FROM unnest({keys}) WITH ORDINALITY AS w(number, place)"
     " JOIN pg_attribute ON attrelid = {table} AND attnum = number)"
 )
+_SAME_COLUMNS = "{own} @> {there} AND {own} <@ {there}".format(
+    own=_NAMES.format(keys="y.conkey", table="y.conrelid"), there=_NAMES.format(keys="k.confkey", table="k.confrelid")
+)
 # What is not there in another database and not made by a schema.sql either: functions, operators and types of one's
 # own (an enum is made), sequences.
 _FOREIGN = (
@@ -113,7 +116,7 @@ QUERIES = {
     " ON k.contypid = base.oid AND k.contype = 'c' ORDER BY c.called, a.attnum, k.conname",
     "constraints": f"{_TABLES} SELECT c.called, c.relname, k.conname AS name, k.contype AS kind,"
     f" {_NAMES.format(keys='k.conkey', table='k.conrelid')} AS columns, m.level > 0 AS of_partition,"
-    " f.called AS parent, k.confrelid::regclass::text AS target, g.level > 0 AS to_partition,"
+    " f.called AS parent, k.confrelid::regclass::text AS target,"
     f" {_NAMES.format(keys='k.confkey', table='k.confrelid')} AS parent_columns,"
     " pg_get_expr(k.conbin, k.conrelid) AS expression, k.convalidated AS valid, k.condeferrable AS deferrable,"
     " k.condeferred AS deferred, k.confupdtype AS on_update, k.confdeltype AS on_delete, k.confmatchtype AS match,"
@@ -121,8 +124,10 @@ QUERIES = {
     f" x.indnkeyatts < x.indnatts AS includes, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
     " FROM c JOIN family m ON m.root = c.oid"
     " JOIN pg_constraint k ON k.conrelid = m.member AND k.conparentid = 0 AND (m.level = 0 OR k.contype = 'f')"
-    " LEFT JOIN family g ON g.member = k.confrelid LEFT JOIN c f ON f.oid = g.root LEFT JOIN pg_index x ON x.indexrelid = k.conindid"
-    " AND k.contype IN ('p', 'u') ORDER BY c.called, of_partition, k.conname",
+    " LEFT JOIN family g ON g.member = k.confrelid LEFT JOIN c f ON f.oid = g.root AND (g.level = 0 OR EXISTS"
+    f" (SELECT FROM pg_constraint y WHERE y.conrelid = g.root AND y.contype IN ('p', 'u') AND {_SAME_COLUMNS}))"
+    " LEFT JOIN pg_index x ON x.indexrelid = k.conindid AND k.contype IN ('p', 'u')"
+    " ORDER BY c.called, of_partition, k.conname",
     "indexes": f"{_TABLES} SELECT c.called, i.relname AS name, x.indisunique AS is_unique, x.indisvalid AS valid,"
     f" {_NAMES.format(keys='(x.indkey::int2[])[0:x.indnkeyatts - 1]', table='c.oid')} AS columns,"
     f" {_READ.format(who=_INDEX, but='')} AS made_of, {_FOREIGN.format(who=_INDEX)} AS needs,"
