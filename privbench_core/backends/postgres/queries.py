@@ -78,7 +78,8 @@ QUERIES = {
     " AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attname = h.attname)) AS of_heirs,"
     " (SELECT string_agg(i.relname, ', ' ORDER BY i.relname) FROM family JOIN pg_index x ON x.indrelid = member"
     " JOIN pg_class i ON i.oid = x.indexrelid WHERE root = c.oid AND level > 0 AND NOT i.relispartition AND NOT EXISTS"
-    " (SELECT FROM pg_constraint WHERE conindid = i.oid)) AS indexes, (SELECT string_agg(tgname, ', ' ORDER BY tgname)"
+    " (SELECT FROM pg_constraint WHERE conindid = i.oid AND contype IN ('p', 'u', 'x'))) AS indexes,"
+    " (SELECT string_agg(tgname, ', ' ORDER BY tgname)"
     " FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) AS triggers FROM c"
     f" ORDER BY array_position({_CHOSEN}, nspname::text), relname",
     "partitions": f"{_TABLES} SELECT called, p.relname AS name, u.relname AS above,"
