@@ -234,7 +234,9 @@ yes | Declared partitions | one table, with its partitions in the DDL
     integration/test_schemas_postgres::test_a_bundle_has_the_partitions_and_a_place_for_every_row
 in part | Tables that inherit from another one | read as rows of that one, without their own columns
     integration/test_schemas_postgres::test_partitions_and_heirs_are_one_table_whose_rows_are_read_once
-no | Views, triggers, collations, exclusion constraints, row security | left out, and named in the draft
+yes | Views, materialised ones too | comments in the draft, in the DDL where their owner keeps them
+    integration/test_schemas_postgres::test_views_are_comments_until_their_owner_keeps_them
+no | Triggers, functions, extensions, collations, exclusion constraints, row security | left out, and named in the draft
     integration/test_roundtrip_ddl::test_what_is_lost_is_named_with_its_reason
 no | What needs a function, operator or type of one's own | left out, and named in the draft
     integration/test_roundtrip_ddl::test_what_is_lost_is_named_with_its_reason

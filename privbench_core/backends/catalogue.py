@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index, Reference
 from privbench_core.schema.partitions import Partitioning
+from privbench_core.schema.tables import View
 from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
 
 CSV = "CSV"
@@ -131,6 +132,21 @@ class FoundTable:
 
 
 @dataclass(frozen=True)
+class FoundView:
+    """A view of the source.
+
+    Attributes:
+        view: Its definition.
+        needs: Something that a target has not, None for nothing.
+        reads: Tables and views with each column that it reads; None for all.
+    """
+
+    view: View
+    needs: str | None
+    reads: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True)
 class Catalogue:
     """A source as it describes itself.
 
@@ -141,6 +157,8 @@ class Catalogue:
         notes: On what is no table.
         proposed: Whether keys were guessed from names because the source declares none.
         schemas: Of PostgreSQL, as `Schema` has them.
+        views: Its views, each usually after those that it reads.
+        others: Kinds and names of what no spec can hold.
     """
 
     name: str
@@ -149,6 +167,8 @@ class Catalogue:
     notes: tuple[str, ...] = ()
     proposed: bool = False
     schemas: tuple[str, ...] = ()
+    views: tuple[FoundView, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
 
     @property
     def readable(self) -> tuple[FoundTable, ...]:

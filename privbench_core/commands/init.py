@@ -15,7 +15,7 @@ import typer
 from privbench_core.commands.plan import show_plans
 from privbench_core.commands.run import run_and_report
 from privbench_core.commands.terminal import say
-from privbench_core.draft.draft import ROWS_PER_PERSON, SCHEMAS, Decisions, Survey, reflect, survey
+from privbench_core.draft.draft import NOT_CARRIED_OVER, ROWS_PER_PERSON, SCHEMAS, Decisions, Survey, reflect, survey
 from privbench_core.draft.units import KeyPlace, Role
 from privbench_core.errors import SpecError
 from privbench_core.schema.types.numeric import as_number
@@ -61,6 +61,9 @@ def _summary(source: str, text: str) -> Iterator[str]:
     spread = next((line.partition(SCHEMAS)[0] for line in text.splitlines() if line.endswith(SCHEMAS)), None)
     if spread is not None:
         yield f"It has all tables of {spread}; init --schemas takes fewer"
+    yield from (line.replace("#", "", 1) for line in text.splitlines() if line.startswith(NOT_CARRIED_OVER))
+    if views := sum(": {sql: " in line for line in text.partition("\n# views:\n")[2].splitlines()):
+        yield f"  {views:,} views are comments at its end: keep those whose definitions anyone may see"
     counts = {
         "parts of the source are left out, each with its reason": "# left out: ",
         "checks are kept in the DDL but not enforced while sampling": "not enforced while sampling",

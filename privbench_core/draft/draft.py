@@ -7,6 +7,7 @@ refuses, and is listed at the top of the draft. No default publishes: a table is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -21,6 +22,7 @@ from privbench_core.draft.samples import Samples, read_samples
 from privbench_core.draft.tables import draft_table
 from privbench_core.draft.units import KeyPlace, Role, guess_unit, propose_roles, repeated_persons, without_tables
 from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.spec import forms
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.location import PASSWORD, absolute, expand, is_spark_url, is_url, without_password
 from privbench_core.spec.yaml_io import flow_yaml
@@ -28,7 +30,9 @@ from privbench_core.spec.yaml_io import flow_yaml
 EPSILONS = (0.8, 3.2)  # of the example: at 0.8 large groups are right, at 3.2 details
 ROWS_PER_PERSON = "one person may have several rows"
 SCHEMAS = " # tables of the first are called by their name alone; init --schemas takes fewer of them"
+NOT_CARRIED_OVER = "  # not carried over: "
 LIFETIME = 20.0  # as in the example; with the drafted δ = 1e-7 of it, hundreds of releases of δ = 1e-9 are admitted
+_BLANKS = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")|\s+""")
 _INTRODUCTION = """\
 # Drafted from the catalogue of the source; no row {looked}.
 # Everything in this file is public: assume that every recipient of the benchmark knows it. So take domains and bounds
@@ -173,8 +177,36 @@ def reflect(
             sampled = samples.get(table.name, {})
             lines += [*draft_table(table, catalogue, roles, sampled, outside=outside), ""]
     lines += [one_line(f"  # left out: {note}") for note in catalogue.notes]
+    kinds = {kind: [name for other, name in catalogue.others if other == kind] for kind, _ in catalogue.others}
+    if kinds:
+        listed = (f"{len(names)} {kind}{'s'[: len(names) > 1]} ({', '.join(names)})" for kind, names in kinds.items())
+        lines.append(one_line(f"{NOT_CARRIED_OVER}{'; '.join(listed)}"))
+    lines += map(one_line, _views(catalogue))
     looked = "was read but those of the public example data" if sample_dir else "was read"
     return _with_list(_INTRODUCTION.format(looked=looked).splitlines(), lines)
+
+
+def _views(catalogue: Catalogue) -> Iterator[str]:
+    """Yield the views as comments, for their owner to decide; those that would not load with a reason."""
+    columns: dict[str, set[str | None]] = {
+        table.name: {None, *table.usable, *(found.name for found, _ in table.generated)} for table in catalogue.readable
+    }
+    kept: dict[str, str] = {}
+    for found in catalogue.views:
+        view, reads = found.view, [(name, column) for name, column in found.reads if name not in kept]
+        lost = [name if name not in columns else f"{name}.{c}" for name, c in reads if c not in columns.get(name, ())]
+        if found.needs or lost:
+            needs = f"the {found.needs}" if found.needs else ", ".join(dict.fromkeys(lost))
+            yield f"  # left out: the view {view.name}, which needs {needs}"
+        else:
+            text = _BLANKS.sub(lambda match: match[1] or " ", view.sql)
+            kept[view.name] = flow_yaml(forms.VIEW.write(replace(view, sql=text)))
+    if kept:
+        yield ""
+        yield "# To keep views (not their indexes and comments), remove the # of their lines and of views. A definition"
+        yield "# holds no rows, but it may hold constants: keep those that anyone may see."
+        yield "# views:"
+    yield from (f"#   {flow_yaml(name)}: {written}" for name, written in kept.items())
 
 
 def _check_decisions(found: Survey, decided: Decisions) -> None:

@@ -37,9 +37,10 @@ from privbench_core.publishing.rows_file import write_rows
 from privbench_core.publishing.texts import DUCKDB, PSQL, consumer_readme, duckdb_script, psql_script, write_csv
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.dump import dump_enums, dump_tables
+from privbench_core.spec.dump import dump_enums, dump_tables, dump_views
 from privbench_core.spec.fields import NAME, NAME_LIST, Key, Node, Problems, anything, named
 from privbench_core.spec.parse import parse_enums, parse_tables
+from privbench_core.spec.parse_ddl import parse_views
 from privbench_core.workers import processors, side_by_side
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Bundle:
         parsed = parse_tables(tables, problems, enums := parse_enums(node)) if tables else None
         if unit is None or parsed is None or problems.lines:
             raise PublishError(f"{self.path / MANIFEST}: {problems.lines[0]}; run privbench again")
-        return Schema(str(self.manifest["database"]), parsed.tables, unit, enums, schemas)
+        return Schema(str(self.manifest["database"]), parsed.tables, unit, enums, schemas, parse_views(node))
 
     @cached_property
     def schema_sql(self) -> str:
@@ -292,7 +293,8 @@ def _describe(schema: Schema) -> dict[str, Any]:
         for table in schema.tables
     )
     described = {"unit": schema.unit, "enums": dump_enums(schema), "tables": dump_tables(replace(schema, tables=bare))}
-    return described | ({"schemas": list(schema.schemas)} if schema.schemas else {})
+    more = {"schemas": list(schema.schemas), "views": dump_views(schema)}
+    return described | {name: part for name, part in more.items() if part}
 
 
 def _write_ranges(

@@ -199,6 +199,20 @@ def split_name(name: str, schemas: Sequence[str]) -> tuple[str | None, str]:
 
 
 @dataclass(frozen=True)
+class View:
+    """A view, in the DDL alone: its name, the SELECT that defines it, and whether its rows are stored."""
+
+    name: str
+    sql: str
+    materialized: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What SQL calls it."""
+        return "MATERIALIZED VIEW" if self.materialized else "VIEW"
+
+
+@dataclass(frozen=True)
 class Schema:
     """A database: its tables and the privacy unit's table.
 
@@ -209,6 +223,7 @@ class Schema:
         enums: Named types with a list of values, kept in the DDL.
         schemas: The schemas of PostgreSQL that it is spread over; empty for the one that is current. Tables and enums
             of all but the first are called ``schema.name``.
+        views: Each after those that it reads.
     """
 
     name: str
@@ -216,6 +231,7 @@ class Schema:
     unit: str
     enums: tuple[EnumType, ...] = ()
     schemas: tuple[str, ...] = ()
+    views: tuple[View, ...] = ()
 
     @cached_property
     def by_name(self) -> dict[str, Table]:

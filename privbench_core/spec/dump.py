@@ -19,6 +19,11 @@ def dump_enums(schema: Schema) -> dict[str, list[str]]:
     return {enum.name: list(enum.values) for enum in schema.enums}
 
 
+def dump_views(schema: Schema) -> dict[str, Any]:
+    """Return the ``views`` part."""
+    return {view.name: forms.VIEW.write(view) for view in schema.views}
+
+
 def dump_tables(
     schema: Schema, orphans: Mapping[str, str] | None = None, changes: Mapping[str, Change] | None = None
 ) -> dict[str, Any]:

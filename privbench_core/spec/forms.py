@@ -247,6 +247,7 @@ SYNTHESIZER = Form(
     name=Key(NAME, "name a synthesizer, like privbench"),
     options=Key(named(anything({})), "write a mapping of parameters", None),
 )
+VIEW = Form(sql=Key(NAME, "write a SELECT in quotes"), materialized=YES_OR_NO)
 WORKLOAD = Form(
     file=Key(NAME, "name a file of SELECT statements, like queries.sql"),
     public=Key(Kind(lambda value: value if value is True else None, {"const": True}), _PUBLIC_TEXT),
@@ -267,6 +268,7 @@ SPEC = Form(
     workload=Key(WORKLOAD.kind, f"write {{file: queries.sql, public: true}}: {_PUBLIC_TEXT}", None),
     enums=Key(named(ENUM.kind), "write a mapping of names to lists of values, like {mood: [calm, cross]}", None),
     tables=Key(named(TABLE.kind, 1), "list them as name: {primary_key:, columns:}"),
+    views=Key(named(VIEW.kind), "write a mapping like {shown: {sql: SELECT ..}}", None),
 )
 
 

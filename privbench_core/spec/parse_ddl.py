@@ -1,4 +1,4 @@
-"""Parse what of a table stands in the DDL alone: computed columns and partitions."""
+"""Parse what of a table stands in the DDL alone: computed columns, partitions and views."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 
 from privbench_core.schema.columns import EnumType, Generated
 from privbench_core.schema.partitions import Partition, Partitioning
+from privbench_core.schema.tables import View
 from privbench_core.spec import forms
 from privbench_core.spec.fields import Node
 
@@ -35,3 +36,10 @@ def parse_partitioning(table: Node) -> Partitioning | None:
     found = node.read(forms.PARTITIONED) if node.fields else {}
     parts = node.items(found.get("partitions"), forms.PARTITION, Partition)
     return Partitioning(found["by"], found["columns"], parts) if parts and None not in found.values() else None
+
+
+def parse_views(node: Node) -> tuple[View, ...]:
+    """Return the views of the whole database."""
+    listed = node.inside("views", where="views")
+    found = (listed.inside(name, where=name).build(forms.VIEW, partial(View, name)) for name in listed.fields)
+    return tuple(view for view in found if view is not None)

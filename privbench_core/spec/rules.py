@@ -24,6 +24,7 @@ from privbench_core.spec.yaml_io import flow_yaml
 
 _IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
 _METHOD = re.compile(r"[a-z]+ ?\(")
+_QUERY = re.compile(r"(SELECT|WITH)\b", re.IGNORECASE)
 _PARTED = re.compile(r"(RANGE|LIST|HASH) ?\(", re.IGNORECASE)
 _BOUNDS = re.compile(r"(FROM|IN|WITH) ?\(", re.IGNORECASE)
 _OUTSIDE = "is not one expression; it must not close brackets it did not open, or contain comments"
@@ -40,7 +41,7 @@ def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ())
     Returns:
         One line per problem: where, what was found, what to do.
     """
-    problems = [*_names(schema), *_unit(schema), *find_key_problems(schema, broken)]
+    problems = [*_names(schema), *_views(schema), *_unit(schema), *find_key_problems(schema, broken)]
     enums = {enum.name: enum for enum in schema.enums}
     for table in schema.tables:
         problems += [*_key_columns(schema, table), *_circles(table)]
@@ -351,6 +352,13 @@ def _dependencies(table: Table) -> Iterator[str]:
             yield f"{place} decides the key column {name}; remove it: keys are generated"
 
 
+def _views(schema: Schema) -> Iterator[str]:
+    for view in schema.views:
+        if not (_QUERY.match(view.sql) and is_contained(view.sql)):
+            todo = "write it without semicolons, comments and unmatched brackets"
+            yield f"{view.name}: the view is not one SELECT; {todo}"
+
+
 def _shared_names(schema: Schema) -> Iterator[str]:
     """Yield names that two things of one schema have which PostgreSQL keeps in one list."""
     kinds: dict[tuple[str | None, str], list[str]] = {}
@@ -365,6 +373,8 @@ def _shared_names(schema: Schema) -> Iterator[str]:
         found += [(name, "a sequence") for name in counted if name is not None]
         for name, kind in found:
             kinds.setdefault((home, name), []).append(kind)
+    for view in schema.views:
+        kinds.setdefault(split_name(view.name, schema.schemas), []).append("a view")
     for (_, name), (first, *others) in kinds.items():
         if others:
             what = f"{others[0]} is called like {first}" if first != "an index" else "two indexes have this name"

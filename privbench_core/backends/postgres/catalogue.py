@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of, found_column
+from privbench_core.backends.catalogue import (
+    Catalogue,
+    FoundColumn,
+    FoundKey,
+    FoundTable,
+    FoundView,
+    enums_of,
+    found_column,
+)
 from privbench_core.backends.expressions import readable
 from privbench_core.backends.postgres.ddl import qualified
 from privbench_core.backends.postgres.queries import QUERIES, SCHEMAS
@@ -19,6 +27,7 @@ from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.columns import ColumnType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index, usual_name
 from privbench_core.schema.partitions import Partition, Partitioning
+from privbench_core.schema.tables import View
 from privbench_core.spec.location import describe, open_engine
 
 if TYPE_CHECKING:
@@ -70,13 +79,20 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
         for row in found[kind]:
             getattr(reflected[row.called], kind).append(row)
     tables = tuple(each.table() for each in reflected.values())
-    notes = [f"the {row.kind} {row.called}; a benchmark holds tables" for row in found["others"]]
+    notes = list[str]()
     if not schemas:
         hidden = [row.name for row in there if row.filled and not row.usable]
         notes += [f"the schema {name}, which this login may not use; grant USAGE on it" for name in hidden]
     name = there[0].database if len(chosen) > 1 or chosen == ("public",) else chosen[0]
     spread = () if len(chosen) == 1 and there[0].name == chosen[0] else chosen
-    return Catalogue(name, tables, enums_of(tables), tuple(notes), schemas=spread)
+    views = tuple(
+        FoundView(
+            View(row.called, row.definition.strip(), row.materialized), row.needs, tuple(map(tuple, row.reads or ()))
+        )
+        for row in found["views"]
+    )
+    others = tuple((row.kind, row.called) for row in found["others"])
+    return Catalogue(name, tables, enums_of(tables), tuple(notes), schemas=spread, views=views, others=others)
 
 
 def _chosen(there: Sequence[Any], url: URL) -> tuple[str, ...]:
@@ -118,7 +134,6 @@ class _Reflected:
             self.about.heirs, f"the tables {self.about.heirs}, which inherit from {name}: their rows are here{lost}"
         )
         self._note(self.about.indexes, f"the indexes {self.about.indexes}, which only partitions of {name} have")
-        self._note(self.about.triggers, f"the triggers {self.about.triggers}")
         self._note(self.about.guarded, f"the row security of {name}, which may hide rows from this login")
         columns = tuple(self._column(row) for row in self.columns if not row.generated)
         generated = [self._generated(row) for row in self.columns if row.generated]

@@ -69,7 +69,7 @@ def create_tables_sql(schema: Schema) -> str:
 
 
 def create_keys_sql(schema: Schema) -> str:
-    """Return primary, unique and foreign keys, indexes, sequences past the rows, and comments: for after the rows."""
+    """Return primary, unique and foreign keys, indexes, counters, comments and views: for after the rows."""
     tables, schemas = schema.sampling_order, schema.schemas
     primary = [_own_key(table, schemas, "PRIMARY KEY", table.primary_key) for table in tables]
     unique = [_own_key(table, schemas, "UNIQUE", columns) for table in tables for columns in table.unique]
@@ -77,7 +77,8 @@ def create_keys_sql(schema: Schema) -> str:
     indexes = [statement for table in tables for statement in _indexes(table, schemas)]
     counters = [_counter(table, schemas, column) for table in tables for column in table.columns if column.identity]
     comments = [statement for table in tables for statement in comment_statements(table, schemas)]
-    return _lines([*primary, *unique, *keys, *indexes, *counters, *comments])
+    views = [f"CREATE {view.kind} {qualified(view.name, schemas)} AS {view.sql};" for view in schema.views]
+    return _lines([*primary, *unique, *keys, *indexes, *counters, *comments, *views])
 
 
 def comment_statements(table: Table, schemas: Sequence[str]) -> list[str]:

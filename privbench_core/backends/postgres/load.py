@@ -59,6 +59,8 @@ def _load(schema: Schema, files: Files, connection: psycopg.Connection[Any], whe
     if not replace:
         refuse_tables(found, list(files), where)
     names = {table: qualified(table, schema.schemas) for table in files}
+    for view in reversed(schema.views) if replace else ():
+        connection.execute(f"DROP {view.kind} IF EXISTS {qualified(view.name, schema.schemas)}")
     existing = [table for table in names if table in found]
     if existing:
         # Together, because they refer to each other; without CASCADE, so what else depends on them makes this fail.

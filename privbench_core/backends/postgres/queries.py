@@ -9,7 +9,8 @@ _OWN = (  # neither of an extension nor of the system
 _CHOSEN = "CAST(:schemas AS text[])"
 _HERE = f"pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace WHERE n.nspname = ANY({_CHOSEN}) AND {_OWN}"
 # Tables of the first schema are called by their name alone, see `Schema`.
-_CALLED = f"CASE WHEN n.nspname = ({_CHOSEN})[1] THEN '' ELSE concat(n.nspname, '.') END || r.relname"
+_PREFIX = f"CASE WHEN n.nspname = ({_CHOSEN})[1] THEN '' ELSE concat(n.nspname, '.') END"
+_CALLED = f"{_PREFIX} || r.relname"
 # A partition, or a table that inherits, is no table of its own: its rows are those of the table above.
 _TABLES = (
     f"WITH RECURSIVE c AS (SELECT r.*, n.nspname, {_CALLED} AS called FROM {_HERE} AND r.relkind IN ('r', 'p')"
@@ -66,10 +67,25 @@ _BASES = (
     " SELECT * FROM down ORDER BY depth DESC LIMIT 1) base JOIN pg_type e ON e.oid = base.oid"
 )
 
+_RULE = "p.classid = 'pg_rewrite'::regclass AND p.objid IN (SELECT oid FROM pg_rewrite WHERE ev_class = v.oid)"
+
 QUERIES = {
-    "others": "SELECT CASE r.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END"
-    f" AS kind, {_CALLED} AS called FROM {_HERE} AND r.relkind IN ('v', 'm', 'f') AND NOT r.relispartition"
-    " ORDER BY called",
+    # What is in the first schema is then printed without it.
+    "path": f"SELECT set_config('search_path', quote_ident(({_CHOSEN})[1]), true)",
+    "others": f"{_TABLES} SELECT 'trigger' AS kind, concat(tgname, ' on ', called) AS called FROM c JOIN pg_trigger"
+    f" ON tgrelid = c.oid AND NOT tgisinternal UNION SELECT 'function', {_PREFIX} || f.proname FROM pg_proc f"
+    f" JOIN pg_namespace n ON n.oid = f.pronamespace WHERE n.nspname = ANY({_CHOSEN}) AND NOT EXISTS (SELECT"
+    " FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = f.oid AND deptype = 'e')"
+    " UNION SELECT 'extension', extname FROM pg_extension WHERE extname <> 'plpgsql'"
+    f" UNION SELECT 'foreign table', {_CALLED} FROM {_HERE} AND r.relkind = 'f' AND NOT r.relispartition"
+    f" UNION SELECT 'sequence', {_CALLED} FROM {_HERE} AND r.relkind = 'S' AND NOT EXISTS (SELECT FROM pg_depend"
+    " WHERE classid = 'pg_class'::regclass AND objid = r.oid AND refclassid = classid) ORDER BY kind, called",
+    "views": f"WITH v AS (SELECT r.oid, r.relkind, {_CALLED} AS called FROM {_HERE} AND r.relkind IN ('v', 'm'))"
+    " SELECT called, relkind = 'm' AS materialized, trim(TRAILING ';' FROM pg_get_viewdef(v.oid, true)) AS definition,"
+    f" {_FOREIGN.format(who=_RULE)} AS needs, (SELECT jsonb_agg(DISTINCT jsonb_build_array({_CALLED}, a.attname))"
+    " FROM pg_depend p JOIN pg_class r ON r.oid = p.refobjid AND r.oid <> v.oid JOIN pg_namespace n"
+    " ON n.oid = r.relnamespace LEFT JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = p.refobjsubid"
+    f" AND a.attnum > 0 WHERE {_RULE} AND p.refclassid = 'pg_class'::regclass) AS reads FROM v ORDER BY v.oid",
     "tables": f"{_TABLES} SELECT called, relname, obj_description(oid, 'pg_class') AS comment,"
     " CASE WHEN relkind = 'p' THEN pg_get_partkeydef(oid) END AS partitioned, relrowsecurity AS guarded,"
     " CASE WHEN relkind = 'r' THEN (SELECT string_agg(member::regclass::text, ', ' ORDER BY member::regclass::text)"
@@ -78,9 +94,8 @@ QUERIES = {
     " AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attname = h.attname)) AS of_heirs,"
     " (SELECT string_agg(i.relname, ', ' ORDER BY i.relname) FROM family JOIN pg_index x ON x.indrelid = member"
     " JOIN pg_class i ON i.oid = x.indexrelid WHERE root = c.oid AND level > 0 AND NOT i.relispartition AND NOT EXISTS"
-    " (SELECT FROM pg_constraint WHERE conindid = i.oid AND contype IN ('p', 'u', 'x'))) AS indexes,"
-    " (SELECT string_agg(tgname, ', ' ORDER BY tgname)"
-    " FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) AS triggers FROM c"
+    " (SELECT FROM pg_constraint WHERE conindid = i.oid AND contype IN ('p', 'u', 'x'))) AS indexes"
+    " FROM c"
     f" ORDER BY array_position({_CHOSEN}, nspname::text), relname",
     "partitions": f"{_TABLES} SELECT called, p.relname AS name, u.relname AS above,"
     " regexp_replace(pg_get_expr(p.relpartbound, p.oid), '^FOR VALUES ', '') AS bounds,"
