@@ -60,10 +60,11 @@ def _summary(source: str, text: str) -> Iterator[str]:
     yield from (line.strip(" #") for line in text.splitlines() if line.startswith("  # ") and ROWS_PER_PERSON in line)
     spread = next((line.partition(SCHEMAS)[0] for line in text.splitlines() if line.endswith(SCHEMAS)), None)
     if spread is not None:
-        yield f"It has all tables of {spread}; init --schemas takes fewer"
-    yield from (line.replace("#", "", 1) for line in text.splitlines() if line.startswith(NOT_CARRIED_OVER))
+        names = spread.partition("[")[2].rstrip("]")
+        yield f"It has the tables of the schemas {names}. To read fewer, name them: init --schemas SCHEMA,.."
+    yield from (line.replace("# ", "", 1) for line in text.splitlines() if line.startswith(NOT_CARRIED_OVER))
     if views := sum(": {sql: " in line for line in text.partition("\n# views:\n")[2].splitlines()):
-        yield f"  {views:,} views are comments at its end: keep those whose definitions anyone may see"
+        yield f"  views: {views:,}, as comments at its end; keep those whose definitions anyone may see"
     counts = {
         "parts of the source are left out, each with its reason": "# left out: ",
         "checks are kept in the DDL but not enforced while sampling": "not enforced while sampling",

@@ -89,7 +89,8 @@ class Partitioning:
             return Values(known) if is_list else None
         ends = _ends(parts)
         low = kind.logical.parse(ends[0].strip("'")) if ends else None
-        high = _last_before(ends[1].strip("'"), kind) if ends else None
+        last = _last_before(ends[1].strip("'"), kind) if ends else None
+        high = None if last is None else kind.logical.parse(last)
         return None if low is None or high is None else Range(low, high)
 
     def missing_partitions(

@@ -237,8 +237,8 @@ class _Reflected:
             return None
         needs = next((row.needs for row in self.partitions if row.needs), None)
         if needs or not self.partitions:
-            why = f"which need the {needs}" if needs else "of which there are none"
-            self.notes.append(f"the partitions of {self.about.called}, {why}")
+            why = f"which needs the {needs}" if needs else "as it has no partition"
+            self.notes.append(f"that {self.about.called} is partitioned, {why}")
             return None
         columns = dict.fromkeys(name for row in self.partitions for name in row.columns or ())
         parts = (
