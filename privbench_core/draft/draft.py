@@ -32,6 +32,7 @@ ROWS_PER_PERSON = "one person may have several rows"
 SCHEMAS = " # tables of the first are called by their name alone; init --schemas takes fewer of them"
 NOT_CARRIED_OVER = "  # not carried over: "
 LIFETIME = 20.0  # as in the example; with the drafted δ = 1e-7 of it, hundreds of releases of δ = 1e-9 are admitted
+_SHOWN = 5  # names of a kind in a line
 _BLANKS = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")|\s+""")
 _INTRODUCTION = """\
 # Drafted from the catalogue of the source; no row {looked}.
@@ -177,13 +178,20 @@ def reflect(
             sampled = samples.get(table.name, {})
             lines += [*draft_table(table, catalogue, roles, sampled, outside=outside), ""]
     lines += [one_line(f"  # left out: {note}") for note in catalogue.notes]
-    kinds = {kind: [name for other, name in catalogue.others if other == kind] for kind, _ in catalogue.others}
-    if kinds:
-        listed = (f"{len(names)} {kind}{'s'[: len(names) > 1]} ({', '.join(names)})" for kind, names in kinds.items())
-        lines.append(one_line(f"{NOT_CARRIED_OVER}{'; '.join(listed)}"))
-    lines += map(one_line, _views(catalogue))
+    lines += map(one_line, (*_others(catalogue), *_views(catalogue)))
     looked = "was read but those of the public example data" if sample_dir else "was read"
     return _with_list(_INTRODUCTION.format(looked=looked).splitlines(), lines)
+
+
+def _others(catalogue: Catalogue) -> Iterator[str]:
+    """Yield what no spec can hold, in one line."""
+    kinds = {kind: [name for other, name in catalogue.others if other == kind] for kind, _ in catalogue.others}
+    listed = []
+    for kind, names in kinds.items():
+        shown = [*names[:_SHOWN], *([f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else [])]
+        listed.append(f"{len(names)} {kind}{'s'[: len(names) > 1]} ({', '.join(shown)})")
+    if listed:
+        yield f"{NOT_CARRIED_OVER}{'; '.join(listed)}"
 
 
 def _views(catalogue: Catalogue) -> Iterator[str]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from privbench_core.schema.columns import Column, Domain, EnumType, Learn, Pattern, Range, Values
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.partitions import Partitioning
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec import forms
 from privbench_core.spec.fields import one_or_list
@@ -50,22 +49,16 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str], change: Cha
             if column.name != table.row_id
         },
     }
+    parted, parts = table.partitioned, table.partitioned.partitions if table.partitioned else ()
     query = {"sql": change.sql} if isinstance(change, VersionQuery) else None
     others = {
         "change": {"watermark": change.column} if isinstance(change, Watermark) else query,
         "row_id": "generated" if table.row_id else None,
-        "partitioned": dump_partitioning(table.partitioned),
+        "partitioned": parted and forms.PARTITIONED.write(parted, partitions=list(map(forms.PARTITION.write, parts))),
         "primary_key": None if table.row_id else table.primary_key,
         "indexes": None if table.indexes is None else [forms.INDEX.write(index) for index in table.indexes],
     }
     return forms.TABLE.write(table, **others, **{name: value or None for name, value in lists.items()})
-
-
-def dump_partitioning(found: Partitioning | None) -> dict[str, Any] | None:
-    """Return the ``partitioned`` part of a table, None if there is none."""
-    if found is None:
-        return None
-    return forms.PARTITIONED.write(found, partitions=[forms.PARTITION.write(part) for part in found.partitions])
 
 
 def _key(key: ForeignKey, schema: Schema, orphans: Mapping[str, str]) -> dict[str, Any]:

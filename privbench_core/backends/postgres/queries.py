@@ -76,6 +76,7 @@ QUERIES = {
     f" ON tgrelid = c.oid AND NOT tgisinternal UNION SELECT 'function', {_PREFIX} || f.proname FROM pg_proc f"
     f" JOIN pg_namespace n ON n.oid = f.pronamespace WHERE n.nspname = ANY({_CHOSEN}) AND NOT EXISTS (SELECT"
     " FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = f.oid AND deptype = 'e')"
+    " UNION SELECT 'rule', concat(rulename, ' on ', called) FROM c JOIN pg_rewrite ON ev_class = c.oid"
     " UNION SELECT 'extension', extname FROM pg_extension WHERE extname <> 'plpgsql'"
     f" UNION SELECT 'foreign table', {_CALLED} FROM {_HERE} AND r.relkind = 'f' AND NOT r.relispartition"
     f" UNION SELECT 'sequence', {_CALLED} FROM {_HERE} AND r.relkind = 'S' AND NOT EXISTS (SELECT FROM pg_depend"
