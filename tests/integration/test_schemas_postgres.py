@@ -112,6 +112,18 @@ def test_who_names_schemas_gets_those(url: str) -> None:
         reflect("site.duckdb", decisions=Decisions(schemas=("a",)))
 
 
+def test_a_name_that_could_be_in_two_schemas_is_refused(postgres: str) -> None:
+    script = 'CREATE SCHEMA billing; CREATE TABLE billing.a (id int); CREATE TABLE "billing.plan" (id int PRIMARY KEY);'
+    url = new_database(postgres, "spread_names", script)
+    with pytest.raises(
+        SourceError, match=r"billing\.plan may be in either of two schemas; choose schemas with --schemas"
+    ):
+        reflect(url)
+    assert "\n  billing.plan:" in reflect(url, decisions=Decisions(schemas=("public",)))
+    with pytest.raises(SourceError, match="no table in empty"):
+        reflect(new_database(postgres, "empty"))
+
+
 def test_rows_versions_and_counts_are_those_of_the_right_table(spec: Spec) -> None:
     source = open_stored(spec)
     assert isinstance(source, DatabaseSource)

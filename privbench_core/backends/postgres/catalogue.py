@@ -27,7 +27,7 @@ from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.columns import ColumnType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index, usual_name
 from privbench_core.schema.partitions import Partition, Partitioning
-from privbench_core.schema.tables import View
+from privbench_core.schema.tables import View, split_name
 from privbench_core.spec.location import describe, open_engine
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
     try:
         with engine.connect() as connection:
             there = connection.execute(sa.text(SCHEMAS)).fetchall()
-            chosen = tuple(schemas) or _chosen(there, url)
+            current = tuple(row.name for row in there if row.current)
+            chosen = tuple(dict.fromkeys(schemas)) or tuple(row.name for row in there if _is_read(row, url)) or current
             given = {"schemas": list(chosen)}
             found = {name: connection.execute(sa.text(query), given).fetchall() for name, query in QUERIES.items()}
     except sa.exc.SQLAlchemyError as error:
@@ -73,18 +74,17 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
         raise SourceError(f"source: {describe(url)} has no schema that the login may use; {todo} (looked for: {path})")
     enums = _enum_names(found["columns"], chosen)
     reflected = {row.called: _Reflected(row, chosen, enums) for row in found["tables"]}
-    if len(reflected) < len(found["tables"]):
-        raise SourceError("source: a table's name begins with that of another schema; name the schemas with --schemas")
+    for row in found["tables"]:
+        if split_name(row.called, chosen)[1] != row.relname:
+            raise SourceError(f"source: {row.called} may be in either of two schemas; choose schemas with --schemas")
     for kind in ("partitions", "columns", "domain_checks", "constraints", "indexes"):
         for row in found[kind]:
             getattr(reflected[row.called], kind).append(row)
     tables = tuple(each.table() for each in reflected.values())
-    notes = list[str]()
-    if not schemas:
-        hidden = [row.name for row in there if row.filled and not row.usable]
-        notes += [f"the schema {name}, which this login may not use; grant USAGE on it" for name in hidden]
+    hidden = [] if schemas or _names_schema(url) else [row.name for row in there if row.filled and not row.usable]
+    notes = [f"the schema {name}, which this login may not use; grant USAGE on it" for name in hidden]
     name = there[0].database if len(chosen) > 1 or chosen == ("public",) else chosen[0]
-    spread = () if len(chosen) == 1 and there[0].name == chosen[0] else chosen
+    spread = () if chosen == current else chosen
     views = tuple(
         FoundView(
             View(row.called, row.definition.strip(), row.materialized), row.needs, tuple(map(tuple, row.reads or ()))
@@ -95,12 +95,13 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
     return Catalogue(name, tables, enums_of(tables), tuple(notes), schemas=spread, views=views, others=others)
 
 
-def _chosen(there: Sequence[Any], url: URL) -> tuple[str, ...]:
-    """Return the schemas to read where nobody lists them, of all that there are, the current one first."""
-    current = tuple(row.name for row in there if row.current)
-    if "search_path" in str(url.query.get("options", "")):
-        return current
-    return tuple(row.name for row in there if row.filled and row.usable) or current
+def _names_schema(url: URL) -> bool:
+    return "search_path" in str(url.query.get("options", ""))
+
+
+def _is_read(schema: Any, url: URL) -> bool:
+    """Return whether a schema is read where nobody lists those that are: the one of the URL, or all with tables."""
+    return bool(schema.current if _names_schema(url) else schema.filled and schema.usable)
 
 
 def _enum_names(columns: Iterable[Any], schemas: Sequence[str]) -> Enums:
