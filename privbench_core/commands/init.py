@@ -59,9 +59,8 @@ def _summary(source: str, text: str) -> Iterator[str]:
         yield f"The {secret} is not in it: set {PASSWORD} in the environment before the next command."
     yield from (line.strip(" #") for line in text.splitlines() if line.startswith("  # ") and ROWS_PER_PERSON in line)
     spread = next((line.partition(SCHEMAS)[0] for line in text.splitlines() if line.endswith(SCHEMAS)), None)
-    if spread is not None:
-        names = spread.partition("[")[2].rstrip("]")
-        yield f"It has the tables of the schemas {names}. To read fewer, name them: init --schemas SCHEMA,.."
+    if spread and "," in spread:
+        yield f"It has the tables of {spread}. To read fewer: init --schemas SCHEMA,.."
     yield from (line.replace("# ", "", 1) for line in text.splitlines() if line.startswith(NOT_CARRIED_OVER))
     if views := sum(": {sql: " in line for line in text.partition("\n# views:\n")[2].splitlines()):
         yield f"  views: {views:,}, as comments at its end; keep those whose definitions anyone may see"

@@ -119,7 +119,9 @@ def test_a_name_that_could_be_in_two_schemas_is_refused(postgres: str) -> None:
         SourceError, match=r"billing\.plan may be in either of two schemas; choose schemas with --schemas"
     ):
         reflect(url)
-    assert "\n  billing.plan:" in reflect(url, decisions=Decisions(schemas=("public",)))
+    one = reflect(url, decisions=Decisions(schemas=("public",)))
+    assert "\n  billing.plan:" in one
+    assert "# left out: the schema billing, as you decided\n" in one
     with pytest.raises(SourceError, match="no table in empty"):
         reflect(new_database(postgres, "empty"))
 

@@ -67,7 +67,8 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
     finally:
         engine.dispose()
     for name in schemas:
-        if name not in (known := [row.name for row in there]):
+        if name not in [row.name for row in there]:
+            known = [row.name for row in there if row.filled]
             raise SourceError(f"source: {describe(url)} has no schema {name}; {did_you_mean(name, known)}")
     if not chosen:
         todo, path = "grant USAGE on it, or name another with ?schema=", there[0].path
@@ -81,8 +82,9 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
         for row in found[kind]:
             getattr(reflected[row.called], kind).append(row)
     tables = tuple(each.table() for each in reflected.values())
-    hidden = [] if schemas or _names_schema(url) else [row.name for row in there if row.filled and not row.usable]
-    notes = [f"the schema {name}, which this login may not use; grant USAGE on it" for name in hidden]
+    unread = [row for row in there if row.filled and row.name not in chosen and not _names_schema(url)]
+    denied = "which this login may not use; grant USAGE on it"
+    notes = [f"the schema {row.name}, {'as you decided' if row.usable else denied}" for row in unread]
     name = there[0].database if len(chosen) > 1 or chosen == ("public",) else chosen[0]
     spread = () if chosen == current else chosen
     views = tuple(
