@@ -18,7 +18,7 @@ from privbench_core.backends.postgres.ddl import (
     create_keys_sql,
     create_tables_sql,
     name_list,
-    quote_identifier,
+    qualified,
     quote_text,
     sql_type,
 )
@@ -48,7 +48,7 @@ def write_csv(table: Table, rows: Path, target: Path) -> None:
 def psql_script(schema: Schema, tables: Entries) -> str:
     """Return load.sql: tables, rows, then keys and indexes, in one transaction."""
     copies = "".join(
-        f"\\copy {quote_identifier(name)} ({name_list(column['name'] for column in entry['columns'])})"
+        f"\\copy {qualified(name, schema.schemas)} ({name_list(column['name'] for column in entry['columns'])})"
         f" FROM PROGRAM 'gzip -dc {entry['csv']}' WITH (FORMAT csv)\n"
         for name, entry in tables.items()
     )
@@ -68,9 +68,9 @@ def duckdb_script(schema: Schema, tables: Entries) -> str:
 
     translated = duckdb_schema(schema)
     left_out = "".join(f"-- Left out, because DuckDB cannot hold it: {part}\n" for part in translated.left_out)
-    statements = [*translated.enums]
+    statements = [*translated.first]
     for name, create in translated.tables.items():
-        statements += [create, f"{insert_rows(schema.table(name), quote_text(tables[name]['file']))};"]
+        statements += [create, f"{insert_rows(schema.table(name), schema.schemas, quote_text(tables[name]['file']))};"]
     body = "\n".join([*statements, *translated.after])
     return (
         "-- Loads this bundle into a DuckDB file, all of it or nothing. Run it in this folder:\n"
