@@ -132,7 +132,7 @@ def _customers(
             "settings": _json(
                 language=[{"CH": "de", "GB": "en"}.get(code, code.lower()) for code in country],
                 theme=rng.choice(["light", "dark"], number, p=[0.7, 0.3]),
-                page_size=rng.choice([20, 50, 100], number, p=[0.7, 0.2, 0.1]),
+                rows=rng.choice([20, 50, 100], number, p=[0.7, 0.2, 0.1]),
             ),
         }
     )

@@ -57,7 +57,7 @@ EXAMPLES = {
         "a script made them up",
         3.2,
         {
-            "customer": ("id", "full_name", "segment", "birth_date", "country", "registered_at", "settings"),
+            "customer": ("id", "full_name", "segment", "birth_date", "country", "settings"),
             "orders": ("id", "customer_id", "status", "channel", "placed_at", "shipped_at", "currency", "total"),
             "order_line": ("order_id", "line", "sku", "quantity", "unit_price", "amount"),
         },
