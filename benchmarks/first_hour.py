@@ -1,6 +1,4 @@
-"""The first hour with each shared database, and with operational ones in PostgreSQL (`operational`).
-
-Of the shared ones: what a draft leaves to its owner, and what its bundle takes and holds.
+"""The first hour with each shared database: what a draft leaves to its owner, and what its bundle takes and holds.
 
 The databases are made as DuckDB files with the keys that ``keys.json`` lists; without rows for the drafts that are
 counted, because a draft reads none. The hour is timed command by command, each in a process of its own.
@@ -20,7 +18,7 @@ from typing import Any
 import duckdb
 
 from benchmarks.data import data_folder, read_table
-from benchmarks.operational import run_operational, with_choices
+from benchmarks.operational import with_choices
 from benchmarks.report import Row, machine, markdown
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.draft.draft import reflect
@@ -51,9 +49,7 @@ def run(data: Path | None) -> str:
             before = dict(zip(("to fill in, before", "lines to decide, before"), BEFORE[name], strict=True))
             rows.append({"database": name, "tables": tables, **before, "to fill in": edits, "lines to decide": decide})
             hours.append({"database": name, **time_hour(folder / name, name, Path(place) / name)})
-    found, notes = run_operational()
-    parts = [markdown(rows), machine(1), markdown(hours), markdown(found), "\n".join(notes)]
-    return "\n\n".join(parts)
+    return f"{markdown(rows)}\n\n{machine(1)}\n\n{markdown(hours)}"
 
 
 def time_hour(data: Path, name: str, place: Path) -> dict[str, float]:

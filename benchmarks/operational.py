@@ -17,7 +17,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ import psycopg
 import pyarrow as pa
 
 from benchmarks.operational_schema import Loss, lost_lines, similar_plans
-from benchmarks.report import Row
+from benchmarks.report import Row, machine, markdown
 from benchmarks.strangers_saas import company_tables
 from benchmarks.unseen import FOLDER
 from privbench_core.backends.postgres.temporary import PostgresServer, temporary_postgres
@@ -77,20 +77,26 @@ class Hour:
     went_through: bool = False
 
 
-def run_operational() -> tuple[list[Row], list[str]]:
-    """Return a row per server and database, and a line per refusal and per kind of object that the bundle loses."""
+def run(databases: Collection[str], progress: Callable[[str], None]) -> str:
+    """Return Markdown: a row per server and database, a line per refusal and per kind of object that the bundle loses.
+
+    Raises:
+        SourceError: There is no PostgreSQL 16.
+    """
     rows: list[Row] = []
     notes: list[str] = []
     for version, opened in _SERVERS.items():
         with opened() as server:
-            for name, database in DATABASES.items():
+            for name in databases:
+                progress(f"{name} in PostgreSQL {version}")
+                database = DATABASES[name]
                 try:
                     row, lines = _measured(server, name, database)
                 except SourceError as missing:
                     row, lines = {}, [str(missing)]
                 rows.append({"PostgreSQL": version, "database": name, **row})
-                notes += [f"- {name} in {version}: {line}" for line in lines]
-    return rows, notes
+                notes += [f"- {name} in {version}: {line}" for line in dict.fromkeys(lines)]
+    return "\n\n".join([markdown(rows), machine(1), "\n".join(notes)])
 
 
 def _measured(server: PostgresServer, name: str, database: Operational) -> tuple[Row, list[str]]:
