@@ -78,7 +78,8 @@ def learn_lists(
     """
     unnamed, first, _ = TUNING.list_shares
     of_unnamed, naming = price.share(unnamed / len(columns)), price.share(1 - unnamed)
-    named = {column.name: _Named() for column in columns}
+    named = {column.name: _Named(dict.fromkeys(column.public_names, (0.0, math.inf))) for column in columns}
+    hidden = {column: values for column, values in named.items() if not values.counts}
     early = naming.share(first).with_delta(price.delta / 2)
     check, rest = naming.share(TUNING.first_look), naming.share(1 - TUNING.first_look)
     likely = size is not None
@@ -88,8 +89,9 @@ def learn_lists(
         rest = naming.share(1 - TUNING.first_look - TUNING.number_share)
         least = session.threshold(table.name, columns[0].name, _of_each(early, len(columns)))
         likely = least < TUNING.least_share * float(rows.values[0])
+    likely = likely and bool(hidden)
     if likely:
-        named |= _look(session, table, named, early)
+        named |= _look(session, table, hidden, early)
         rest = Price(rest.measure, rest.amount - early.amount)
     last = rest.with_delta(price.delta / (1 + likely))
     wanted = _wanted(session, table, named, size, last, check)

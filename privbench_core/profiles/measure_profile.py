@@ -364,7 +364,7 @@ def measure_cells(
         found |= zip(names, noisy.values, strict=True)
         sigmas |= dict.fromkeys(names, noisy.sigma)
     lists = {name for name, codec in several.items() if isinstance(codec, CategoricalCodec)}
-    named = {name for name in lists if table.column(name).learns_list}
+    named = {name for name in lists if table.column(name).learns_list and not table.column(name).public_names}
     laplace = price.measure is Measure.PURE
     known = {
         name: CellCounts.first(codec, found[name], sigmas[name], named=name in named, laplace=laplace)

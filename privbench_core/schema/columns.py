@@ -52,9 +52,11 @@ class Learn:
 
     Attributes:
         listed: Of whole numbers: a list of values, like codes of diagnoses, in place of a range.
+        names: Values that public rows name, as text; those of a list that is learned beyond them cost.
     """
 
     listed: bool = False
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,11 @@ class Column:
         if not isinstance(self.domain, Learn):
             return False
         return not self.type.ordered or (self.domain.listed and self.type is ColumnType.INTEGER)
+
+    @property
+    def public_names(self) -> tuple[str, ...]:
+        """Values that public rows name, where a list is to be learned."""
+        return self.domain.names if isinstance(self.domain, Learn) else ()
 
     @property
     def logical(self) -> LogicalType:

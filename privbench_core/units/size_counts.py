@@ -93,8 +93,12 @@ class SizeCounts:
         return math.hypot(of_shape, self._unknown_means(most))
 
     def _unknown_means(self, most: float) -> float:
-        # The mean of a class [c, 2c] is 1.5 c if all sizes are as many, and 2 ln 2 c if they fall as 1/x².
-        return (1.5 / (2 * math.log(2)) - 1) * float(self.counts @ self._sizes_beyond(most))
+        # Where in a class sizes are is not known: the mean of their excess may be anything between those of its ends.
+        excess, cells = self.codec.means() - self.codec.means(most), np.asarray(self.binning.code_of)
+        ends = np.full(self.binning.size, np.inf), np.zeros(self.binning.size)
+        np.minimum.at(ends[0], cells, excess)
+        np.maximum.at(ends[1], cells, excess)
+        return float(np.linalg.norm(self.counts * (ends[1] - ends[0])) / math.sqrt(12))
 
     def _sizes_beyond(self, most: float) -> Array:
         return mean_sizes(self.codec, self.binning) - mean_sizes(self.codec, self.binning, most)

@@ -118,3 +118,24 @@ def test_periods_and_dates_in_references_to_public_tables_are_drafted_as_attribu
     sale = draft.partition("\n  sale:")[2].partition("\n\n")[0]
     learned = {line.split(":")[0].strip() for line in sale.splitlines() if "domain: learn" in line}
     assert learned == {"sold", "yearID", "round"}
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["text", "codes"])
+def test_values_of_a_public_key_of_the_same_name_need_no_learning(tmp_path: Path, listed: bool) -> None:
+    """Fifty people are too few for any of nine places to be named, and no key is declared."""
+    codes = np.arange(101, 110)
+    kind, domain = (ColumnType.INTEGER, Learn(listed=True)) if listed else (ColumnType.CATEGORY, Learn())
+    of_public = replace(integer("zone"), type=ColumnType.INTEGER if listed else ColumnType.TEXT)
+    zone = Table("zone", (of_public,), ("zone",), public=True)
+    person = Table("person", (integer("id"), Column("zone", kind, domain)), ("id",))
+    values = codes if listed else np.array([f"z{code}" for code in codes])
+    tables = {
+        "zone": pa.table({"zone": values}, zone.arrow_schema),
+        "person": pa.table({"id": np.arange(50), "zone": values[np.arange(50) % 3]}, person.arrow_schema),
+    }
+    made = samples_of(
+        place_of(tmp_path / "zones", Schema("zones", (zone, person), "person"), tables).run_with(NoNoise())
+    )
+    found = made["person"]["zone"].to_pandas().value_counts(normalize=True)
+    assert set(found.index) <= set(values)
+    assert found.reindex(values[:3]).min() > 0.2

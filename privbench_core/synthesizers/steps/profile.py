@@ -23,7 +23,7 @@ from privbench_core.profiles.measure_domains import lists_to_learn
 from privbench_core.profiles.measure_lags import own_lag_pairs
 from privbench_core.profiles.measure_profile import Cells, Network, learn_table
 from privbench_core.profiles.profile import Profile
-from privbench_core.profiles.public_ranges import with_public_ranges
+from privbench_core.profiles.public_domains import with_public_domains
 from privbench_core.schema.columns import Learn, Values
 from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.identity import column_identity, key_identity
@@ -68,14 +68,14 @@ def profile_step(
         **({} if networks is None else {**networks({}).identity(), "first": first}),
     }
     key = ("profile", table.name)
-    version = "31"
+    version = "32"
     if not table.owner_key and not lists_to_learn(table):
         intervals = any(column.type.ordered and not isinstance(column.domain, Values) for column in table.modelled)
         version = "22" if intervals else "13"
 
     def run(context: StepContext) -> Artifact:
         bound = schema.max_rows_per_unit(table.name)
-        known = with_public_ranges(table, context.public)
+        known = with_public_domains(schema, table, context.public)
         cells, profile, measured = learn_table(context.opened(), known, bound, price, first, networks or PairwiseSPN)
         joints = {} if networks is None else {"measured": measured.to_dict()}
         return Artifact({"profile": profile.to_dict(), **joints, "summary": summary_of(table, profile, cells)})
