@@ -26,9 +26,7 @@ URL = "postgresql://localhost/"
 def choose(spec: Path) -> None:
     """Make the edits that the walkthrough shows as differences."""
     text = spec.read_text(encoding="utf-8")
-    for block in re.findall(r"```diff\n(.*?)```", TEXT, re.DOTALL):
-        lines = block.splitlines(keepends=True)
-        old, new = ("".join(line[1:] for line in lines if line[0] == sign) for sign in "-+")
+    for old, new in re.findall(r"(?m)^-(\{.+)\n\+(.+)$", TEXT):
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     spec.write_text(text, encoding="utf-8")
