@@ -197,7 +197,7 @@ def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> s
         files = ", ".join(f"`{name}.sql`" for name in sorted(workload))
         lines += [f"`workload/` holds queries to run on it: {files}."]
     for table in schema.sampling_order:
-        lines += ["", *_dictionary(table, tables[table.name])]
+        lines += ["", *_dictionary(table, tables[table.name], schema.schemas)]
     return "\n".join(lines)
 
 
@@ -218,7 +218,7 @@ def _constraints(receipt: Mapping[str, Any]) -> str:
     )
 
 
-def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:
+def _dictionary(table: Table, entry: Mapping[str, Any], schemas: Sequence[str]) -> list[str]:
     """Return the data dictionary of a table: its columns with type, keys, unit and description."""
     refers = {
         name: f"refers to {key.parent}.{parent}"
@@ -231,7 +231,14 @@ def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:
         keys = [*(["primary"] if name in table.primary_key else []), *([refers[name]] if name in refers else [])]
         null = "yes" if column["nullable"] else ""
         rows.append(
-            [name, sql_type(declared), null, "; ".join(keys), column.get("unit", ""), column.get("description", "")]
+            [
+                name,
+                sql_type(declared, schemas),
+                null,
+                "; ".join(keys),
+                column.get("unit", ""),
+                column.get("description", ""),
+            ]
         )
     described = [_cell(entry["description"]), ""] if entry.get("description") else []
     return [f"### {table.name}", "", *described, *_table(["column", "type", "NULL", "key", "unit", "what it is"], rows)]
