@@ -137,12 +137,13 @@ def test_a_database_that_may_be_read_in_part(guarded: tuple[str, str], tmp_path:
     spec = tmp_path / "spec.yaml"
     code, stdout, _ = call("init", visitor, "-o", spec, "--unit", "a")
     assert code == 0
-    assert "3 parts of the source are left out, each with its reason" in stdout
+    assert "4 parts of the source are left out, each with its reason" in stdout
     draft = spec.read_text(encoding="utf-8")
     for reason in (
         "secret may not be read by this login; grant SELECT on it",
         "pay (integer) may not be read by this login; grant SELECT on it, or do without",
-        "the foreign key b_t_fkey, which leaves this schema",
+        "the foreign key b_t_fkey, which leads to hidden.t, not read here",
+        "the schema hidden, which this login may not use; grant USAGE on it",
     ):
         assert f"# left out: {reason}" in draft
     spec.write_text(draft.replace("epsilons: [0.8, 3.2]", "epsilons: [4]"), encoding="utf-8")
