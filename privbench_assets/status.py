@@ -156,6 +156,7 @@ def _metadata(session: Session, status: Status) -> dict[str, Any]:
         "pending": _pending_table(status),
         "refreshes": dg.MetadataValue.md("\n\n".join(said)),
         "spending": _spending_table(session, status),
+        "bundles out of date": sum(s.released and not s.up_to_date for s in status.states.values()),
         "lifetime ε": float(spec.lifetime_epsilon),
         "lifetime δ": float(spec.lifetime_delta),
         **session.balance(),
