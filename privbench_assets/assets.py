@@ -25,6 +25,7 @@ from privbench_core.pipeline.account_status import WARNING
 from privbench_core.pipeline.record import definition_of
 from privbench_core.pipeline.runner import Release
 from privbench_core.pipeline.workspace import bundle_folder, report_folder
+from privbench_core.publishing.verdicts import Verdict
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
@@ -94,8 +95,9 @@ def step_asset(
                 status = session.status()
                 checks.append(up_to_date_result(key, status, epsilon))
                 report_up_to_date(context, session, status, epsilon)
-                for line in content.data.get("warnings", ()):
-                    context.log.warning(line)
+                verdicts = map(Verdict.from_dict, content.data.get("verdicts", ()))
+                for line in (*(v for v in verdicts if v.warns), *content.data.get("lost", ())):
+                    context.log.warning(str(line))
                 for line in (*status.account.in_words(), *status.account.raises_in_words()):
                     (context.log.warning if line.startswith(WARNING) else context.log.info)(line)
             return dg.MaterializeResult(

@@ -97,13 +97,16 @@ def plan(
     synthesizer: Synthesizer = None,
     delta: Delta = None,
     engine: Engine = None,
+    rows: Annotated[
+        list[str] | None, _option("TABLE=NUMBER, roughly and public: says what to expect of each table. Repeatable.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Show the steps, their prices and what the noise means in rows. Reads no row."""
+    """Show the steps, their prices, what the noise means in rows and what to expect of each table. Reads no row."""
     with one_clear_line():
         from privbench_core.commands.plan import show_plans
 
-        show_plans(spec, epsilon, delta, synthesizer, engine, as_json=json)
+        show_plans(spec, epsilon, delta, synthesizer, engine, rows=rows or (), as_json=json)
 
 
 @app.command()

@@ -107,6 +107,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("x", ["person", "household"])
     'known: household, person'
     """
-    options = sorted(set(known))
-    close = get_close_matches(name, options, n=1, cutoff=0.6)
-    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(options) or 'none'}"
+    close = most_similar(name, known)
+    return f"did you mean '{close}'?" if close else f"known: {', '.join(sorted(set(known))) or 'none'}"
+
+
+def most_similar(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a misspelt one probably means, None if none is similar."""
+    return next(iter(get_close_matches(name, sorted(set(known)), n=1, cutoff=0.6)), None)

@@ -60,6 +60,7 @@ UNKNOWN_CODES = 32  # that a column is taken to have before its domain is learne
 DOCUMENT_DEPTH = 8  # of a JSON document: what is deeper is cut
 DOCUMENT_ITEMS = 8  # of an array in it: the first ones are kept
 DOCUMENT_LEAVES = 32  # scalars of a column of documents that are modelled
+EXPECTED_LEAVES = 4  # that a column of documents is taken to have before its shapes are learned
 MAX_CODES = 100  # of a column, where it is modelled: what is more is merged
 MAX_CONTEXT = 6  # columns that a drawn one is conditioned on
 MAX_DIFFUSED = 5_000  # contexts over which draws are made even

@@ -37,10 +37,6 @@ class Tuning:
     counting one leaves an error of .8σ: were a value lost three times rarer than it is miscounted, errors balance at
     (7.1 / .8 / 3)^(2/3). On Adult, baseball players, sakila and chinook lists at 1.5 to 2.5 were alike, .43 worse."""
 
-    expected_leaves: int = 4
-    """Scalars that a column of documents is taken to have before its shapes are learned, each with the price of a
-    column. Source: chosen by hand; settings and payloads of applications have 2 to 6."""
-
     list_shares: tuple[float, float, float] = (0.25, 0.3, 0.3)
     """Of a list's price, for the values that are not named; of the rest, for a first list of names (units then count
     for their other values alone: Swanberg et al. 2023); of the first, for their lengths and the rows that have them,

@@ -94,7 +94,7 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     found = whole.without(left_out)
     bounds, staying = dict[KeyPlace, int](), set[KeyPlace]()
     for place, role in found.promises(unit).items():
-        if role.may_stay and _stays(place):
+        if role.may_stay and _stays(place, role):
             staying.add(place)
         bounds[place] = _bound(place, role)
     preset = ", ".join(f"{epsilon:g}" for epsilon in decisions.epsilons)
@@ -173,11 +173,12 @@ def _names(question: str, known: Sequence[str]) -> tuple[str, ...]:
         say(f"Not among them: {', '.join(unknown)}")
 
 
-def _stays(place: KeyPlace) -> bool:
+def _stays(place: KeyPlace, role: Role) -> bool:
     """Ask whether rows stay when what they refer to goes with its unit, which is part of what is protected."""
     table, columns, parent = place
     question = f"   When a row of {parent} goes with its unit, do the rows of {table} that refer to it by"
-    return typer.confirm(f"{question} {', '.join(columns)} stay, without the reference? Less noise", default=False)
+    cost = f"If not, noise grows with their number: {role.noise_in_words}"
+    return typer.confirm(f"{question} {', '.join(columns)} stay, without the reference? {cost}", default=False)
 
 
 def _bound(place: KeyPlace, role: Role) -> int:

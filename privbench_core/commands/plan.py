@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from privbench_core.commands.ledger import (
     balance_after,
     budget_in_words,
@@ -23,7 +21,7 @@ from privbench_core.commands.ledger import (
 )
 from privbench_core.commands.terminal import finite, print_json, say, show, subject
 from privbench_core.engines.choice import engine_of
-from privbench_core.errors import ReleaseError
+from privbench_core.errors import ReleaseError, SpecError, did_you_mean
 from privbench_core.guards import RANGE_ROWS
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.plans import plan_for
@@ -31,11 +29,18 @@ from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.workspace import ReleaseStore, database_folder
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.relations import find_reaches
-from privbench_core.profiles.expected_noise import expected_noise, link_noise
+from privbench_core.profiles.expected_noise import (
+    Expectation,
+    ExpectedNoise,
+    effective_units,
+    expected_noise,
+    link_noise,
+)
 from privbench_core.profiles.profile import Profile
 from privbench_core.sampling.ranges import can_be_cut
 from privbench_core.schema.checks import unenforced_checks
 from privbench_core.schema.tables import Schema
+from privbench_core.schema.types.numeric import as_number
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, engine_in_words, with_engine
 from privbench_core.synthesizers.artifact import Artifact
@@ -56,10 +61,15 @@ def show_plans(
     synthesizer: str | None = None,
     engine: str | None = None,
     *,
+    rows: Sequence[str] = (),
     as_json: bool = False,
 ) -> None:
-    """Print the plan at one ε, or at each ε of the spec; None leaves a choice to the spec."""
+    """Print the plan at one ε, or at each ε of the spec; None leaves a choice to the spec.
+
+    ``rows`` are rough public numbers of rows, as TABLE=NUMBER, to forecast what each table will show.
+    """
     spec = with_engine(load_spec(path), engine)
+    stated = _stated_rows(spec.schema, rows)
     spec = replace(spec, engine=engine_of(spec))
     epsilons = spec.epsilons if epsilon is None else (epsilon,)
     plans = [plan_for(spec, each, delta=delta, synthesizer=synthesizer) for each in epsilons]
@@ -79,23 +89,24 @@ def show_plans(
             "keys_inside_of_a_unit": inside,
             "drawn_in_one_piece": whole_tables,
             "stability_above_one": {reach.subject: reach.stability for reach in reaches},
-            "plans": [_as_data(spec, account, plan) for plan in plans],
+            "plans": [_as_data(spec, account, plan, stated) for plan in plans],
         })  # fmt: skip
         return
     life = account.balance.lifetime
     title = f"{spec.schema.name}: what {plans[0].synthesizer} will buy, and the share of each step"
     headers = ["stage", "table or key", *(f">ε={plan.budget.epsilon:g}" for plan in plans)]
-    rows = [
+    shares = [
         [str(step.kind), subject(step), *(f"{_share(plan, step.key):.0%}" for plan in plans)]
         for step in plans[0].steps
         if step.reads
     ]
     whole = [f"{lifetime_share(life, [plan.budget.total()]):.1%}" for plan in plans]
-    show(title, headers, rows, footer=["of the lifetime budget", "", *whole])
+    show(title, headers, shares, footer=["of the lifetime budget", "", *whole])
     free = sum(not step.reads for step in plans[0].steps)
     say(f"{free} more steps, models, rows, checks and the bundle, cost nothing.")
     released = _released_rows(spec)
     report_noise(spec, plans, released)
+    report_expectations(spec, plans, stated, released)
     for line in engine_in_words(spec):
         say(line)
     say(f"Time and memory: {_time_and_memory(spec.schema, released)}.")
@@ -132,13 +143,7 @@ def show_plans(
 
 def report_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
     """Print what the noise means in rows, from declared numbers and those released before, and what cannot work."""
-    noises = {
-        (table.name, plan.budget.epsilon): expected_noise(spec.schema, table.name, step.price)
-        for plan in plans
-        for table in spec.schema.private_tables
-        for step in plan.steps
-        if step.key == ("profile", table.name)
-    }
+    noises = _noises(spec.schema, plans)
     if not noises:
         return
     rows = []
@@ -157,16 +162,79 @@ def report_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCo
     if any(spec.schema.max_rows_per_unit(t.name) > 1 and t.name not in released for t in spec.schema.private_tables):
         say("T caps the rows counted per unit. Released numbers choose it, to minimise noise plus truncation.")
     _report_links(spec, plans, released)
-    for plan in plans:
-        for name, size in released.items():
-            noise = noises[name, plan.budget.epsilon]
-            units = float(np.sum(size.units_of)) if size.bound > 1 else size.rows
-            if units < noise.rows:
-                found = f"{name} has about {max(0, round(units)):,} units, and ± {noise.rows:,.0f}"
-                say(f"Will not work at ε={plan.budget.epsilon:g}: {found}. Take a larger ε or fewer columns.", "bold")
-            elif units < noise.cell:
-                found = f"{name} has about {round(units):,} units, and a cell ± {noise.cell:,.0f}"
-                say(f"Columns of {name} will be mostly noise at ε={plan.budget.epsilon:g}: {found}.", "bold")
+
+
+def _noises(schema: Schema, plans: Sequence[Plan]) -> dict[tuple[str, float], ExpectedNoise]:
+    """Return the noise of each private table at each ε."""
+    return {
+        (table.name, plan.budget.epsilon): expected_noise(schema, table.name, step.price)
+        for plan in plans
+        for table in schema.private_tables
+        for step in plan.steps
+        if step.key == ("profile", table.name)
+    }
+
+
+def _stated_rows(schema: Schema, rows: Sequence[str]) -> dict[str, float]:
+    """Return the stated number of rows of each table; that of the unit's is among them if there are any.
+
+    Raises:
+        SpecError: One is no number, or of no private table; or the unit's is missing.
+    """
+    names, stated = [table.name for table in schema.private_tables], dict[str, float]()
+    for each in rows:
+        name, _, text = each.rpartition("=")
+        number = as_number(text.replace("_", ""))
+        if name not in names:
+            raise SpecError(f"--rows {each}: no private table {name!r}; {did_you_mean(name, names)}")
+        if number is None or number < 0:
+            raise SpecError(f"--rows {each}: no number of rows; write it like {name}=50000")
+        stated[name] = number
+    if stated and schema.unit not in stated:
+        todo = f"say how many rows the unit's table has, like --rows {schema.unit}=2000"
+        raise SpecError(f"--rows: noise is measured against the number of units; {todo}")
+    return stated
+
+
+def _effective(
+    schema: Schema, name: str, stated: Mapping[str, float], released: Mapping[str, RowCount]
+) -> float | None:
+    """Return of how many equal units a table's rows are, by a stated or else a released number; None without one."""
+    if name in stated:
+        is_single = schema.max_rows_per_unit(name) == 1
+        return stated[name] if is_single else effective_units(stated[name], stated[schema.unit])
+    return released[name].effective_units if name in released else None
+
+
+def report_expectations(
+    spec: Spec, plans: Sequence[Plan], stated: Mapping[str, float], released: Mapping[str, RowCount]
+) -> None:
+    """Print what to expect of each table, by stated or released numbers of rows, or how many units it takes."""
+    schema, noises = spec.schema, _noises(spec.schema, plans)
+    if not noises:
+        return
+    rows = []
+    for table in schema.private_tables:
+        found = _effective(schema, table.name, stated, released)
+        size = stated.get(table.name, released[table.name].rows if table.name in released else None)
+        cells = [_expectation(noises[table.name, plan.budget.epsilon], found) for plan in plans]
+        rows.append([table.name, "" if size is None else f"{max(0.0, size):,.0f}", *cells])
+    heads = [f"ε={plan.budget.epsilon:g}" for plan in plans]
+    show("What to expect", ["table", ">rows, about", *heads], rows)
+    levels = " / ".join(map(str, list(Expectation)[1:]))
+    say(f"Numbers: how many rows of {schema.unit} it takes for {levels}.")
+    say("A forecast for rows spread over many units. Columns of many values, and values of few rows, need more.")
+    if not stated and not released:
+        say(f"For what to expect of each table, add public sizes, roughly: --rows {schema.unit}=2000 --rows ..")
+
+
+def _expectation(noise: ExpectedNoise, units: float | None) -> str:
+    """Return what to expect of a table in words, and how many units better ones take; all if nothing is known."""
+    each = 1 if noise.most == 1 else 2  # `effective_units` of many rows per unit
+    better = [f"{each * needed:,.0f}" for needed in noise.needed.values() if units is None or needed > units]
+    if units is None:
+        return " / ".join(better)
+    return f"{noise.expected(units)}; more from {better[0]}" if better else str(noise.expected(units))
 
 
 def _report_links(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
@@ -239,8 +307,9 @@ def _terms(spec: Spec, account: AccountStatus, plan: Plan) -> list[str]:
     return [f"ε={budget.epsilon:g}", *guarantees, life, str(Price(budget.measure, budget.total().amount))]
 
 
-def _as_data(spec: Spec, account: AccountStatus, plan: Plan) -> dict[str, Any]:
+def _as_data(spec: Spec, account: AccountStatus, plan: Plan, stated: Mapping[str, float]) -> dict[str, Any]:
     budget = plan.budget
+    units = {table.name: _effective(spec.schema, table.name, stated, {}) for table in spec.schema.private_tables}
     after = balance_after(spec, account.entries, plan)
     return {
         "synthesizer": plan.synthesizer,
@@ -260,6 +329,14 @@ def _as_data(spec: Spec, account: AccountStatus, plan: Plan) -> dict[str, Any]:
             }
             for step in plan.steps
         ],
+        "expectations": {
+            name: {
+                "expected": None if (found := units[name]) is None else noise.expected(found),
+                "effective_units": found,
+                "effective_units_needed": noise.needed,
+            }
+            for (name, _), noise in _noises(spec.schema, [plan]).items()
+        },
         "lifetime": lifetime_as_data(
             account,
             spent_at_delta=account.balance.delta,

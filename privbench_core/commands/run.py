@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.publishing.bundle import read_bundle, refuse_taken_folder
+from privbench_core.publishing.verdicts import Verdict
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, with_engine
 from privbench_core.synthesizers.contract import Step
@@ -94,12 +95,21 @@ def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def report_warnings(warnings: Sequence[str]) -> None:
-    """Print what speaks against using a bundle, so that nobody misses it."""
-    if warnings:
-        number = f"{len(warnings)} reason{'s' * (len(warnings) > 1)}"
-        say(f"WARNING: {number} to be careful with this bundle", style="bold")
-    for line in warnings:
+def report_bundle(title: str, rows: Mapping[str, int], verdicts: Sequence[Verdict]) -> None:
+    """Print the rows of each table and how close it is by released figures, worst first and public tables last."""
+    lines = [[v.subject, f"{rows[v.subject]:,}", v.grade or "", v.reason] for v in verdicts]
+    graded = {verdict.subject for verdict in verdicts}
+    lines += [[name, f"{number:,}", "", ""] for name, number in rows.items() if name not in graded]
+    show(title, ["table", ">rows", "how close", "why"], lines)
+
+
+def report_fidelity(verdicts: Sequence[Verdict], lost: Sequence[str]) -> None:
+    """Print how many tables need care, and what was lost, so that nobody misses it."""
+    if warned := sum(verdict.warns for verdict in verdicts):
+        say(f"WARNING: be careful with {warned} of {len(verdicts)} tables", style="bold")
+    if lost:
+        say("Lost to noise and bounds:", style="bold")
+    for line in lost:
         say(f"  {line}")
 
 
@@ -167,16 +177,20 @@ def _paid_in_words(workspace: Workspace, entries: Sequence[Entry]) -> str:
 def report_outcome(spec: Spec, outcome: Outcome) -> None:
     """Print where the bundle is, what is in it, and what it cost."""
     result, balance = outcome.result, outcome.account.balance
-    show(f"Bundle: {result.out}", ["table", ">rows"], [[name, f"{rows:,}"] for name, rows in outcome.rows.items()])
+    report_bundle(f"Bundle: {result.out}", outcome.rows, result.verdicts)
     budget = result.plan.budget
     say(f"Unit:       {spec.schema.unit_in_words}")
     say(f"Guarantee:  {budget_in_words(budget)} for adding or removing a unit")
     say(f"            {budget_in_words(budget.replace_one())} for replacing one")
     say(f"This run:   {_cost(outcome)}")
     life = balance.lifetime
-    at = f" (at δ={balance.delta:.2g})" if balance.delta else ""
-    say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
-    report_warnings(result.warnings)
+    say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left")
+    if balance.delta > budget.delta:
+        say(
+            f"            counted at the lifetime's δ={balance.delta:.2g}, where the same noise is a smaller ε than at"
+            f" δ={budget.delta:.2g}"
+        )
+    report_fidelity(result.verdicts, result.lost)
     for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):
         say(line, style="bold" if line.startswith(WARNING) else None)
 
@@ -201,7 +215,8 @@ def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
         "bundle": str(result.out),
         "rows": outcome.rows,
         "guarantee": {"unit": spec.schema.unit_in_words, **guarantee_of(budget)},
-        "warnings": list(result.warnings),
+        "tables": [verdict.to_dict() for verdict in result.verdicts],
+        "lost": list(result.lost),
         "cost": {"measure": str(budget.measure), "paid": result.paid, "reused": outcome.reused},
         "lifetime": lifetime_as_data(outcome.account, spent_at_delta=balance.delta, left=balance.left),
         "cohort": cohort_as_data(spec, outcome.account),

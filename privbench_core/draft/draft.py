@@ -19,7 +19,16 @@ from privbench_core.draft.keys import propose_keys, usable_keys, with_required
 from privbench_core.draft.publishing import Candidate, candidates
 from privbench_core.draft.samples import Samples, read_samples
 from privbench_core.draft.tables import draft_table
-from privbench_core.draft.units import KeyPlace, Role, guess_unit, propose_roles, repeated_persons, without_tables
+from privbench_core.draft.units import (
+    KeyPlace,
+    Role,
+    guess_unit,
+    most_cover,
+    propose_roles,
+    repeated_persons,
+    why_unit,
+    without_tables,
+)
 from privbench_core.errors import SpecError, did_you_mean
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.location import PASSWORD, absolute, expand, is_spark_url, is_url, without_password
@@ -201,7 +210,7 @@ def _privacy(found: Survey, unit: str | None, decided: Decisions) -> Iterator[st
     if assumed and (warning := found.warning(assumed)):
         yield one_line(f"  # {warning}")
     if unit is not None:
-        guessed = "" if decided.unit else " (guessed from the names)"
+        guessed = "" if decided.unit else f" ({why_unit(found.catalogue, unit)})"
         yield f"  unit: {flow_yaml(unit)} # one row of it, with all rows that depend on it, is protected{guessed}"
         yield from _public(found.candidates(unit), unit, decided.public)
     elif assumed:
@@ -211,6 +220,8 @@ def _privacy(found: Survey, unit: str | None, decided: Decisions) -> Iterator[st
     else:
         todo = "decide: the table whose rows, with all that depends on them, are protected; then draft again, with"
         yield f"  unit: {UNDECIDED} # {todo} --unit TABLE: it decides about keys and public tables"
+        if best := most_cover(found.catalogue):
+            yield one_line(f"  # Tables by how many others depend on them, and so are protected: {best}")
     yield "  delta: 1.0e-9 # 0 = pure differential privacy; else far below 1 / (number of units)"
     yield f"  epsilons: {flow_yaml(list(decided.epsilons))} # one release for each; smaller is more private"
     yield f"  lifetime: {{epsilon: {decided.lifetime:g}, delta: 1.0e-7}} # the most that all releases may ever spend"

@@ -122,6 +122,8 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
         remark = " # enforced: rows that leave the unit are ignored"
     elif role.bound is not None and not role.undecided:
         remark = " # enforced: rows beyond it are ignored" if role.owner else " # promised: nothing enforces it"
+    if role.why:
+        remark += f"{';' if remark else ' #'} the owner, as {one_line(role.why)}"
     yield f"      - {_key_fields(table, key, fields)}{remark}"
 
 
@@ -129,28 +131,30 @@ def _to_decide(table: FoundTable, key: FoundKey, role: Role, *, numbered: bool) 
     """Yield what an owner should know of a key whose bound is not enforced; arguments as of `_foreign_key`."""
     optional, is_self = table.is_optional(key), key.parent == table.name
     if role.may_stay and role.undecided:
-        yield from _about_removal(key.parent)
+        yield from _about_removal(key.parent, role)
     if role.undecided:
         own = "rows of its own table" if is_self else f"rows per row of {key.parent}"
         own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
-        hint = "" if is_self else "; or same_unit: true if it never leaves the unit"
-        relies = "It is not enforced, and the guarantee relies on it"
+        hint = "" if is_self else "; or same_unit: true, without noise, if it never leaves the unit"
+        relies = f"As few as you can promise: {role.noise_in_words}, and nothing enforces what the guarantee relies on"
         if optional and not key.cascades and not numbered:
             relies = "A generous bound costs little; only the relational synthesizer relies on it"
         elif role.may_stay:
-            relies += " where rows go; where they stay, a generous bound costs little"
+            relies = (
+                "Where rows go, as few as you can promise, as nothing enforces it; where they stay, many cost little"
+            )
         yield f"      # decide: the most {own}, about {role.bound}? {relies}{hint}"
     if optional and key.cascades and (role.undecided or role.same_unit) and not is_self and not numbered:
         todo = "on_unit_removed: set null adds less noise, unless rows must be deleted with theirs in"
         yield f"      # {todo} {key.parent} (ON DELETE CASCADE)"
 
 
-def _about_removal(parent: str) -> Iterator[str]:
+def _about_removal(parent: str, role: Role) -> Iterator[str]:
     """Yield what the owner of a required key should know to decide what becomes of a row without its parent."""
     yield f"      # decide: when the row of {parent} that a row refers to goes with its unit, on_unit_removed is"
     yield "      # - set null if the row stays, and what it refers to is unknown: little noise. Whatever else it says"
     yield f"      #   of that row of {parent} stays in it, and is protected as its owner's alone."
-    yield "      # - cascade if the row goes as well. Noise grows with the bound below."
+    yield f"      # - cascade if the row goes as well. Noise grows with the bound below: {role.noise_in_words}."
 
 
 def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None = None) -> str:

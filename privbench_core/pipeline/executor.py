@@ -166,6 +166,7 @@ class Executor:
             failed=len(_failures(release.artifact)) if step.kind is StepKind.VALIDATE else 0,
             at=datetime.now(UTC).isoformat(timespec="seconds"),
             synthesizer=runner.plan.synthesizer,
+            out=str(runner.run.out.absolute()) if step.kind is StepKind.PUBLISH and runner.run.out else "",
         )
         return Made(release, manifest)
 

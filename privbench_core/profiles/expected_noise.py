@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
 from privbench_core.estimators.segmentation import SIGNIFICANT
-from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
+from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS, TINY
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import Sensitivity, noise_std
 from privbench_core.privacy.relations import bounded_moves, reference_moves, stability
@@ -15,6 +16,15 @@ from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema
 from privbench_core.units.measure_row_count import noise_of_rows
 from privbench_core.units.row_count import RowCount
+
+
+class Expectation(StrEnum):
+    """What a table will show, from the worst to the best."""
+
+    NOISE = "all noise"
+    ROWS = "number of rows only"
+    COLUMNS = "single columns"
+    JOINTS = "pairs and joins"
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,37 @@ class ExpectedNoise:
     rows: float
     cell: float
     most: int
+
+    @property
+    def needed(self) -> dict[Expectation, float]:
+        """Rows of how many units it takes, where all have equally many, for each `Expectation` but noise.
+
+        As in `Profile.hidden`, quarters have to stand out: a quarter of the number of rows, of the rows of a column,
+        and a quarter of a quarter of those of two columns, which have half of the price.
+        """
+        quarters = SIGNIFICANT / SHOWN_DEVIATIONS * HIDDEN_PARTS
+        rows = min(self.rows, math.sqrt(HIDDEN_PARTS) * self.cell)  # the quarters of a column add up to the rows
+        return {
+            Expectation.ROWS: quarters * rows,
+            Expectation.COLUMNS: quarters * max(rows, self.cell),
+            Expectation.JOINTS: quarters * max(rows, math.sqrt(2) * HIDDEN_PARTS * self.cell),
+        }
+
+    def expected(self, units: float) -> Expectation:
+        """Return what a table shows with the rows of so many units, see `effective_units`."""
+        shown = [expectation for expectation, needed in self.needed.items() if needed <= units]
+        return shown[-1] if shown else Expectation.NOISE
+
+
+def effective_units(rows: float, units: float) -> float:
+    """Return of how many units with equally many rows the counts would be as noisy: n²/Σs² (Kish 1965).
+
+    Numbers of rows s of a unit are taken to be geometric with mean rows/units: many units have none, a few have many.
+
+    >>> round(effective_units(1e6, 1000)), round(effective_units(10, 1e6))
+    (500, 10)
+    """
+    return rows * units / max(2 * rows + units, TINY)
 
 
 def expected_noise(schema: Schema, table: str, price: Price) -> ExpectedNoise:

@@ -24,6 +24,7 @@ from privbench_core.guards import (
     ASSUMED_DIGITS,
     CELLS_PER_OCTAVE,
     EXACT_FLOAT,
+    EXPECTED_LEAVES,
     MAX_OCTAVES,
     MAX_YEARS,
     RARER,
@@ -150,14 +151,14 @@ def _weight(column: Column) -> float:
     """Return what learning a domain costs, see `learning_weights`."""
     of_range, of_list = TUNING.learning_weights
     if column.type.logical.structured:
-        return 2 * of_list + TUNING.expected_leaves * (of_range + of_list) / 2
+        return 2 * of_list + EXPECTED_LEAVES * (of_range + of_list) / 2
     return of_list if column.learns_list else of_range
 
 
 def learning_shares(table: Table) -> dict[str, float]:
     """Return the share of a profile's price that each domain to learn costs, by column."""
     weights = {c.name: _weight(c) for c in table.modelled if isinstance(c.domain, Learn)}
-    leaves = TUNING.expected_leaves * len(documents_to_learn(table.modelled))
+    leaves = EXPECTED_LEAVES * len(documents_to_learn(table.modelled))
     return {name: weight / (len(table.attributes) + leaves + sum(weights.values())) for name, weight in weights.items()}
 
 

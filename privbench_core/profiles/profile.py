@@ -81,7 +81,7 @@ class Profile(Storable):
     def noise_in_words(self) -> str:
         """How many rows, more or less, and how many columns noise hides."""
         rows = f"{max(0, round(self.size.rows)):,} ± {round(SHOWN_DEVIATIONS * self.size.sigma):,} rows"
-        return f"{rows}; noise hides {len(self.hidden)} of {self._comparable} columns" if self._comparable else rows
+        return f"{rows}; noise hides {len(self.hidden)} of {self._comparable} columns" if self.hidden else rows
 
     @property
     def _comparable(self) -> int:

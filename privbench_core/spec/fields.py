@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from reprlib import repr as short_repr
 from typing import Any, TypeVar
 
-from privbench_core.errors import did_you_mean
+from privbench_core.errors import did_you_mean, most_similar
 from privbench_core.schema.types.numeric import as_integer, as_number
 
 MAX_COUNT = 2**31 - 1
@@ -205,7 +205,7 @@ class Node:
     """
 
     where: str
-    fields: Mapping[str, Any]
+    fields: dict[str, Any]
     problems: Problems
 
     def wrong(self, name: str, todo: str) -> None:
@@ -235,10 +235,12 @@ class Node:
         return default if found is None else found
 
     def read(self, form: Form) -> dict[str, Any]:
-        """Return what each key of the form means, and report all mistakes."""
-        for name in self.fields:
-            if name not in form.keys:
-                self.add(f"unknown key {name!r}", did_you_mean(name, form.keys))
+        """Return what each key of the form means, and report all mistakes; a misspelt key is read as the one meant."""
+        for name in [name for name in self.fields if name not in form.keys]:
+            self.add(f"unknown key {name!r}", did_you_mean(name, form.keys))
+            meant = most_similar(name, form.keys)
+            if meant and meant not in self.fields and form.keys[meant].kind.read(self.fields[name]) is not None:
+                self.fields[meant] = self.fields[name]
         return {name: self.value(name, key) for name, key in form.keys.items()}
 
     def build(self, form: Form, make: Callable[..., T]) -> T | None:
@@ -247,7 +249,7 @@ class Node:
         required = (values[name] for name, key in form.keys.items() if key.default is REQUIRED)
         return None if any(value is None for value in required) else make(*values.values())
 
-    def items(self, listed: Iterable[Mapping[str, Any]] | None, form: Form, make: Callable[..., T]) -> tuple[T, ...]:
+    def items(self, listed: Iterable[dict[str, Any]] | None, form: Form, make: Callable[..., T]) -> tuple[T, ...]:
         """Return what the mappings of a list are, without those that are reported as wrong."""
         built = (replace(self, fields=item).build(form, make) for item in listed or ())
         return tuple(item for item in built if item is not None)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from privbench_core.errors import SourceError, SpecError, did_you_mean
+from privbench_core.errors import SourceError, SpecError, did_you_mean, most_similar
 from privbench_core.files import as_path
 from privbench_core.schema.constraints import reachable
 from privbench_core.schema.tables import Schema
@@ -30,7 +30,7 @@ from privbench_core.spec.model import (
 )
 from privbench_core.spec.parse import parse_enums, parse_tables
 from privbench_core.spec.rules import find_problems
-from privbench_core.spec.rules_of_keys import infer_keys
+from privbench_core.spec.rules_of_keys import infer_keys, without_known_owner
 from privbench_core.spec.yaml_io import read_yaml, write_yaml
 
 _CLUSTER = re.compile(r"sc://.|\$\{\w+\}")
@@ -73,10 +73,10 @@ def _spec(node: Node, path: Path) -> Spec | None:
         return None
     enums, owners = parse_enums(node), found["owners"]
     public = () if declared["public"] is None and not privacy.has("public") else declared["public"]
-    for name in public or ():
-        if name not in found["tables"]:
-            mistake = f"public lists {name!r}, which is no table"
-            node.problems.add("privacy", mistake, did_you_mean(name, found["tables"]))
+    for name in [name for name in public or () if name not in found["tables"]]:
+        mistake = f"public lists {name!r}, which is no table"
+        node.problems.add("privacy", mistake, did_you_mean(name, found["tables"]))
+        public = (*(public or ()), most_similar(name, found["tables"]))
     tables = {
         name: {**raw, "public": True} if name in (public or ()) and isinstance(raw, dict) else raw
         for name, raw in found["tables"].items()
@@ -163,8 +163,8 @@ def _all_decided(schema: Schema, problems: Problems) -> Schema:
         return schema
     parents = {table.name: {key.parent for key in table.foreign_keys} for table in schema.tables}
     reached = reachable(schema.unit, lambda name: (child for child in parents if name in parents[child]))
-    private = [t.name for t in schema.tables if not t.public and f"{t.name}.foreign_keys" not in problems.broken]
-    waiting = [name for name in private if name not in reached]
+    reached |= without_known_owner(schema, problems.broken)
+    waiting = [table.name for table in schema.tables if not table.public and table.name not in reached]
     if waiting:
         found = f"public is not decided for {', '.join(waiting)}: no foreign key leads from there to {schema.unit}"
         problems.add("privacy", found, forms.PRIVACY.keys["public"].todo)

@@ -60,11 +60,10 @@ def parse_enums(node: Node) -> tuple[EnumType, ...]:
     inner = node.inside("enums", where="enums")
     enums = []
     for name in inner.fields:
-        values = inner.value(name, forms.ENUM)
-        if values is not None and len(set(values)) < len(values):
+        values = inner.value(name, forms.ENUM) or ()
+        if len(set(values)) < len(values):
             inner.wrong(name, forms.ENUM.todo)
-        elif values is not None:
-            enums.append(EnumType(name, tuple(map(str, values))))
+        enums.append(EnumType(name, tuple(map(str, values))))
     return tuple(enums)
 
 
@@ -81,6 +80,10 @@ def parse_tables(raw: Mapping[str, Any], problems: Problems, enums: tuple[EnumTy
     required = {name: [k for k in found if k.cascades and not k.optional] for name, found in keys.items()}
     parsed, changes = [], {}
     for name, table in tables.items():
+        keys_known = table.primary_key and {column.name for column in table.columns}.issuperset(table.primary_key)
+        if f"{name}.foreign_keys" in problems.broken or not keys_known:
+            # Any column without a domain may be the one that a key means.
+            problems.broken |= {f"{name}.{column.name}" for column in table.columns if column.domain is None}
         kept, implied = without_implied(keys[name], lambda parent: required.get(parent, ()))
         kept = _without_second_keys(kept, implied, problems)
         parsed.append(_with_enums(_with_keys(table, tuple(kept), tuple(implied)), enums_by_name))
@@ -297,7 +300,8 @@ def _known_columns(names: tuple[str, ...], table: Table, problems: Problems) -> 
     known = [column.name for column in table.columns]
     unknown = [name for name in names if name not in known]
     for name in unknown:
-        problems.add(f"{table.name}.{name}", "no such column", did_you_mean(name, known))
+        if f"{table.name}.{name}" not in problems.broken:
+            problems.add(f"{table.name}.{name}", "no such column", did_you_mean(name, known))
     return not unknown
 
 

@@ -9,22 +9,25 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.checks import columns_of, is_contained, parse_check
-from privbench_core.schema.columns import Column, ColumnType, EnumType, Learn, Pattern, Range, Scalar, Values
+from privbench_core.schema.columns import Column, ColumnType, EnumType, Generated, Learn, Pattern, Range, Scalar, Values
+from privbench_core.schema.constraints import Check
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.types.numeric import IntegerType
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
-from privbench_core.spec.rules_of_keys import find_column, find_key_problems
+from privbench_core.spec.rules_of_keys import find_column, find_key_problems, without_known_owner
 
 _IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
 _METHOD = re.compile(r"[a-z]+ ?\(")
 _OUTSIDE = "is not one expression; it must not close brackets it did not open, or contain comments"
 
 
-def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ()) -> list[str]:
+def find_problems(schema: Schema, *, delta: float, broken: AbstractSet[str] = frozenset()) -> list[str]:
     """Return all broken rules of a schema whose keys went through `spec.rules_of_keys.infer_keys`.
 
     Args:
@@ -35,20 +38,44 @@ def find_problems(schema: Schema, *, delta: float, broken: Collection[str] = ())
     Returns:
         One line per problem: where, what was found, what to do.
     """
-    problems = [*_names(schema), *_unit(schema), *find_key_problems(schema, broken)]
-    enums = {enum.name: enum for enum in schema.enums}
+    problems = [*_names(schema), *_unit(schema, broken), *find_key_problems(schema, broken)]
+    enums, unowned = {enum.name: enum for enum in schema.enums}, without_known_owner(schema, broken)
     for table in schema.tables:
-        problems += [*_key_columns(schema, table), *_circles(table)]
+        problems += _circles(table)
         for column in table.columns:
-            found, enum = [*_default(column)], enums.get(column.sql_type or "")
+            found, enum = [*_key_column(schema, table, column), *_default(column)], enums.get(column.sql_type or "")
             found += _sql_type(table, column) if enum is None else _enum(table, column, enum)
             if not table.public:
-                found += [*_domain(table, column, delta), *_relative(schema, table, column)]
+                found += _domain(table, column, delta)
+                found += [] if _relative_to_broken(table, column, broken, unowned) else _relative(schema, table, column)
             place = f"{table.name}.{column.name}"
             problems += [f"{place}: {problem}" for problem in found if place not in broken]
+        whole = _without_broken(table, broken)
         for rule in (_row_order, _checks, _dependencies, _computed, _using, _key_names):
-            problems += [f"{table.name}{problem}" for problem in rule(table)]
+            problems += [f"{table.name}{problem}" for problem in rule(whole)]
     return problems
+
+
+def _relative_to_broken(table: Table, column: Column, broken: AbstractSet[str], unowned: AbstractSet[str]) -> bool:
+    """Return whether a column is relative to one that is reported as wrong, or to one of an owner that is not known."""
+    to = column.relative.to if column.relative else ""
+    return not broken.isdisjoint((to, f"{table.name}.{to}")) or ("." in to and table.name in unowned)
+
+
+def _without_broken(table: Table, broken: AbstractSet[str]) -> Table:
+    """Return a table without an order of rows and expressions that refer to columns reported as wrong."""
+
+    def is_whole(part: Check | Generated) -> bool:
+        tree = parse_check(part.expression)
+        return tree is None or broken_here.isdisjoint(columns_of(tree))
+
+    broken_here = {place.removeprefix(f"{table.name}.") for place in broken}
+    return replace(
+        table,
+        row_order=None if table.row_order in broken_here else table.row_order,
+        checks=tuple(filter(is_whole, table.checks)),
+        generated=tuple(filter(is_whole, table.generated)),
+    )
 
 
 def _names(schema: Schema) -> Iterator[str]:
@@ -88,9 +115,9 @@ def _same(names: Iterable[str], seen_as: Callable[[str], str]) -> list[str]:
     return [", ".join(dict.fromkeys(group)) for group in groups.values() if len(group) > 1]
 
 
-def _unit(schema: Schema) -> Iterator[str]:
+def _unit(schema: Schema, broken: AbstractSet[str]) -> Iterator[str]:
     if schema.unit not in schema.by_name:
-        if schema.unit:
+        if schema.unit and schema.unit not in broken:
             yield f"privacy: unit {schema.unit!r} is no table; {did_you_mean(schema.unit, schema.by_name)}"
         return
     unit = schema.table(schema.unit)
@@ -103,29 +130,27 @@ def _unit(schema: Schema) -> Iterator[str]:
             yield f"{key.name}: the privacy unit depends on the private table {above}; {todo}"
 
 
-def _key_columns(schema: Schema, table: Table) -> Iterator[str]:
+def _key_column(schema: Schema, table: Table, column: Column) -> Iterator[str]:
     """Yield why a column cannot be part of a key, or cannot be modelled like an attribute in one."""
-    for column in table.columns:
-        where = f"{table.name}.{column.name}"
-        in_reference = column.name in table.referring_columns
-        if column.name in table.primary_key and column.nullable:
-            yield f"{where}: a primary key that may be NULL; remove nullable: true"
-        if not (in_reference or column.name in table.primary_key):
-            continue
-        if not (column.logical.keyable and (column.logical.surrogate or table.public)):
-            yield f"{where}: a key of type {column.type}; keys are integers, decimals, times, UUIDs or text"
-        if column.domain is None or table.public:
-            continue
-        if not schema.is_stable(table.name, column.name):
-            yield f"{where}: a domain on a key column of a foreign key; remove it: references are generated"
-        elif in_reference and not (column.type.ordered and column.domain == Learn()):
-            todo = "only dates and numbers are modelled there, with domain: learn"
-            yield f"{where}: a domain on a reference to public rows; remove it: {todo}"
-        elif table.primary_key == (column.name,):
-            yield f"{where}: a domain on a key column that is the whole primary key; remove it: keys are generated"
-        elif column.type.opaque or isinstance(column.domain, Pattern):
-            todo = "remove it, or declare type: category and its values"
-            yield f"{where}: a domain on a key column of type {column.type}; {todo}"
+    in_reference = column.name in table.referring_columns
+    if column.name in table.primary_key and column.nullable:
+        yield "a primary key that may be NULL; remove nullable: true"
+    if not (in_reference or column.name in table.primary_key):
+        return
+    if not (column.logical.keyable and (column.logical.surrogate or table.public)):
+        yield f"a key of type {column.type}; keys are integers, decimals, times, UUIDs or text"
+    if column.domain is None or table.public:
+        return
+    if not schema.is_stable(table.name, column.name):
+        yield "a domain on a key column of a foreign key; remove it: references are generated"
+    elif in_reference and not (column.type.ordered and column.domain == Learn()):
+        todo = "only dates and numbers are modelled there, with domain: learn"
+        yield f"a domain on a reference to public rows; remove it: {todo}"
+    elif table.primary_key == (column.name,):
+        yield "a domain on a key column that is the whole primary key; remove it: keys are generated"
+    elif column.type.opaque or isinstance(column.domain, Pattern):
+        todo = "remove it, or declare type: category and its values"
+        yield f"a domain on a key column of type {column.type}; {todo}"
 
 
 def _row_order(table: Table) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from privbench_core.schema.columns import Column
@@ -50,7 +51,16 @@ def _with_cascades(schema: Schema) -> Schema:
     return schema
 
 
-def find_key_problems(schema: Schema, broken: Collection[str] = ()) -> list[str]:
+def without_known_owner(schema: Schema, broken: AbstractSet[str]) -> set[str]:
+    """Return the tables with a key that is reported as wrong and those that refer to them; all without a unit."""
+    if schema.unit not in schema.by_name:
+        return set(schema.by_name)
+    wrong = {name for name in schema.by_name if not broken.isdisjoint((name, f"{name}.foreign_keys"))}
+    parents = {table.name: {key.parent for key in table.foreign_keys} for table in schema.tables}
+    return {name for name in parents if any(above in wrong for above in reachable(name, parents.__getitem__))}
+
+
+def find_key_problems(schema: Schema, broken: AbstractSet[str] = frozenset()) -> list[str]:
     """Return one line per broken rule on foreign keys, except at ``broken`` places."""
     problems = list(_cycles(schema))
     rules = (_bound, _same_unit, _on_unit_removed, _row_ids, _cannot_be_null, _changing_target)
@@ -83,7 +93,7 @@ def _target(key: ForeignKey, parent: Table) -> Iterator[str]:
         yield f"{found}; refer to {known}, or add unique: [[{target}]] to {parent.name}"
 
 
-def _types(key: ForeignKey, schema: Schema, broken: Collection[str]) -> Iterator[str]:
+def _types(key: ForeignKey, schema: Schema, broken: AbstractSet[str]) -> Iterator[str]:
     for name, target in zip(key.columns, key.parent_columns, strict=True):
         here, there = f"{key.child}.{name}", f"{key.parent}.{target}"
         own, other = find_column(schema.table(key.child), name), find_column(schema.table(key.parent), target)
@@ -259,9 +269,9 @@ def _candidates(schema: Schema) -> dict[str, list[ForeignKey]]:
     }
 
 
-def _ownership(schema: Schema, broken: Collection[str]) -> Iterator[str]:
+def _ownership(schema: Schema, broken: AbstractSet[str]) -> Iterator[str]:
     """Yield where not exactly one path of owner keys leads from a private table to the unit."""
-    candidates = _candidates(schema)
+    candidates, unknown = _candidates(schema), without_known_owner(schema, broken)
     for table in schema.tables:
         marked = [key for key in table.foreign_keys if key.owner]
         if table.public or table.name == schema.unit:
@@ -272,7 +282,7 @@ def _ownership(schema: Schema, broken: Collection[str]) -> Iterator[str]:
             yield f"{table.name}: several keys are marked owner: true ({names}); keep it on one"
         elif marked and schema.table(marked[0].parent).public:
             yield f"{marked[0].name}: owner: true on a key to a public table; mark a key that leads to {schema.unit}"
-        elif schema.unit in schema.by_name and f"{table.name}.foreign_keys" not in broken:
+        elif table.name not in unknown:
             yield from _path(schema, table, marked, candidates[table.name])
 
 

@@ -61,9 +61,11 @@ def measure_row_count(session: PrivateSession, table: str, bound: int, price: Pr
     found = session.view(ViewSpec(table, {}, (most,)), "rows").measure("rows", [Marginal(())], each)
     total = NoisySum(float(found.values[0]), found.sigma, most)
     fit = sizes(noisy, sigma, rows=total)
-    # Where not even the number of units stands out, the likely shapes are those of noise.
-    found_units = float(noisy.sum()) > SIGNIFICANT * sigma * math.sqrt(len(noisy))
-    off = math.hypot(total.sigma, fit.unknown_beyond(most) if found_units else fit.deviation_beyond(most))
+    # Where neither units nor rows stand out, the likely shapes are those of noise.
+    stands_out = (
+        float(noisy.sum()) > SIGNIFICANT * sigma * math.sqrt(len(noisy)) or total.value > SIGNIFICANT * total.sigma
+    )
+    off = math.hypot(total.sigma, fit.unknown_beyond(most) if stands_out else fit.deviation_beyond(most))
     rows = _without_bias(total.value + fit.beyond(most), off, fit.rows())
     scale = 1.0
     if sigma >= HIDDEN_ROWS and rows <= off:

@@ -83,6 +83,12 @@ class RowCount(Storable):
         return np.asarray((every / max(every.sum(), TINY) - counted / max(counted.sum(), TINY)) @ shape)
 
     @property
+    def effective_units(self) -> float:
+        """Of how many units with equally many rows the counts would be as noisy: n²/Σs², where a unit has s rows."""
+        squares = float((self.rows_of**2 / np.maximum(self.units_of, TINY)).sum())
+        return self.rows if self.bound == 1 else float(self.rows_of.sum()) ** 2 / max(squares, TINY)
+
+    @property
     def in_full(self) -> bool:
         """Whether all rows are counted, of whatever unit."""
         return self.rows_per_unit >= self.classes[-1]

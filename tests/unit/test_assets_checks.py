@@ -50,7 +50,7 @@ def test_fidelity_warns_and_blocks_where_the_spec_says_so(
     assert integrity.passed
     assert (fidelity.passed, fidelity.severity) == (passed, severity)
     told = fidelity.description or ""
-    assert ("all noise at this ε (3 ± 40 rows)" in told) is bool(noise)
+    assert ("all noise: 3 ± 40 rows" in told) is bool(noise)
     shown = {name: fidelity.metadata[name] for name in fidelity.metadata if name.startswith("two-way TVD")}
     assert shown == {
         "two-way TVD": dg.MetadataValue.float(figure.value),

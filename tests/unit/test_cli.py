@@ -531,6 +531,12 @@ def test_status_and_refresh_price_only_what_is_still_to_be_bought(shop: Path) ->
     assert whole == pytest.approx(data_of("plan", shop)["plans"][1]["total"]["amount"])
     bundle_of(shop)  # a run of its own, at ε=1: it leaves no bundle in the state folder, but its steps are bought
     assert pending() == (0, {})
+    low, high = data_of("status", shop)["releases"]
+    assert (low["state"], low["released_at"]) == ("never released", None)
+    assert (high["state"], high["why"], high["bundle"]) == ("up to date", "", str(shop.parent / "bundle"))
+    said = " ".join(call("status", shop).stdout.split())
+    assert "up to date at 1 (by privbench run); a refresh of all" in said
+    assert f"ε=1: released by privbench run on {high['released_at'][:10]}; to have it refreshed" in said
     shown = call("refresh", shop, "--epsilon", 1, "--dry-run").stdout
     assert "bought before" in shown
     assert "ρ=" not in shown
@@ -552,6 +558,8 @@ def test_the_refresh_after_the_last_is_refused_before_anything_is_looked_at(shop
     bundle_of(shop)
     before = data_of("ledger", shop)["entries"]
     grown(shop, 30)
+    told = data_of("status", shop)["releases"][1]
+    assert (told["state"], told["why"]) == ("stale", "customer changed")
     refused = call("run", shop, "--epsilon", 1, "--out", shop.parent / "other")
     assert refused.exit_code == 1
     assert re.match(r"privbench: the run at ε=1: costs [\d.]+% of .* would begin refresh 2, but", refused.stderr)

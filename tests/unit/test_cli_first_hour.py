@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -32,8 +33,30 @@ def test_plan_speaks_of_rows_and_hides_what_is_free(town_spec: Path) -> None:
     assert re.search(r"household +1 +about \d+ of \d+", again)  # a released number, never an exact one
     assert "by the released numbers of rows" in again
     small = call("plan", town_spec, "--epsilon", 0.01).stdout
-    assert "Will not work at ε=0.01: household has about" in small
+    assert re.search(r"household +\d+ +all noise; more from [\d,]+", small)
     assert "ε=0.01 is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it." in small
+
+
+def test_a_plan_says_what_to_expect_of_each_table_or_how_many_units_it_takes(town_spec: Path) -> None:
+    needed = call("plan", town_spec, "--epsilon", 0.8).stdout
+    assert re.search(r"^ person +([\d,]+ / ){2}[\d,]+ *$", needed, re.MULTILINE)
+    assert "add public sizes, roughly: --rows household=2000 --rows .." in needed
+    few = call("plan", town_spec, "--epsilon", 0.8, "--rows", "household=40", "--rows", "person=100").stdout
+    assert re.search(r"person +100 +all noise; more from [\d,]+", few)
+    many = call("plan", town_spec, "--epsilon", 0.8, "--rows", "household=4e5", "--rows", "person=1_000_000")
+    assert re.search(r"person +1,000,000 +pairs and joins *$", many.stdout, re.MULTILINE)
+    data = call("plan", town_spec, "--rows", "household=4e5", "--json").stdout
+    found = json.loads(data)["plans"][0]["expectations"]
+    assert (found["household"]["expected"], found["person"]["expected"]) == ("pairs and joins", None)
+    assert list(found["person"]["effective_units_needed"]) == [
+        "number of rows only", "single columns", "pairs and joins"
+    ]  # fmt: skip
+    for wrong, said in {
+        "persn=3": "no private table 'persn'; did you mean 'person'?",
+        "person=many": "no number of rows; write it like person=50000",
+        "person=3": "say how many rows the unit's table has, like --rows household=2000",
+    }.items():
+        assert said in call("plan", town_spec, "--rows", wrong).stderr
 
 
 def test_a_report_can_say_whether_the_source_has_changed(town_spec: Path) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundTable
 from privbench_core.draft.draft import Decisions, Survey, reflect
-from privbench_core.draft.units import guess_unit, repeated_persons
+from privbench_core.draft.units import guess_unit, most_cover, propose_roles, repeated_persons, why_unit
 from privbench_core.errors import SpecError
 from privbench_core.schema.columns import ColumnType
 from privbench_core.spec.load import load_spec
-from tests.helpers.drafts import call, duckdb_file, sqlite_file
+from tests.helpers.drafts import call, catalogue_of, duckdb_file, sqlite_file
 
 VISITS = "CREATE TABLE visits (id INTEGER PRIMARY KEY, email TEXT, seen_at TIMESTAMP, dur INTEGER);"
 IDENTIFYING = [
@@ -131,3 +131,95 @@ def test_references_stay_within_the_unit_where_names_on_the_way_or_a_group_of_pe
     lines = [line for line in draft.splitlines() if "references:" in line]
     staying = {line.partition("columns: ")[2].partition(", references")[0] for line in lines if "same_unit" in line}
     assert staying == {"[project_id, label]", *(["reporter_id"] if reporter else [])}
+
+
+CRM = """
+    organisations: *id name
+    contacts: *id organisation_id>organisations email
+    deals: *id organisation_id>organisations contact_id?>contacts
+    notes: *id author_id>contacts deal_id>deals
+    tags: *id organisation_id>organisations name
+    deal_tags: *tag_id>tags *deal_id>deals
+    seats: *contact_id>contacts *organisation_id>organisations
+"""
+CHAT = """
+    workspaces: *id name
+    members: *id workspace_id>workspaces
+    channels: *id workspace_id>workspaces
+    channel_members: *member_id>members *channel_id>channels
+    messages: *id member_id>members channel_id>channels
+    invoices: *id workspace_id>workspaces
+"""
+FORUM = """
+    users: *id name
+    posts: *id user_id>users
+    comments: *id user_id>users post_id>posts
+    likes: *user_id>users *post_id>posts
+"""
+BANK = """
+    customers: *id name
+    accounts: *id customer_id>customers
+    transfers: *id to_account_id?>accounts from_account_id>accounts
+"""
+CLINIC = """
+    doctors: *id name
+    patients: *id doctor_id?>doctors
+    visits: *id doctor_id>doctors patient_id>patients
+    prescriptions: *id patient_id>patients visit_id>visits
+"""
+SHOP = """
+    kunde: *id name
+    bestellung: *id kunde_id>kunde
+    artikel: *id name
+    position: *id bestellung_id>bestellung artikel_id>artikel
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "owners", "inside", "asked"),
+    [
+        (
+            CRM, "organisations",
+            {"deals.organisation_id", "notes.deal_id", "deal_tags.deal_id", "seats.organisation_id"},
+            {"deals.contact_id", "notes.author_id", "deal_tags.tag_id", "seats.contact_id"}, set(),
+        ),
+        (
+            CHAT, "workspaces", {"channel_members.channel_id", "messages.channel_id"},
+            {"channel_members.member_id", "messages.member_id"}, set(),
+        ),
+        (FORUM, "users", {"comments.post_id", "likes.user_id"}, set(), {"comments.user_id", "likes.post_id"}),
+        (BANK, "customers", {"transfers.from_account_id"}, set(), {"transfers.to_account_id"}),
+        (CLINIC, "patients", {"prescriptions.visit_id"}, {"prescriptions.patient_id"}, set()),
+        (SHOP, None, set(), set(), set()),
+    ],
+)  # fmt: skip
+def test_units_and_owners_are_ranked_by_what_they_cost(
+    text: str, unit: str | None, owners: set[str], inside: set[str], asked: set[str]
+) -> None:
+    """Seats were the contact's, tags had deals, comments were dropped unless they were on posts of one's own."""
+    catalogue = catalogue_of(text)
+    assert guess_unit(catalogue) == unit
+    if unit is None:
+        assert most_cover(catalogue) == "kunde (2 of 3), bestellung (1 of 3), artikel (1 of 3)"
+        return
+    roles = {f"{table}.{columns[0]}": role for (table, columns, _), role in propose_roles(catalogue, unit).items()}
+    assert {name for name, role in roles.items() if role.why} == owners
+    assert {name for name, role in roles.items() if role.same_unit} == inside
+    assert {name for name, role in roles.items() if role.undecided} == asked
+
+
+def test_a_draft_says_why_it_takes_a_unit_and_an_owner_and_what_a_promise_costs(tmp_path: Path) -> None:
+    crm = catalogue_of(CRM)
+    assert why_unit(crm, "organisations") == (
+        "guessed: each row of contacts belongs to one; with contacts as the unit, 1 more table belongs to no unit"
+    )
+    sport = catalogue_of("""
+        tournaments: *id
+        players: *id
+        matches: *id player_id>players tournament_id>tournaments
+    """)
+    assert most_cover(sport) == "players (1 of 2), tournaments (1 of 2)"
+    draft = reflect(duckdb_file(tmp_path, COMPANY.format(unit="store")), decisions=Decisions("store"))
+    assert "ignored; the owner, as marks is called" not in draft
+    assert "; the owner, as projects is a thing, and not who deals with it" in draft
+    assert "with 1,000, noise is 2,001 times as large" in draft

@@ -16,7 +16,7 @@ from privbench_core.commands.plan import report_noise
 from privbench_core.pipeline.plans import only_noise
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.noise import Sensitivity, noise_std
-from privbench_core.profiles.expected_noise import expected_noise, link_noise
+from privbench_core.profiles.expected_noise import ExpectedNoise, effective_units, expected_noise, link_noise
 from privbench_core.profiles.measure_profile import learn_table
 from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Values
@@ -64,6 +64,17 @@ def test_a_cell_has_the_noise_of_the_rows_that_count(capsys: pytest.CaptureFixtu
         size = replace(RowCount(1e6, 1.0), rows_per_unit=counted)
         report_noise(cast(Spec, SimpleNamespace(schema=schema)), [plan], {"t": size})
         assert f"{noise.cell * counted:,.0f}" in capsys.readouterr().out
+
+
+def test_a_table_shows_what_stands_out_of_the_noise_to_a_quarter() -> None:
+    """± is two standard deviations, three of which are to be below a quarter of the rows, or of a column's."""
+    noise = ExpectedNoise(rows=20.0, cell=40.0, most=50)
+    shown = [str(noise.expected(units)) for units in (119, 121, 241, 1358)]
+    assert shown == ["all noise", "number of rows only", "single columns", "pairs and joins"]
+    assert effective_units(1e9, 1000) == pytest.approx(500)
+    size = RowCount(400.0, 1.0, 8, (1, 8), np.array([200.0, 200.0]), np.array([200.0, 25.0]), 8)
+    assert size.effective_units == pytest.approx(400**2 / (200 + 25 * 64))
+    assert RowCount(400.0, 1.0).effective_units == 400
 
 
 def test_a_key_that_noise_hides_is_said_to_be_all_noise_before_and_after(
