@@ -73,6 +73,9 @@ yes | Public example data | domains are proposed from it
     unit/test_reflect::test_public_example_data_proposes_domains
 yes | Another schema than the default one | `?schema=name`
     integration/test_roundtrip_postgres::test_another_schema_of_the_database
+yes | Several schemas of PostgreSQL | all that hold tables, or those that `--schemas` names; keys between them
+    integration/test_schemas_postgres::test_a_draft_holds_all_schemas_and_the_keys_between_them
+    integration/test_schemas_postgres::test_a_bundle_makes_the_schemas_again
 
 ## Types
 yes | integer, decimal(p, s), float | exact within 64 bits; a decimal beyond them counts as outside of its domain
@@ -226,7 +229,14 @@ yes | Identity ALWAYS or BY DEFAULT, names and steps of sequences | as in the so
     integration/test_roundtrip_ddl::test_the_result_is_the_database_of_a_dba
 no | Unique index that is partial or on an expression | left out, and named in the draft
     integration/test_roundtrip_ddl::test_what_is_lost_is_named_with_its_reason
-no | Views, triggers, collations, exclusion constraints, partitions, row security | left out, and named in the draft
+yes | Declared partitions | one table, with its partitions in the DDL
+    integration/test_schemas_postgres::test_partitions_and_heirs_are_one_table_whose_rows_are_read_once
+    integration/test_schemas_postgres::test_a_bundle_has_the_partitions_and_a_place_for_every_row
+in part | Tables that inherit from another one | read as rows of that one, without their own columns
+    integration/test_schemas_postgres::test_partitions_and_heirs_are_one_table_whose_rows_are_read_once
+yes | Views, materialised ones too | comments in the draft, in the DDL where their owner keeps them
+    integration/test_schemas_postgres::test_views_are_comments_until_their_owner_keeps_them
+no | Triggers, functions, extensions, collations, exclusion constraints, row security | left out, and named in the draft
     integration/test_roundtrip_ddl::test_what_is_lost_is_named_with_its_reason
 no | What needs a function, operator or type of one's own | left out, and named in the draft
     integration/test_roundtrip_ddl::test_what_is_lost_is_named_with_its_reason

@@ -71,6 +71,9 @@ def init(
     leave_out: Annotated[
         str | None, _option("Tables to do without, with the keys that refer to them.", metavar="TABLE,..")
     ] = None,
+    schemas: Annotated[
+        str | None, _option("Schemas of PostgreSQL to read, the main one first; all if left out.", metavar="SCHEMA,..")
+    ] = None,
     interactive: Annotated[
         bool, typer.Option("--interactive", help="Ask what only you can decide, then plan, and offer to run.")
     ] = False,
@@ -82,8 +85,10 @@ def init(
         from privbench_core.commands.init import interview, write_spec
         from privbench_core.draft.draft import Decisions
 
-        listed, gone = (tuple(filter(None, map(str.strip, (given or "").split(",")))) for given in (public, leave_out))
-        decisions = Decisions(unit, listed, gone)
+        listed, gone, read = (
+            tuple(filter(None, map(str.strip, (given or "").split(",")))) for given in (public, leave_out, schemas)
+        )
+        decisions = Decisions(unit, listed, gone, schemas=read)
         if interactive:
             interview(source, out, sample_dir, decisions)
         elif out is not None:
@@ -219,13 +224,16 @@ def refresh(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option("--dir", help="Where to put the example and its bundle.")] = Path("demo"),
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="Where to put the example and its bundle (demo, or demo-shop).")
+    ] = None,
+    example: Annotated[str, typer.Option(help="households (two tables) or shop (eight).")] = "households",
 ) -> None:
-    """Run the full pipeline on the bundled example."""
+    """Run the full pipeline on a bundled example."""
     with one_clear_line("releases so far are kept"):
         from privbench_core.commands.demo import run_demo
 
-        run_demo(folder)
+        run_demo(example, folder)
 
 
 def main() -> None:

@@ -120,6 +120,7 @@ def parts_of(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
 
 def version_of(
     table: str,
+    place: str,
     change: Watermark | VersionQuery,
     known: Iterable[str],
     quote: Callable[[str], str],
@@ -140,9 +141,10 @@ def version_of(
 
     Args:
         table: The table whose version it is.
+        place: Its name in a statement.
         change: What the owner chose; the spec need not declare the column of a watermark.
         known: Names of the source's columns.
-        quote: Quotes a name for a statement.
+        quote: Quotes a column's name for a statement.
         run: Returns the rows of a statement, at least the first two if there are more.
         errors: What `run` raises; its words may quote values, so those about the owner's query are replaced.
         is_postgres: Whether rows have an `XMIN`.
@@ -158,11 +160,11 @@ def version_of(
             todo = "try it on the source, with the same rights"
             raise SourceError(f"{table}: the query of its change failed ({kind}); {todo}") from None
     elif is_postgres and change.column == XMIN:
-        rows = run(f"SELECT count(*), sum(hashint8extended({XMIN}::text::bigint, 0)) FROM {quote(table)}")
+        rows = run(f"SELECT count(*), sum(hashint8extended({XMIN}::text::bigint, 0)) FROM {place}")
     else:
         _check_watermark(table, change.column, list(known))
         column = quote(change.column)
-        rows = run(f"SELECT count(*), count({column}), max({column}) FROM {quote(table)}")
+        rows = run(f"SELECT count(*), count({column}), max({column}) FROM {place}")
     if len(rows) != 1:
         found = "several rows" if rows else "no row"
         raise SourceError(f"{table}: the query of its change returns {found}; write one that always returns one row")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index, Reference
+from privbench_core.schema.partitions import Partitioning
+from privbench_core.schema.tables import View
 from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
 
 CSV = "CSV"
@@ -86,6 +88,7 @@ class FoundTable:
         foreign_keys, unique, checks, comment, key_names: As the source declares them.
         indexes: Those that no constraint makes; None where the source has none at all.
         generated: Computed columns, each with the columns that it is computed from.
+        partitioned: As `Table` has it.
         notes: What had to be left out, and why.
         unreadable: Whether the login may not read its rows.
     """
@@ -102,6 +105,7 @@ class FoundTable:
     unreadable: bool = False
     key_names: tuple[tuple[tuple[str, ...], str], ...] = ()
     generated: tuple[tuple[Generated, tuple[str, ...]], ...] = ()
+    partitioned: Partitioning | None = None
 
     def column(self, name: str) -> FoundColumn:
         """Return the column of that name, which must be there."""
@@ -128,6 +132,21 @@ class FoundTable:
 
 
 @dataclass(frozen=True)
+class FoundView:
+    """A view of the source.
+
+    Attributes:
+        view: Its definition.
+        needs: Something that a target has not, None for nothing.
+        reads: Tables and views with each column that it reads; None for all.
+    """
+
+    view: View
+    needs: str | None
+    reads: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True)
 class Catalogue:
     """A source as it describes itself.
 
@@ -137,6 +156,9 @@ class Catalogue:
         enums: Its named enums.
         notes: On what is no table.
         proposed: Whether keys were guessed from names because the source declares none.
+        schemas: Of PostgreSQL, as `Schema` has them.
+        views: Its views, each usually after those that it reads.
+        others: Kinds and names of what no spec can hold.
     """
 
     name: str
@@ -144,6 +166,9 @@ class Catalogue:
     enums: tuple[EnumType, ...] = ()
     notes: tuple[str, ...] = ()
     proposed: bool = False
+    schemas: tuple[str, ...] = ()
+    views: tuple[FoundView, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
 
     @property
     def readable(self) -> tuple[FoundTable, ...]:

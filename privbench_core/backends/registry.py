@@ -16,14 +16,20 @@ _SQLITE = b"SQLite format 3\0"
 _NAMED = 3  # tables in a message
 
 
-def read_catalogue(source: str) -> Catalogue:
+def read_catalogue(source: str, schemas: tuple[str, ...] = ()) -> Catalogue:
     """Read the catalogue of a folder, a DuckDB file, or a URL of a database or a cluster; ``${VARIABLE}`` is expanded.
+
+    Args:
+        source: The folder, the file or the URL.
+        schemas: Those of PostgreSQL to read; empty for all, or the one that the URL names.
 
     Raises:
         SourceError: Nothing there, no database of a kind that is read, or no table in it that may be read.
     """
     place = expand(source)
-    opened = _open(place, Path(place))
+    if schemas and not place.startswith("postgres"):
+        raise SourceError("source: only PostgreSQL has schemas to choose from; leave --schemas out")
+    opened = _open(place, Path(place), schemas)
     if opened is None:
         raise SourceError(f"source: neither a folder nor a file nor a URL: {place}; check the path")
     catalogue = opened.catalogue()
@@ -63,18 +69,19 @@ def open_stored(spec: Spec) -> Source:
     """
     place = expand(spec.source)
     path = spec.path.parent / home(place)
-    opened = _open(place, path)
+    opened = _open(place, path, spec.schema.schemas)
     if opened is None:
         raise SourceError(f"source: there is neither a folder nor a file at {path}; check the path in {spec.path.name}")
     return opened
 
 
-def _open(place: str, path: Path) -> Source | None:
+def _open(place: str, path: Path, schemas: tuple[str, ...]) -> Source | None:
     """Return the source at a URL or a path, None if there is nothing; only what this kind of source needs is imported.
 
     Args:
         place: As the owner writes it, with variables expanded.
         path: The file or folder that it names if it is no URL.
+        schemas: Those of PostgreSQL that its tables are in; empty for the current one.
     """
     if is_spark_url(place):
         check_spark_url(place)
@@ -85,7 +92,7 @@ def _open(place: str, path: Path) -> Source | None:
     if is_url(place):
         from privbench_core.backends.sqlalchemy.read import DatabaseSource
 
-        return DatabaseSource(place)
+        return DatabaseSource(place, schemas)
     if path.is_dir():
         from privbench_core.backends.folder.read import FolderSource
 

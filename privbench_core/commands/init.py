@@ -15,7 +15,7 @@ import typer
 from privbench_core.commands.plan import show_plans
 from privbench_core.commands.run import run_and_report
 from privbench_core.commands.terminal import say
-from privbench_core.draft.draft import ROWS_PER_PERSON, Decisions, Survey, reflect, survey
+from privbench_core.draft.draft import NOT_CARRIED_OVER, ROWS_PER_PERSON, SCHEMAS, Decisions, Survey, reflect, survey
 from privbench_core.draft.units import KeyPlace, Role
 from privbench_core.errors import SpecError
 from privbench_core.schema.types.numeric import as_number
@@ -58,6 +58,12 @@ def _summary(source: str, text: str) -> Iterator[str]:
         secret = "token" if is_spark_url(source) else "password"
         yield f"The {secret} is not in it: set {PASSWORD} in the environment before the next command."
     yield from (line.strip(" #") for line in text.splitlines() if line.startswith("  # ") and ROWS_PER_PERSON in line)
+    spread = next((line.partition(SCHEMAS)[0] for line in text.splitlines() if line.endswith(SCHEMAS)), None)
+    if spread and "," in spread:
+        yield f"It has the tables of {spread}. To read fewer: init --schemas SCHEMA,.."
+    yield from (line.replace("# ", "", 1) for line in text.splitlines() if line.startswith(NOT_CARRIED_OVER))
+    if views := sum(": {sql: " in line for line in text.partition("\n# views:\n")[2].splitlines()):
+        yield f"  views: {views:,}, as comments at its end; keep those whose definitions anyone may see"
     counts = {
         "parts of the source are left out, each with its reason": "# left out: ",
         "checks are kept in the DDL but not enforced while sampling": "not enforced while sampling",
@@ -82,7 +88,7 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
         SpecError: The file exists.
         SourceError: The source cannot be read.
     """
-    whole = survey(source)
+    whole = survey(source, decisions.schemas)
     found = whole.without(decisions.left_out)
     path = out or Path(f"{found.catalogue.name}.yaml")
     _refuse_existing(path)

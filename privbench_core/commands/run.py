@@ -74,21 +74,16 @@ def run_and_report(
     try:
         outcome = run_with_progress(spec, epsilon, out, **options)
     except NoiseOnlyError as error:
-        if as_json or not _accepted(error):
+        if as_json or not _at_a_terminal():
             raise
+        say(str(error), style="bold")
+        if not typer.confirm("Buy the rest all the same?", default=False):
+            raise NoiseOnlyError("no more was bought") from None
         outcome = run_with_progress(spec.accepting_noise, epsilon, out, **options)
     if as_json:
         print_json(_as_data(spec, outcome))
     else:
         report_outcome(spec, outcome)
-
-
-def _accepted(error: NoiseOnlyError) -> bool:
-    """Ask the owner at a terminal whether to buy noise; no where nobody can answer."""
-    if not _at_a_terminal():
-        return False
-    say(f"Stopped: {error}.", style="bold")
-    return typer.confirm("Buy the rest all the same?", default=False)
 
 
 def _at_a_terminal() -> bool:

@@ -25,6 +25,8 @@ from privbench_core.spec.yaml_io import flow_yaml
 
 # Of a numeric column that bounds no digits: what money and measurements need; chosen by hand.
 _DIGITS, _DECIMALS = 18, 4
+FROM_PARTITIONS = "what the table's partitions hold"
+"""The remark on a domain that follows from them."""
 
 
 def one_line(remark: str) -> str:
@@ -201,7 +203,9 @@ def _with_domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sampl
     """Return a type with the domain that checks, examples or the name give, else one to learn."""
     if column.clock:
         return _Chosen(kind, {"domain": {"min": "PT0S", "max": "PT24H"}}, ("a time of day, stored as an interval",))
-    hints = []
+    hints, parted = [], table.partitioned
+    if parted and parted.columns[0] == column.name and not column.nullable and (bounds := parted.bounds(kind)):
+        return _Chosen(kind, {"domain": dump_domain(bounds)}, (FROM_PARTITIONS,))
     if table.checks:
         from privbench_core.draft.proposals import propose_domain
 

@@ -7,6 +7,7 @@ refuses, and is listed at the top of the draft. No default publishes: a table is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -30,13 +31,18 @@ from privbench_core.draft.units import (
     without_tables,
 )
 from privbench_core.errors import SpecError, did_you_mean
+from privbench_core.spec import forms
 from privbench_core.spec.fields import UNDECIDED
 from privbench_core.spec.location import PASSWORD, absolute, expand, is_spark_url, is_url, without_password
 from privbench_core.spec.yaml_io import flow_yaml
 
 EPSILONS = (0.8, 3.2)  # of the example: at 0.8 large groups are right, at 3.2 details
 ROWS_PER_PERSON = "one person may have several rows"
+SCHEMAS = " # tables of the first are called by their name alone; init --schemas takes fewer of them"
+NOT_CARRIED_OVER = "  # not carried over: "
 LIFETIME = 20.0  # as in the example; with the drafted δ = 1e-7 of it, hundreds of releases of δ = 1e-9 are admitted
+_SHOWN = 5  # names of a kind in a line
+_BLANKS = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")|\s+""")
 _INTRODUCTION = """\
 # Drafted from the catalogue of the source; no row {looked}.
 # Everything in this file is public: assume that every recipient of the benchmark knows it. So take domains and bounds
@@ -58,6 +64,7 @@ class Decisions:
         lifetime: The most that all releases together may ever spend.
         bounds: The most rows per parent row or unit along the keys of `Survey.promises`.
         staying: Those of them (`Role.may_stay`) whose rows stay, without their reference, when what they refer to goes.
+        schemas: The schemas of PostgreSQL to read; empty for all.
     """
 
     unit: str | None = None
@@ -67,6 +74,7 @@ class Decisions:
     lifetime: float = LIFETIME
     bounds: Mapping[KeyPlace, int] = field(default_factory=dict)
     staying: Collection[KeyPlace] = ()
+    schemas: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,13 +126,13 @@ class Survey:
         return {place: role for place, role in roles.items() if role.undecided and place in usable}
 
 
-def survey(source: str) -> Survey:
-    """Read the catalogue of a source and guess what its keys and names allow.
+def survey(source: str, schemas: tuple[str, ...] = ()) -> Survey:
+    """Read the catalogue of a source, see `read_catalogue`, and guess what its keys and names allow.
 
     Raises:
         SourceError: The source cannot be opened, or holds no table.
     """
-    catalogue = propose_keys(read_catalogue(source))
+    catalogue = propose_keys(read_catalogue(source, schemas))
     return Survey(catalogue, guess_unit(catalogue))
 
 
@@ -150,14 +158,16 @@ def reflect(
     """
     decided = decisions or Decisions()
     samples: Samples = read_samples(sample_dir) if sample_dir else {}
-    whole = survey(source)
+    whole = survey(source, decided.schemas)
     _check_decisions(whole, decided)
     found = whole.without(decided.left_out)
     catalogue = found.catalogue
     unit = decided.unit or found.unit
     assumed = unit or found.only
-    lines = [f"database: {flow_yaml(name or catalogue.name)}", f"source: {_written(source)}", ""]
-    lines += ["privacy:", *_privacy(found, unit, decided), ""]
+    lines = [f"database: {flow_yaml(name or catalogue.name)}", f"source: {_written(source)}"]
+    if catalogue.schemas:
+        lines.append(f"schemas: {flow_yaml(list(catalogue.schemas))}{SCHEMAS}")
+    lines += ["", "privacy:", *_privacy(found, unit, decided), ""]
     if catalogue.enums:
         lines += ["enums:", *(f"  {flow_yaml(e.name)}: {flow_yaml(list(e.values))}" for e in catalogue.enums), ""]
     lines.append("tables:")
@@ -177,8 +187,43 @@ def reflect(
             sampled = samples.get(table.name, {})
             lines += [*draft_table(table, catalogue, roles, sampled, outside=outside), ""]
     lines += [one_line(f"  # left out: {note}") for note in catalogue.notes]
+    lines += map(one_line, (*_others(catalogue), *_views(catalogue)))
     looked = "was read but those of the public example data" if sample_dir else "was read"
     return _with_list(_INTRODUCTION.format(looked=looked).splitlines(), lines)
+
+
+def _others(catalogue: Catalogue) -> Iterator[str]:
+    """Yield what no spec can hold, in one line."""
+    kinds = {kind: [name for other, name in catalogue.others if other == kind] for kind, _ in catalogue.others}
+    listed = []
+    for kind, names in kinds.items():
+        shown = [*names[:_SHOWN], *([f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else [])]
+        listed.append(f"{len(names)} {kind}{'s'[: len(names) > 1]} ({', '.join(shown)})")
+    if listed:
+        yield f"{NOT_CARRIED_OVER}{'; '.join(listed)}"
+
+
+def _views(catalogue: Catalogue) -> Iterator[str]:
+    """Yield the views as comments, for their owner to decide; those that would not load with a reason."""
+    columns: dict[str, set[str | None]] = {
+        table.name: {None, *table.usable, *(found.name for found, _ in table.generated)} for table in catalogue.readable
+    }
+    kept: dict[str, str] = {}
+    for found in catalogue.views:
+        view, reads = found.view, [(name, column) for name, column in found.reads if name not in kept]
+        lost = [name if name not in columns else f"{name}.{c}" for name, c in reads if c not in columns.get(name, ())]
+        if found.needs or lost:
+            needs = f"the {found.needs}" if found.needs else ", ".join(dict.fromkeys(lost))
+            yield f"  # left out: the view {view.name}, which needs {needs}"
+        else:
+            text = _BLANKS.sub(lambda match: match[1] or " ", view.sql)
+            kept[view.name] = flow_yaml(forms.VIEW.write(replace(view, sql=text)))
+    if kept:
+        yield ""
+        yield "# To keep views (not their indexes and comments), remove the # of their lines and of views. A definition"
+        yield "# holds no rows, but it may hold constants: keep those that anyone may see."
+        yield "# views:"
+    yield from (f"#   {flow_yaml(name)}: {written}" for name, written in kept.items())
 
 
 def _check_decisions(found: Survey, decided: Decisions) -> None:

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
-from privbench_core.draft.columns import draft_columns, given, one_line
+from privbench_core.draft.columns import FROM_PARTITIONS, draft_columns, given, one_line
 from privbench_core.draft.keys import usable_keys
 from privbench_core.draft.related import related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
 from privbench_core.schema.checks import columns_of, enforceable_check, parse_check
+from privbench_core.schema.columns import ColumnType, Values
 from privbench_core.spec import forms
 from privbench_core.spec.fields import UNDECIDED, one_or_list
 from privbench_core.spec.yaml_io import flow_yaml
@@ -76,14 +77,18 @@ def draft_table(
     # By default there is one per foreign key, which the source may lack.
     lacking = "[]" if table.indexes is not None and keys else ""
     yield from _section("indexes", list(_indexes(table, kept.union(column.name for column in generated))), lacking)
+    usable = replace(table, primary_key=guess, foreign_keys=tuple(keys))
+    columns = list(draft_columns(table, usable, catalogue, roles or {}, samples, outside))
+    yield from map(
+        one_line, _partitioned(table, kept, public=public, bounded=any(FROM_PARTITIONS in c for c in columns))
+    )
     if generated:
         yield "    generated:"
         yield from (
             f"      {flow_yaml(column.name)}: {flow_yaml(forms.GENERATED.write(column))}" for column in generated
         )
     yield "    columns:"
-    usable = replace(table, primary_key=guess, foreign_keys=tuple(keys))
-    yield from draft_columns(table, usable, catalogue, roles or {}, samples, outside)
+    yield from columns
 
 
 def _likely_key(table: FoundTable) -> tuple[str, ...]:
@@ -178,6 +183,36 @@ def _indexes(table: FoundTable, kept: set[str]) -> Iterator[str]:
     for index in table.indexes or ():
         missing = set(index.columns) - kept
         yield _without(index.name, missing) if missing else f"      - {flow_yaml(forms.INDEX.write(index))}"
+
+
+def _partitioned(table: FoundTable, kept: set[str], *, public: bool, bounded: bool) -> Iterator[str]:
+    """Yield how the table is partitioned, with partitions for made-up rows that may be outside of those of the source.
+
+    Args:
+        table: The table.
+        kept: Its columns in the spec.
+        public: Whether its rows are published as they are.
+        bounded: Whether the bounds of partitions are drafted as a domain.
+    """
+    found = table.partitioned
+    if found is None:
+        return
+    if missing := set(found.columns) - kept:
+        yield f"    # left out: the partitions, because of {', '.join(sorted(missing))}"
+        return
+    yield "    partitioned:"
+    yield f"      by: {flow_yaml(found.by)}"
+    yield f"      columns: {flow_yaml(one_or_list(found.columns))}"
+    yield "      partitions:"
+    yield from (f"        - {flow_yaml(forms.PARTITION.write(part))}" for part in found.partitions)
+    column = table.column(found.columns[0])
+    kind = column.type or ColumnType.TEXT
+    domain = found.bounds(kind) if bounded else Values(column.values) if column.values else None
+    nullable = column.nullable and column.name not in table.primary_key
+    for rest in (
+        () if public else found.missing_partitions(table.name.rpartition(".")[2], domain, kind, nullable=nullable)
+    ):
+        yield f"        - {flow_yaml(forms.PARTITION.write(rest))} # for made-up rows outside of the others"
 
 
 def _without(name: str, missing: Iterable[str]) -> str:

@@ -116,7 +116,7 @@ class PostgresDatabase:
         if problems:
             raise SourceError("\n".join(problems))
         self._refuse_long_decimals(table)
-        self.create(name, exp.select(*columns).from_(_named(table)))
+        self.create(name, exp.select(*columns).from_(self._named(table)))
         return LoadedRows()
 
     def insert(self, name: str, rows: pa.Table) -> None:
@@ -178,7 +178,12 @@ class PostgresDatabase:
             (c, _parsed(form.format(scale=c.scale or 0, whole=(c.precision or 38) - (c.scale or 0)), c.name))
             for c in decimals
         ]
-        refuse_unfit(self, table, _named(table), unfit, "; declare another type, or fix the source")
+        refuse_unfit(self, table, self._named(table), unfit, "; declare another type, or fix the source")
+
+    def _named(self, table: Table) -> exp.Table:
+        """Return the table of the source."""
+        place = self._source.place(table)
+        return exp.table_(place.name, db=place.schema, quoted=True)
 
     def _statement(self, statement: str) -> None:
         with self._clear_errors(), self._connection.cursor() as cursor:
@@ -207,11 +212,6 @@ class PostgresDatabase:
             else:
                 todo = f"the server stopped answering, or refused ({state or type(error).__name__}); run again"
             raise SourceError(f"engine source: counting in {describe(self._url)} failed: {todo}") from None
-
-
-def _named(table: Table) -> exp.Table:
-    """Return the table of the source."""
-    return exp.Table(this=exp.to_identifier(table.name, quoted=True))
 
 
 def _form(column: Column, stored: sa.types.TypeEngine[Any]) -> exp.Expr | None:

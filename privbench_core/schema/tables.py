@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -11,6 +12,7 @@ from privbench_core.errors import InternalError, SpecError, did_you_mean
 from privbench_core.schema.columns import Column, EnumType, Generated
 from privbench_core.schema.constraints import Check, Dependency, ForeignKey, Index, reachable
 from privbench_core.schema.documents import Leaf, find_leaf
+from privbench_core.schema.partitions import Partitioning
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +37,7 @@ class Table:
             (``row_id: generated``); it is then the whole primary key. None for tables with a key.
         row_order: The attribute in whose order the source has written its rows and numbered them, usually a date; None
             where rows follow their owners.
+        partitioned: How the target keeps its rows; None for all in one.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Table:
     generated: tuple[Generated, ...] = ()
     row_id: str | None = None
     row_order: str | None = None
+    partitioned: Partitioning | None = None
 
     def column(self, name: str) -> Column:
         """The column of that name, or the leaf of documents; SpecError with a hint if there is none."""
@@ -176,11 +180,36 @@ class Table:
 def is_called_like_key(table: str, column: str) -> bool:
     """Return whether a column is called ``id`` or after its table, as one that numbers the table's rows.
 
-    >>> [is_called_like_key("Orders", name) for name in ("id", "order_id", "OrdersID", "line")]
+    >>> [is_called_like_key("sales.Orders", name) for name in ("id", "order_id", "OrdersID", "line")]
     [True, True, True, False]
     """
-    names = {table.casefold(), table.casefold().removesuffix("s")}
+    own = table.casefold().rpartition(".")[2]
+    names = {own, own.removesuffix("s")}
     return column.casefold() in {"id", *(f"{name}{sep}id" for name in names for sep in ("", "_"))}
+
+
+def split_name(name: str, schemas: Sequence[str]) -> tuple[str | None, str]:
+    """Return the schema in which a table or an enum is, None for the first one or the only one, and its name there.
+
+    >>> split_name("billing.plan", ("public", "billing")), split_name("a.b", ("public", "billing"))
+    (('billing', 'plan'), (None, 'a.b'))
+    """
+    home = next((each for each in schemas[1:] if name.startswith(f"{each}.")), None)
+    return (None, name) if home is None else (home, name.removeprefix(f"{home}."))
+
+
+@dataclass(frozen=True)
+class View:
+    """A view, in the DDL alone: its name, the SELECT that defines it, and whether its rows are stored."""
+
+    name: str
+    sql: str
+    materialized: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What SQL calls it."""
+        return "MATERIALIZED VIEW" if self.materialized else "VIEW"
 
 
 @dataclass(frozen=True)
@@ -192,12 +221,17 @@ class Schema:
         tables: Tables in spec order.
         unit: Name of the primary private table; one of its rows, with all that depends on it, is the privacy unit.
         enums: Named types with a list of values, kept in the DDL.
+        schemas: The schemas of PostgreSQL that it is spread over; empty for the one that is current. Tables and enums
+            of all but the first are called ``schema.name``.
+        views: Each after those that it reads.
     """
 
     name: str
     tables: tuple[Table, ...]
     unit: str
     enums: tuple[EnumType, ...] = ()
+    schemas: tuple[str, ...] = ()
+    views: tuple[View, ...] = ()
 
     @cached_property
     def by_name(self) -> dict[str, Table]:

@@ -18,6 +18,11 @@ def dump_enums(schema: Schema) -> dict[str, list[str]]:
     return {enum.name: list(enum.values) for enum in schema.enums}
 
 
+def dump_views(schema: Schema) -> dict[str, Any]:
+    """Return the ``views`` part."""
+    return {view.name: forms.VIEW.write(view) for view in schema.views}
+
+
 def dump_tables(
     schema: Schema, orphans: Mapping[str, str] | None = None, changes: Mapping[str, Change] | None = None
 ) -> dict[str, Any]:
@@ -44,10 +49,12 @@ def _table(table: Table, schema: Schema, orphans: Mapping[str, str], change: Cha
             if column.name != table.row_id
         },
     }
+    parted, parts = table.partitioned, table.partitioned.partitions if table.partitioned else ()
     query = {"sql": change.sql} if isinstance(change, VersionQuery) else None
     others = {
         "change": {"watermark": change.column} if isinstance(change, Watermark) else query,
         "row_id": "generated" if table.row_id else None,
+        "partitioned": parted and forms.PARTITIONED.write(parted, partitions=list(map(forms.PARTITION.write, parts))),
         "primary_key": None if table.row_id else table.primary_key,
         "indexes": None if table.indexes is None else [forms.INDEX.write(index) for index in table.indexes],
     }

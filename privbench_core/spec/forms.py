@@ -179,6 +179,18 @@ GENERATED = Form(
     nullable=replace(YES_OR_NO, default=True),
     comment=_COMMENT,
 )
+_BY = "write what follows PARTITION BY, like RANGE (ordered)"
+PARTITION = Form(
+    name=Key(NAME, "name the partition"),
+    values=Key(NAME, "write what follows FOR VALUES, like \"IN ('a', 'b')\", or DEFAULT"),
+    of=Key(NAME, "name the partition that it is a part of, or leave it out", None),
+    by=Key(NAME, f"{_BY}, or leave it out", None),
+)
+PARTITIONED = Form(
+    by=Key(NAME, _BY),
+    columns=Key(NAMES, "name the column, or [a, b], that partitions depend on"),
+    partitions=Key(list_of(PARTITION.kind, 1), "write a list like [{name: old, values: DEFAULT}]"),
+)
 WATERMARK = Form(watermark=Key(NAME, "name a column that grows with every change"))
 QUERY = Form(sql=Key(TEXT, "write a query that returns one row"))
 REFERENCE = Form(table=Key(NAME, "name the parent table"), columns=Key(NAMES, "name the parent's columns", None))
@@ -214,6 +226,7 @@ TABLE = Form(
     indexes=Key(list_of(INDEX.kind), "write a list like [{name: .., columns: [a, b]}]; [] for none", None),
     dependencies=Key(list_of(DEPENDENCY.kind), "write a list like [{determinant: city, dependent: state}]", ()),
     row_order=Key(NAME, _ROW_ORDER, None),
+    partitioned=Key(PARTITIONED.kind, "write {by:, columns:, partitions:}, or leave it out", None),
     generated=Key(named(GENERATED.kind), "write a mapping like {total: {sql_type: integer, expression: a + b}}", None),
     columns=Key(named(either(COLUMN.keys["type"].kind, COLUMN.kind), 1), "list them as name: type"),
 )
@@ -234,6 +247,7 @@ SYNTHESIZER = Form(
     name=Key(NAME, "name a synthesizer, like privbench"),
     options=Key(named(anything({})), "write a mapping of parameters", None),
 )
+VIEW = Form(sql=Key(NAME, "write a SELECT in quotes"), materialized=YES_OR_NO)
 WORKLOAD = Form(
     file=Key(NAME, "name a file of SELECT statements, like queries.sql"),
     public=Key(Kind(lambda value: value if value is True else None, {"const": True}), _PUBLIC_TEXT),
@@ -241,6 +255,7 @@ WORKLOAD = Form(
 SPEC = Form(
     database=Key(NAME, "name the database"),
     source=Key(NAME, "write a folder, a DuckDB file or a URL"),
+    schemas=Key(NAME_LIST, "list schemas of a PostgreSQL source, like [public, billing], or leave it out", ()),
     privacy=Key(PRIVACY.kind, "declare unit, delta, epsilons and lifetime"),
     synthesizer=Key(anything(either(NAME, SYNTHESIZER.kind).schema), "name a synthesizer, like privbench", None),
     fidelity=Key(FIDELITY.kind, "write a mapping like {block: true}", None),
@@ -253,6 +268,7 @@ SPEC = Form(
     workload=Key(WORKLOAD.kind, f"write {{file: queries.sql, public: true}}: {_PUBLIC_TEXT}", None),
     enums=Key(named(ENUM.kind), "write a mapping of names to lists of values, like {mood: [calm, cross]}", None),
     tables=Key(named(TABLE.kind, 1), "list them as name: {primary_key:, columns:}"),
+    views=Key(named(VIEW.kind), "write a mapping like {shown: {sql: SELECT ..}}", None),
 )
 
 

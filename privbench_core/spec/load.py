@@ -15,7 +15,7 @@ from privbench_core.files import as_path
 from privbench_core.schema.constraints import reachable
 from privbench_core.schema.tables import Schema
 from privbench_core.spec import forms
-from privbench_core.spec.dump import dump_enums, dump_tables
+from privbench_core.spec.dump import dump_enums, dump_tables, dump_views
 from privbench_core.spec.fields import Node, Problems
 from privbench_core.spec.location import check_spark_url, home, is_spark_url, relative, resolve, split_spark_url
 from privbench_core.spec.model import (
@@ -29,6 +29,7 @@ from privbench_core.spec.model import (
     engine_problem,
 )
 from privbench_core.spec.parse import parse_enums, parse_tables
+from privbench_core.spec.parse_ddl import parse_views
 from privbench_core.spec.rules import find_problems
 from privbench_core.spec.rules_of_keys import infer_keys, without_known_owner
 from privbench_core.spec.yaml_io import read_yaml, write_yaml
@@ -82,7 +83,10 @@ def _spec(node: Node, path: Path) -> Spec | None:
         for name, raw in found["tables"].items()
     }
     parsed = parse_tables(tables, node.problems, enums)
-    schema = infer_keys(Schema(found["database"] or "database", parsed.tables, declared["unit"] or "", enums))
+    name, unit, schemas = found["database"] or "database", declared["unit"] or "", found["schemas"]
+    schema = infer_keys(Schema(name, parsed.tables, unit, enums, schemas, parse_views(node)))
+    if schemas and found["source"] and not found["source"].startswith(("postgres", "${")):
+        node.problems.add("spec", "schemas are those of PostgreSQL, and this source is not one", "remove schemas")
     # A wrong budget is reported already: assume the δ that allows everything.
     delta = budget["delta"] if budget else 1.0
     if public is not None:  # else no rule on keys makes sense yet
@@ -186,6 +190,7 @@ def dump_spec(spec: Spec) -> str:
         spec,
         database=schema.name,
         source=relative(spec.source, folder),
+        schemas=list(schema.schemas) or None,
         privacy=privacy,
         synthesizer={"name": spec.synthesizer, "options": dict(spec.options)} if spec.options else spec.synthesizer,
         fidelity=forms.FIDELITY.write(spec.fidelity) or None,
@@ -194,6 +199,7 @@ def dump_spec(spec: Spec) -> str:
         workload={"file": relative(str(spec.workload), folder), "public": True} if spec.workload else None,
         enums=dump_enums(schema) or None,
         tables=dump_tables(schema, spec.orphans, spec.changes),
+        views=dump_views(schema) or None,
     )
     return write_yaml(content)
 

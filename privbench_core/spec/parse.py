@@ -5,7 +5,6 @@ Rules on one key of a mapping are checked here; rules between columns, keys and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +17,6 @@ from privbench_core.schema.columns import (
     ColumnType,
     Domain,
     EnumType,
-    Generated,
     IdentitySequence,
     Learn,
     Pattern,
@@ -33,11 +31,10 @@ from privbench_core.schema.types.registry import known_sql_types, parse_sql_type
 from privbench_core.spec import forms
 from privbench_core.spec.fields import Kind, Node, Problems
 from privbench_core.spec.model import Change, VersionQuery, Watermark
+from privbench_core.spec.parse_ddl import parse_generated, parse_partitioning
 
 _OPTIONS = ("precision", "scale", "max_length", "identity")  # of some types only
 _TEXT_HINT = "write {pattern: a regular expression} or {faker: email}, or leave it out; or make it a category"
-# A type that matches cannot end the definition of its column in the DDL.
-_PLAIN_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(\d+(,\d+)?\))?[a-z ]*(\[\])*")
 
 
 @dataclass(frozen=True)
@@ -124,12 +121,14 @@ def _table(node: Node, enums: Mapping[str, EnumType]) -> Table | None:
         dependencies=node.items(found["dependencies"], forms.DEPENDENCY, Dependency),
         comment=found["comment"],
         key_names=tuple((group, each) for group, each in groups if group is not None),
-        generated=_generated(node, enums),
+        generated=parse_generated(node, enums),
         row_id=row_id,
         row_order=None if found["public"] else found["row_order"],
+        partitioned=parse_partitioning(node),
     )
     computed = {column.name for column in table.generated}
     named = [table.primary_key, *table.unique, (table.row_order,) if table.row_order else ()]
+    named += [table.partitioned.columns] if table.partitioned else []
     named += [part for rule in table.dependencies for part in (rule.determinant, rule.dependent)]
     named += [tuple(name for name in index.columns if name not in computed) for index in indexes]
     for group in named:
@@ -260,20 +259,6 @@ def _range(node: Node, logical: OrderedType) -> Range | None:
         node.add(f"min {found.low!r} is above max {found.high!r}", "swap or correct them")
         return None
     return found
-
-
-def _generated(node: Node, enums: Mapping[str, EnumType]) -> tuple[Generated, ...]:
-    """Return the columns that the database computes."""
-    listed = node.inside("generated")
-    found = []
-    for name in listed.fields:
-        item = listed.inside(name, where=f"{node.where}.{name}")
-        column = item.build(forms.GENERATED, partial(Generated, name))
-        if column is not None and column.sql_type not in enums and not _PLAIN_TYPE.fullmatch(column.sql_type):
-            item.wrong("sql_type", forms.GENERATED.keys["sql_type"].todo)
-        elif column is not None:
-            found.append(column)
-    return tuple(found)
 
 
 def _change(node: Node, *, public: bool) -> Change | None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 
 from privbench_core.errors import did_you_mean
 from privbench_core.schema.checks import columns_of, is_contained, parse_check
@@ -20,6 +21,7 @@ from privbench_core.schema.constraints import Check
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.types.numeric import IntegerType
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
+from privbench_core.spec.rules_of_ddl import partition_problems, shared_names, view_problems
 from privbench_core.spec.rules_of_keys import find_column, find_key_problems, without_known_owner
 
 _IDENTIFIER_BYTES = 63  # PostgreSQL truncates longer identifiers
@@ -38,7 +40,7 @@ def find_problems(schema: Schema, *, delta: float, broken: AbstractSet[str] = fr
     Returns:
         One line per problem: where, what was found, what to do.
     """
-    problems = [*_names(schema), *_unit(schema, broken), *find_key_problems(schema, broken)]
+    problems = [*_names(schema), *view_problems(schema), *_unit(schema, broken), *find_key_problems(schema, broken)]
     enums, unowned = {enum.name: enum for enum in schema.enums}, without_known_owner(schema, broken)
     for table in schema.tables:
         problems += _circles(table)
@@ -51,7 +53,15 @@ def find_problems(schema: Schema, *, delta: float, broken: AbstractSet[str] = fr
             place = f"{table.name}.{column.name}"
             problems += [f"{place}: {problem}" for problem in found if place not in broken]
         whole = _without_broken(table, broken)
-        for rule in (_row_order, _checks, _dependencies, _computed, _using, _key_names):
+        for rule in (
+            _row_order,
+            _checks,
+            _dependencies,
+            _computed,
+            _using,
+            partial(partition_problems, schema),
+            _key_names,
+        ):
             problems += [f"{table.name}{problem}" for problem in rule(whole)]
     return problems
 
@@ -94,7 +104,7 @@ def _names(schema: Schema) -> Iterator[str]:
         for enum in schema.enums
         if parse_sql_type(enum.name)
     )
-    yield from _shared_names(schema)
+    yield from shared_names(schema)
     for table in schema.tables:
         columns = [column.name for column in table.columns]
         where = f"{table.name}: the columns"
@@ -248,7 +258,9 @@ def _sql_type(table: Table, column: Column) -> Iterator[str]:
         yield f"type {column.type}, but sql_type {stored} holds {fitting}; change one of them"
         return
     yield from _room(column, stored)
-    if stored.is_array and column.domain is None and not table.public:
+    if table.public:  # its values are the source's
+        return
+    if stored.is_array and column.domain is None:
         yield f"an array {stored}, which nothing is made for without domain: learn; declare it, or leave the column out"
     made = column.type.opaque and not isinstance(column.domain, Pattern) and column.name not in table.key_columns
     if made and not stored.facts.any_text and not stored.is_array:
@@ -343,18 +355,3 @@ def _dependencies(table: Table) -> Iterator[str]:
             yield f"{place} has a column on both sides; remove it from one"
         for name in sorted(table.key_columns.intersection(rule.dependent)):
             yield f"{place} decides the key column {name}; remove it: keys are generated"
-
-
-def _shared_names(schema: Schema) -> Iterator[str]:
-    """Yield names that two things have which PostgreSQL keeps in one list."""
-    kinds: dict[str, list[str]] = {table.name: ["a table"] for table in schema.tables}
-    found = [(index.name, "an index") for table in schema.tables for index in table.indexes or ()]
-    found += [(name, "a key") for table in schema.tables for _, name in table.key_names]
-    counted = (column.sequence for table in schema.tables for column in table.columns if column.sequence)
-    found += [(sequence.name, "a sequence") for sequence in counted if sequence.name is not None]
-    for name, kind in found:
-        kinds.setdefault(name, []).append(kind)
-    for name, (first, *others) in kinds.items():
-        if others:
-            what = f"{others[0]} is called like {first}" if first != "an index" else "two indexes have this name"
-            yield f"{name}: {what}, and PostgreSQL keeps both in one list; rename one"

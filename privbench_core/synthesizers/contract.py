@@ -22,6 +22,7 @@ import pyarrow as pa
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import FidelityPolicy
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
@@ -140,6 +141,16 @@ class Step:
     def code_version(self) -> str:
         """The version and, of steps that measure, model or draw, the tuning: part of the release's identity."""
         return f"{self.version}, tuning {TUNING.fingerprint}" if self.kind in _TUNED else self.version
+
+    @property
+    def identity(self) -> Identity:
+        """What determines its result beside synthesizer, rows and inputs' content: part of the release's identity."""
+        return {
+            "step": self.key,
+            "version": self.code_version,
+            "parameters": dict(self.parameters),
+            "price": [self.price.measure.value, self.price.amount, self.price.delta],
+        }
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
@@ -25,6 +25,7 @@ from sqlglot import exp
 
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import did_you_mean
+from privbench_core.schema.tables import split_name
 
 TIMEOUT_SECONDS = 30.0
 """Time limit of one query on one database, in seconds. Chosen by hand."""
@@ -80,18 +81,33 @@ def resolve(sql: str, dialect: str, catalogue: Catalogue) -> ResolvedQuery:
             continue  # a function or a common table expression
         table = _table(node, catalogue)
         tables.append(table)
+        if node.db and not node.alias and table.lower() != node.name.lower():  # its columns are those of its own name
+            node.set("alias", exp.TableAlias(this=node.this.copy()))
+        node.set("db", None)
         node.set("this", exp.to_identifier(table, quoted=True))
         aliases.setdefault((node.alias or table).lower(), set()).add(table)
+    for column in tree.find_all(exp.Column):
+        column.set("db", None)
     _name_columns(tree, {table: list(catalogue[table]) for table in tables}, aliases)
     return ResolvedQuery(tree, tuple(tables))
 
 
+def with_schemas(tree: exp.Query, schemas: Sequence[str]) -> exp.Query:
+    """Return a resolved query with the schemas of its tables, as in the DDL, and not in their names."""
+    for node in tree.find_all(exp.Table):
+        home, own = split_name(node.name, schemas)
+        if home is not None:
+            node.set("this", exp.to_identifier(own, quoted=True))
+            node.set("db", exp.to_identifier(home, quoted=True))
+    return tree
+
+
 def _table(node: exp.Table, catalogue: Catalogue) -> str:
-    if node.db.lower() not in {"", "public"} or node.catalog:
+    home = "" if node.db.lower() == "public" else node.db
+    exact, wanted = node.this.quoted, f"{home}.{node.name}" if home else node.name
+    found = [name for name in catalogue if name == wanted or (not exact and name.lower() == wanted.lower())]
+    if node.catalog or (home and not found):
         raise UnansweredError(f"names the schema {node.db}; name the table alone")
-    node.set("db", None)
-    exact = node.this.quoted
-    found = [name for name in catalogue if name == node.name or (not exact and name.lower() == node.name.lower())]
     if not found:
         raise UnansweredError(f"{node.name}: no such table; {did_you_mean(node.name, catalogue)}")
     return found[0]

@@ -41,7 +41,15 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError, constant, literal
+from privbench_core.workload.engine import (
+    TIMEOUT_SECONDS,
+    Engine,
+    ResolvedQuery,
+    UnansweredError,
+    constant,
+    literal,
+    with_schemas,
+)
 from privbench_core.workload.statements import Statement, Workload
 
 Floats = NDArray[np.float64]
@@ -241,7 +249,7 @@ def rebind_workload(
         except UnansweredError as reason:
             left_out.append((number, str(reason)))
             continue
-        statements.append(Statement(query.tree.sql(dialect="postgres")))
+        statements.append(Statement(with_schemas(query.tree, schema.schemas).sql(dialect="postgres")))
         kept.append(number)
         literals += replaced
     return ReboundWorkload(Workload(tuple(statements)), tuple(rows), tuple(kept), tuple(left_out), literals)

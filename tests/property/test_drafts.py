@@ -70,7 +70,7 @@ def test_defaults_alone_never_publish_a_table(catalogue: Catalogue, data: st.Dat
     folder = Path(mkdtemp())
     try:
         with (
-            patch("privbench_core.draft.draft.read_catalogue", lambda _: catalogue),
+            patch("privbench_core.draft.draft.read_catalogue", lambda *_: catalogue),
             patch("privbench_core.commands.init.show_plans", lambda *_, **__: None),
         ):
             drafts = [reflect("db", decisions=Decisions(unit=unit))]

@@ -159,7 +159,7 @@ def test_what_duckdb_cannot_hold_is_told() -> None:
         "staff: the check odd, which DuckDB does not understand",
     )
     with duckdb.connect() as connection:
-        for statement in (*translated.enums, *translated.tables.values(), *translated.after):
+        for statement in (*translated.first, *translated.tables.values(), *translated.after):
             connection.execute(statement)
         connection.execute("INSERT INTO staff (id, doc) VALUES (1, '{}')")
         assert connection.execute("SELECT mood FROM staff").fetchall() == [("calm",)]

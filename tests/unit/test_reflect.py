@@ -420,7 +420,7 @@ def test_a_first_row_of_values_does_not_reach_the_draft(tmp_path: Path, text: st
 
 def test_passwords_do_not_reach_the_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = FoundTable("t", (FoundColumn("id", ColumnType.INTEGER, "BIGINT", nullable=False),), ("id",))
-    monkeypatch.setattr("privbench_core.draft.draft.read_catalogue", lambda _: Catalogue("d", (table,)))
+    monkeypatch.setattr("privbench_core.draft.draft.read_catalogue", lambda *_: Catalogue("d", (table,)))
     draft = reflect("postgresql://me:hunter2@host:5432/d")
     assert "source: postgresql://me:${PRIVBENCH_PASSWORD}@host:5432/d" in draft.replace("'", "")
     assert "# the password is left out: set PRIVBENCH_PASSWORD in the environment" in draft

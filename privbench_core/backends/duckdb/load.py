@@ -18,8 +18,9 @@ from privbench_core.backends.duckdb.connections import scratch, waited
 from privbench_core.backends.loading import Files, Loaded, refuse_tables
 from privbench_core.backends.postgres.ddl import (
     comment_statements,
-    enum_statements,
+    first_statements,
     name_list,
+    qualified,
     quote_identifier,
     quote_text,
     sql_type,
@@ -27,7 +28,7 @@ from privbench_core.backends.postgres.ddl import (
 from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.tables import Schema, Table, split_name
 from privbench_core.schema.types.registry import parse_sql_type
 
 _MEMORY = "512MB"  # for rows that are tried, where that will do; what does not fit goes to a temporary file
@@ -37,7 +38,7 @@ _MEMORY = "512MB"  # for rows that are tried, where that will do; what does not 
 class DuckDBSchema:
     """What to run in DuckDB."""
 
-    enums: tuple[str, ...]  # CREATE TYPE statements
+    first: tuple[str, ...]  # CREATE SCHEMA and CREATE TYPE statements
     tables: dict[str, str]  # one CREATE TABLE per table name, each after those that it refers to
     after: tuple[str, ...]  # indexes and comments, for after the rows are loaded
     left_out: tuple[str, ...]  # what DuckDB cannot hold, in words
@@ -45,50 +46,63 @@ class DuckDBSchema:
 
 def duckdb_schema(schema: Schema) -> DuckDBSchema:
     """Translate a schema, leaving out what DuckDB refuses."""
-    enums = tuple(enum_statements(schema))
+    first = tuple(first_statements(schema))
     left_out: list[str] = []
     tables: dict[str, str] = {}
     with scratch() as connection:
-        for statement in enums:
+        for statement in first:
             connection.execute(statement)
         for table in schema.sampling_order:
             obstacles = {key: _obstacle(schema, key, tables) for key in table.foreign_keys}
             left_out += [f"{key.name}: the foreign key, because {why}" for key, why in obstacles.items() if why]
             keys = [key for key, why in obstacles.items() if why is None]
-            tables[table.name] = _table(table, keys, connection, left_out)
+            tables[table.name] = _table(table, schema.schemas, keys, connection, left_out)
             connection.execute(tables[table.name])
     after = []
     for table in schema.tables:
         left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
+        left_out += [f"{table.name}: the partitions"] if table.partitioned else []
         for index in table.indexes or ():
             if index.using is None:
-                name = quote_identifier(index.name)
-                after.append(f"CREATE INDEX {name} ON {quote_identifier(table.name)} ({name_list(index.columns)});")
+                on = f"{qualified(table.name, schema.schemas)} ({name_list(index.columns)})"
+                after.append(f"CREATE INDEX {quote_identifier(index.name)} ON {on};")
             else:
                 left_out.append(f"{table.name}: the index {index.name}, which DuckDB has no such kind of")
+    left_out += [f"the view {view.name}" for view in schema.views]
     bare = [dataclasses.replace(table, generated=()) for table in schema.tables]
-    after += [statement for table in bare for statement in comment_statements(table)]
-    return DuckDBSchema(enums, tables, tuple(after), tuple(left_out))
+    after += [statement for table in bare for statement in comment_statements(table, schema.schemas)]
+    return DuckDBSchema(first, tables, tuple(after), tuple(left_out))
 
 
 def _obstacle(schema: Schema, key: ForeignKey, there: Collection[str]) -> str | None:
     """Return why DuckDB cannot hold a foreign key of a table made after those that are ``there``, None if it can."""
     if key.parent not in there:
         return f"rows of {key.parent} are loaded at the same time or later"
-    child, parent = schema.table(key.child), schema.table(key.parent)
+    child, parent, schemas = schema.table(key.child), schema.table(key.parent), schema.schemas
+    if split_name(key.child, schemas)[0] != split_name(key.parent, schemas)[0]:
+        return f"{key.parent} is in another schema"
     pairs = zip(key.columns, key.parent_columns, strict=True)
-    differ = [f"{key.parent}.{b}" for a, b in pairs if _kind(child.column(a)) != _kind(parent.column(b))]
+    differ = [
+        f"{key.parent}.{b}" for a, b in pairs if _kind(child.column(a), schemas) != _kind(parent.column(b), schemas)
+    ]
     return f"DuckDB wants the types of {', '.join(differ)}" if differ else None
 
 
-def _kind(column: Column) -> str:
+def _kind(column: Column, schemas: Sequence[str]) -> str:
     """Return what must agree along a foreign key; all bounds on the length of text are the same to DuckDB."""
-    stored = parse_sql_type(_type(column))
-    return _type(column) if stored is None or stored.length is None else "text"
+    kind = _type(column, schemas)
+    stored = parse_sql_type(kind)
+    return kind if stored is None or stored.length is None else "text"
 
 
-def _table(table: Table, keys: Sequence[ForeignKey], connection: duckdb.DuckDBPyConnection, left_out: list[str]) -> str:
-    plain = [f"{quote_identifier(column.name)} {_type(column)}" for column in table.columns]
+def _table(
+    table: Table,
+    schemas: Sequence[str],
+    keys: Sequence[ForeignKey],
+    connection: duckdb.DuckDBPyConnection,
+    left_out: list[str],
+) -> str:
+    plain = [f"{quote_identifier(column.name)} {_type(column, schemas)}" for column in table.columns]
     inside = []
     for column, bare in zip(table.columns, plain, strict=True):
         where, line = f"{table.name}.{column.name}", bare if column.nullable else f"{bare} NOT NULL"
@@ -108,16 +122,16 @@ def _table(table: Table, keys: Sequence[ForeignKey], connection: duckdb.DuckDBPy
         else:
             left_out.append(f"{table.name}: the check {check.name}, which DuckDB does not understand")
     for key in keys:
-        there = f"{quote_identifier(key.parent)} ({name_list(key.parent_columns)})"
+        there = f"{qualified(key.parent, schemas)} ({name_list(key.parent_columns)})"
         inside.append(f"FOREIGN KEY ({name_list(key.columns)}) REFERENCES {there}")
     lines = ",\n".join(f"    {line}" for line in inside)
-    return f"CREATE TABLE {quote_identifier(table.name)} (\n{lines}\n);"
+    return f"CREATE TABLE {qualified(table.name, schemas)} (\n{lines}\n);"
 
 
-def _type(column: Column) -> str:
+def _type(column: Column, schemas: Sequence[str]) -> str:
     stored = column.stored_type
     if stored is None:
-        return sql_type(column)
+        return sql_type(column, schemas)
     if stored.name == "numeric" and column.precision:  # PostgreSQL needs no bound; the declared digits are enough
         return f"numeric({column.precision},{column.scale})"
     return stored.facts.duckdb or str(stored)
@@ -152,7 +166,11 @@ def load_duckdb(schema: Schema, files: Files, path: Path, *, replace: bool) -> L
 
 def _load(schema: Schema, files: Files, connection: duckdb.DuckDBPyConnection, file: Path, *, replace: bool) -> Loaded:
     translated = duckdb_schema(schema)
-    found = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = current_schema()").fetchall()
+    others = list(schema.schemas[1:])
+    called = "CASE WHEN schema_name = current_schema() THEN table_name ELSE concat(schema_name, '.', table_name) END"
+    here = "schema_name = current_schema() OR list_contains(?, schema_name)"
+    query = f"SELECT {called} FROM duckdb_tables() WHERE {here}"
+    found = connection.execute(query, [others]).fetchall()
     # Names differ by more than case in DuckDB, or not at all.
     there = {name.lower(): name for (name,) in found}
     existing = [there[table] for table in map(str.lower, translated.tables) if table in there]
@@ -160,16 +178,16 @@ def _load(schema: Schema, files: Files, connection: duckdb.DuckDBPyConnection, f
         refuse_tables(list(there.values()), existing, str(file))
     connection.begin()
     for name in reversed(existing):
-        connection.execute(f"DROP TABLE {quote_identifier(name)}")
+        connection.execute(f"DROP TABLE {qualified(name, schema.schemas)}")
     for enum in schema.enums if replace else ():
-        connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
-    for statement in translated.enums:
+        connection.execute(f"DROP TYPE IF EXISTS {qualified(enum.name, schema.schemas)}")
+    for statement in translated.first:
         connection.execute(statement)
     rows = {}
     for table, statement in translated.tables.items():
         connection.execute(statement)
         listed = ", ".join(quote_text(str(file)) for file in files[table])
-        rows[table] = _execute(connection, insert_rows(schema.table(table), f"[{listed}]"))
+        rows[table] = _execute(connection, insert_rows(schema.table(table), schema.schemas, f"[{listed}]"))
     for statement in translated.after:
         _execute(connection, statement)
     connection.commit()
@@ -198,7 +216,7 @@ class RowTrial:
             for table in schema.tables
             if table.name in tables
         )
-        without_keys = dataclasses.replace(schema, tables=bare)
+        without_keys = dataclasses.replace(schema, tables=bare, views=())
         return cls(without_keys, duckdb_schema(without_keys))
 
     def __call__(self, files: Mapping[str, Path]) -> None:
@@ -206,11 +224,12 @@ class RowTrial:
         with TemporaryDirectory(prefix="privbench-try-") as folder, duckdb.connect() as connection:
             connection.execute("SET temp_directory = ?", [folder])  # for what is beyond the limit; a file takes longer
             connection.execute(f"SET memory_limit = '{_MEMORY}'")
-            for statement in self.translated.enums:
+            for statement in self.translated.first:
                 connection.execute(statement)
             for table, statement in self.translated.tables.items():
                 connection.execute(statement)
-                insertion = insert_rows(self.schema.table(table), quote_text(str(files[table])))
+                schemas = self.schema.schemas
+                insertion = insert_rows(self.schema.table(table), schemas, quote_text(str(files[table])))
                 try:
                     try:
                         _execute(connection, insertion)
@@ -223,20 +242,20 @@ class RowTrial:
                         f" {_first_line(error)}. If it is a check, declare domains that keep it, or remove it from the"
                         " spec; what was released is not paid for again"
                     ) from None
-                connection.execute(f"DROP TABLE {quote_identifier(table)}")
+                connection.execute(f"DROP TABLE {qualified(table, schemas)}")
 
 
-def insert_rows(table: Table, files: str) -> str:
+def insert_rows(table: Table, schemas: Sequence[str], files: str) -> str:
     """Return the statement that inserts, and converts, the rows of Parquet files: SQL of a text or a list of texts."""
-    named = [(quote_identifier(column.name), _form(column)) for column in table.columns]
+    named = [(quote_identifier(column.name), _form(column, schemas)) for column in table.columns]
     forms = [f"{form.format(name)} AS {name}" for name, form in named if form != "{}"]
     selected = f"* REPLACE ({', '.join(forms)})" if forms else "*"
-    return f"INSERT INTO {quote_identifier(table.name)} BY NAME SELECT {selected} FROM read_parquet({files})"
+    return f"INSERT INTO {qualified(table.name, schemas)} BY NAME SELECT {selected} FROM read_parquet({files})"
 
 
-def _form(column: Column) -> str:
+def _form(column: Column, schemas: Sequence[str]) -> str:
     """Return the value of a column from what Parquet holds, as an expression where ``{}`` stands for the column."""
-    return f"CAST(CAST({{}} AS JSON) AS {_type(column)})" if column.is_array else column.logical.duckdb_form
+    return f"CAST(CAST({{}} AS JSON) AS {_type(column, schemas)})" if column.is_array else column.logical.duckdb_form
 
 
 def _first_line(error: duckdb.Error) -> str:

@@ -77,8 +77,9 @@ class DuckDBSource(Source):
             def run(statement: str) -> list[tuple[object, ...]]:
                 return connection.execute(statement).fetchmany(2)
 
+            place = quote_identifier(table.name)
             return version_of(
-                table.name, change, _names(connection, table.name), quote_identifier, run, errors=duckdb.Error
+                table.name, place, change, _names(connection, table.name), quote_identifier, run, errors=duckdb.Error
             )
 
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The catalogue of PostgreSQL: one schema, the first of the search path that is there.
+"""The catalogue of PostgreSQL: all schemas of its users that hold tables, unless the URL or the owner names some.
 
 Read from ``pg_catalog``, which every login may read, and not from ``information_schema``, which hides what a login has
 no rights on: so a table that cannot be read is reported, and not silently missing.
@@ -7,16 +7,28 @@ no rights on: so a table that cannot be read is reported, and not silently missi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from privbench_core.backends.catalogue import Catalogue, FoundColumn, FoundKey, FoundTable, enums_of, found_column
+from privbench_core.backends.catalogue import (
+    Catalogue,
+    FoundColumn,
+    FoundKey,
+    FoundTable,
+    FoundView,
+    enums_of,
+    found_column,
+)
 from privbench_core.backends.expressions import readable
-from privbench_core.backends.postgres.ddl import quote_identifier
-from privbench_core.errors import SourceError
+from privbench_core.backends.postgres.ddl import qualified
+from privbench_core.backends.postgres.queries import QUERIES, SCHEMAS
+from privbench_core.errors import SourceError, did_you_mean
 from privbench_core.schema.columns import ColumnType, Generated, IdentitySequence
 from privbench_core.schema.constraints import Check, Index, usual_name
+from privbench_core.schema.partitions import Partition, Partitioning
+from privbench_core.schema.tables import View, split_name
+from privbench_core.schema.types.registry import parse_sql_type
 from privbench_core.spec.location import describe, open_engine
 
 if TYPE_CHECKING:
@@ -24,117 +36,30 @@ if TYPE_CHECKING:
 
     Enums = Mapping[tuple[str, str], str]
 
-_HERE = "relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
-_TABLES = f"WITH c AS (SELECT * FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND {_HERE})"
-_NAMES = (
-    "(SELECT array_agg(attname::text ORDER BY place) FROM unnest({keys}) WITH ORDINALITY AS k(number, place)"
-    " JOIN pg_attribute ON attrelid = {table}.oid AND attnum = number)"
-)
-# What is not there in another database and not made by a schema.sql either: functions, operators and types of one's
-# own (an enum is made), sequences.
-_FOREIGN = (
-    "(SELECT min(pg_describe_object(p.refclassid, p.refobjid, 0)) FROM pg_depend p WHERE {who}"
-    " AND p.refobjid >= 16384 AND p.deptype = 'n' AND CASE"
-    " WHEN p.refclassid = 'pg_class'::regclass THEN (SELECT relkind = 'S' FROM pg_class r WHERE r.oid = p.refobjid)"
-    " WHEN p.refclassid = 'pg_type'::regclass THEN (SELECT typtype <> 'e' FROM pg_type r WHERE r.oid = p.refobjid)"
-    " ELSE p.refclassid <> 'pg_constraint'::regclass END)"
-)
-_READ = (
-    "(SELECT array_agg(DISTINCT u.attname::text) FROM pg_depend p JOIN pg_attribute u ON u.attrelid = p.refobjid"
-    " AND u.attnum = p.refobjsubid WHERE {who} AND p.refclassid = 'pg_class'::regclass AND p.refobjid = c.oid"
-    " AND p.refobjsubid > 0 {but})"
-)
-_INDEX = "p.classid = 'pg_class'::regclass AND p.objid = i.oid"
-_CONSTRAINT = "p.classid = 'pg_constraint'::regclass AND p.objid = k.oid"
-# Versions differ in whether the column or its expression depends on others.
-_EXPRESSION = (
-    "(p.classid = 'pg_attrdef'::regclass AND p.objid = d.oid"
-    " OR p.classid = 'pg_class'::regclass AND p.objid = c.oid AND p.objsubid = a.attnum"
-    " AND p.refclassid IN ('pg_class'::regclass, 'pg_proc'::regclass))"
-)
-# The types that a domain stands for, one under the other, to the first that is no domain.
-_BASES = (
-    "CROSS JOIN LATERAL (WITH RECURSIVE down AS (SELECT t.oid, t.typtype, t.typbasetype, a.atttypmod AS mod,"
-    " t.typnotnull AS firm, 0 AS depth UNION ALL SELECT b.oid, b.typtype, b.typbasetype, down_.typtypmod,"
-    " down.firm OR b.typnotnull, depth + 1 FROM down JOIN pg_type down_ ON down_.oid = down.oid"
-    " JOIN pg_type b ON b.oid = down.typbasetype WHERE down.typtype = 'd')"
-    " SELECT * FROM down ORDER BY depth DESC LIMIT 1) base JOIN pg_type e ON e.oid = base.oid"
-)
-
-_QUERIES = {
-    "schema": "SELECT current_schema(), current_database(), current_setting('search_path')",
-    "others": "SELECT CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END"
-    f" AS kind, relname FROM pg_class WHERE relkind IN ('v', 'm', 'f') AND NOT relispartition AND {_HERE}"
-    " ORDER BY relname",
-    "tables": f"{_TABLES} SELECT relname, obj_description(oid, 'pg_class') AS comment, relkind = 'p' AS partitioned,"
-    " relrowsecurity AS guarded, (SELECT string_agg(inhparent::regclass::text, ', ' ORDER BY inhseqno)"
-    " FROM pg_inherits WHERE inhrelid = c.oid) AS inherits, (SELECT string_agg(tgname, ', ' ORDER BY tgname)"
-    " FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal) AS triggers FROM c ORDER BY relname",
-    "columns": f"{_TABLES} SELECT c.relname, a.attname AS name, quote_ident(a.attname) AS quoted,"
-    " format_type(base.oid, base.mod) AS native,"
-    " NOT (a.attnotnull OR base.firm) AS nullable, coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault) AS written,"
-    " a.attidentity AS identity, a.attgenerated AS generated, col_description(c.oid, a.attnum) AS comment,"
-    " CASE WHEN t.typtype = 'd' THEN t.typname END AS domain, CASE WHEN e.typtype = 'e' THEN e.typname::text END"
-    " AS enum, (SELECT nspname FROM pg_namespace WHERE oid = e.typnamespace) AS home,"
-    " (SELECT array_agg(enumlabel::text ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = e.oid) AS labels,"
-    " has_column_privilege(c.oid, a.attnum, 'SELECT') AS readable, (SELECT collname FROM pg_collation"
-    " WHERE oid = a.attcollation AND oid <> e.typcollation) AS collation,"
-    f" {_FOREIGN.format(who=_EXPRESSION)} AS needs,"
-    f" {_READ.format(who=_EXPRESSION, but='AND u.attnum <> a.attnum')} AS made_of,"
-    " s.relname AS sequence, q.seqincrement AS increment, NOT q.seqcycle AND q.seqmin = 1 AND q.seqcache = 1 AS plain"
-    " FROM c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
-    f" JOIN pg_type t ON t.oid = a.atttypid {_BASES}"
-    " LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum"
-    " LEFT JOIN pg_depend o ON o.refclassid = 'pg_class'::regclass AND o.refobjid = c.oid AND o.refobjsubid = a.attnum"
-    " AND o.classid = 'pg_class'::regclass AND o.deptype IN ('a', 'i') AND EXISTS (SELECT FROM pg_sequence"
-    " WHERE seqrelid = o.objid) LEFT JOIN pg_class s ON s.oid = o.objid LEFT JOIN pg_sequence q ON q.seqrelid = s.oid"
-    " ORDER BY c.relname, a.attnum",
-    "domain_checks": f"{_TABLES} SELECT c.relname, a.attname AS column, quote_ident(a.attname) AS quoted,"
-    f" k.conname AS name, pg_get_expr(k.conbin, 0) AS expression, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
-    f" FROM c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped JOIN LATERAL"
-    " (WITH RECURSIVE down AS (SELECT a.atttypid AS oid UNION ALL SELECT t.typbasetype FROM down JOIN pg_type t"
-    " ON t.oid = down.oid AND t.typtype = 'd') SELECT oid FROM down) base ON true JOIN pg_constraint k"
-    " ON k.contypid = base.oid AND k.contype = 'c' ORDER BY c.relname, a.attnum, k.conname",
-    "constraints": f"{_TABLES} SELECT c.relname, k.conname AS name, k.contype AS kind,"
-    f" {_NAMES.format(keys='k.conkey', table='h')} AS columns, h.oid <> c.oid AS of_partition, f.relname AS parent,"
-    f" {_NAMES.format(keys='k.confkey', table='f')} AS parent_columns, f.oid IN (SELECT oid FROM c) AS here,"
-    " pg_get_expr(k.conbin, k.conrelid) AS expression, k.convalidated AS valid, k.condeferrable AS deferrable,"
-    " k.condeferred AS deferred, k.confupdtype AS on_update, k.confdeltype AS on_delete, k.confmatchtype AS match,"
-    " to_jsonb(k) ->> 'confdelsetcols' AS set_columns, to_jsonb(x) ->> 'indnullsnotdistinct' AS nulls_clash,"
-    f" x.indnkeyatts < x.indnatts AS includes, {_FOREIGN.format(who=_CONSTRAINT)} AS needs"
-    " FROM c JOIN pg_class h ON h.oid = c.oid OR h.oid IN (SELECT relid FROM pg_partition_tree(c.oid))"
-    " JOIN pg_constraint k ON k.conrelid = h.oid AND k.conparentid = 0 AND (h.oid = c.oid OR k.contype = 'f')"
-    " LEFT JOIN pg_class f ON f.oid = k.confrelid LEFT JOIN pg_index x ON x.indexrelid = k.conindid"
-    " AND k.contype IN ('p', 'u') ORDER BY c.relname, of_partition, k.conname",
-    "indexes": f"{_TABLES} SELECT c.relname, i.relname AS name, x.indisunique AS is_unique, x.indisvalid AS valid,"
-    f" {_NAMES.format(keys='(x.indkey::int2[])[0:x.indnkeyatts - 1]', table='c')} AS columns,"
-    f" {_READ.format(who=_INDEX, but='')} AS made_of, {_FOREIGN.format(who=_INDEX)} AS needs,"
-    " x.indexprs IS NOT NULL AS expressions,"
-    " pg_get_expr(x.indpred, x.indrelid) AS predicate, substr(pg_get_indexdef(i.oid),"
-    " length(concat('CREATE ', CASE WHEN x.indisunique THEN 'UNIQUE ' END, 'INDEX ', quote_ident(i.relname), ' ON ',"
-    " CASE WHEN i.relkind = 'I' THEN 'ONLY ' END, quote_ident(current_schema()), '.', quote_ident(c.relname),"
-    " ' USING ')) + 1) AS definition, concat('btree (', (SELECT string_agg(quote_ident(attname), ', ' ORDER BY place)"
-    " FROM unnest(x.indkey::int2[]) WITH ORDINALITY AS k(number, place) JOIN pg_attribute ON attrelid = c.oid"
-    " AND attnum = number), ')') AS usual FROM c JOIN pg_index x ON x.indrelid = c.oid"
-    " JOIN pg_class i ON i.oid = x.indexrelid WHERE NOT EXISTS (SELECT FROM pg_constraint k"
-    " WHERE k.conindid = i.oid AND k.contype IN ('p', 'u', 'x')) ORDER BY c.relname, i.relname",
-}
 _ACTIONS = {"r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 _ENUM_TEXT = re.compile(r"('(?:[^']|'')*')::.*")
 
 
-def postgres_catalogue(url: URL) -> Catalogue:
-    """Return the tables of the current schema, those that the login may not read included and marked.
+def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
+    """Return the tables of a database, those that the login may not read included and marked.
+
+    Args:
+        url: The database. If it names a schema, the tables are those of that schema.
+        schemas: Those to read; empty for all that users have made, the current one first.
 
     Raises:
-        SourceError: The server refuses, or the login may use no schema of the search path.
+        SourceError: The server refuses, or there is no such schema, or none that the login may use.
     """
     import sqlalchemy as sa
 
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
-            found = {name: connection.exec_driver_sql(query).fetchall() for name, query in _QUERIES.items()}
+            there = connection.execute(sa.text(SCHEMAS)).fetchall()
+            current = tuple(row.name for row in there if row.current)
+            chosen = tuple(dict.fromkeys(schemas)) or tuple(row.name for row in there if _is_read(row, url)) or current
+            given = {"schemas": list(chosen)}
+            found = {name: connection.execute(sa.text(query), given).fetchall() for name, query in QUERIES.items()}
     except sa.exc.SQLAlchemyError as error:
         kind = type(getattr(error, "orig", None) or error).__name__
         raise SourceError(
@@ -142,25 +67,53 @@ def postgres_catalogue(url: URL) -> Catalogue:
         ) from None
     finally:
         engine.dispose()
-    schema, database, path = found["schema"][0]
-    if schema is None:
-        todo = "grant USAGE on it, or name another with ?schema="
+    for name in schemas:
+        if name not in [row.name for row in there]:
+            known = [row.name for row in there if row.filled]
+            raise SourceError(f"source: {describe(url)} has no schema {name}; {did_you_mean(name, known)}")
+    if not chosen:
+        todo, path = "grant USAGE on it, or name another with ?schema=", there[0].path
         raise SourceError(f"source: {describe(url)} has no schema that the login may use; {todo} (looked for: {path})")
-    enums = _enum_names(found["columns"], schema)
-    reflected = {row.relname: _Reflected(row, enums) for row in found["tables"]}
-    for kind in ("columns", "domain_checks", "constraints", "indexes"):
+    enums = _enum_names(found["columns"], chosen)
+    reflected = {row.called: _Reflected(row, chosen, enums) for row in found["tables"]}
+    for row in found["tables"]:
+        if split_name(row.called, chosen)[1] != row.relname:
+            raise SourceError(f"source: {row.called} may be in either of two schemas; choose schemas with --schemas")
+    for kind in ("partitions", "columns", "domain_checks", "constraints", "indexes"):
         for row in found[kind]:
-            getattr(reflected[row.relname], kind).append(row)
+            getattr(reflected[row.called], kind).append(row)
     tables = tuple(each.table() for each in reflected.values())
-    notes = tuple(f"the {row.kind} {row.relname}; a benchmark holds tables" for row in found["others"])
-    return Catalogue(database if schema == "public" else schema, tables, enums_of(tables), notes)
+    unread = [row for row in there if row.filled and row.name not in chosen and not _names_schema(url)]
+    denied = "which this login may not use; grant USAGE on it"
+    notes = [f"the schema {row.name}, {'as you decided' if row.usable else denied}" for row in unread]
+    name = there[0].database if len(chosen) > 1 or chosen == ("public",) else chosen[0]
+    spread = () if chosen == current else chosen
+    views = tuple(
+        FoundView(
+            View(row.called, row.definition.strip(), row.materialized), row.needs, tuple(map(tuple, row.reads or ()))
+        )
+        for row in found["views"]
+    )
+    others = tuple((row.kind, row.called) for row in found["others"])
+    return Catalogue(name, tables, enums_of(tables), tuple(notes), schemas=spread, views=views, others=others)
 
 
-def _enum_names(columns: Iterable[Any], current: str) -> Enums:
-    """Return what the enums are called in a spec: with their schema where two would be called the same."""
+def _names_schema(url: URL) -> bool:
+    return "search_path" in str(url.query.get("options", ""))
+
+
+def _is_read(schema: Any, url: URL) -> bool:
+    """Return whether a schema is read where nobody lists those that are: the one of the URL, or all with tables."""
+    return bool(schema.current if _names_schema(url) else schema.filled and schema.usable)
+
+
+def _enum_names(columns: Iterable[Any], schemas: Sequence[str]) -> Enums:
+    """Return what the enums are called in a spec: as tables are, and with their schema where two would be the same."""
     used = {(row.home, row.enum) for row in columns if row.enum is not None}
     homes = {name: {home for home, other in used if other == name} for _, name in used}
-    return {(home, name): name if home == current or homes[name] == {home} else f"{home}_{name}" for home, name in used}
+    named = {(home, name): name if homes[name] == {home} else f"{home}_{name}" for home, name in used}
+    own = {(home, name): name if home == schemas[0] else f"{home}.{name}" for home, name in used if home in schemas}
+    return named | own
 
 
 @dataclass
@@ -168,29 +121,35 @@ class _Reflected:
     """The rows of the catalogue about one table, and notes on what a benchmark cannot have of it."""
 
     about: Any
+    schemas: Sequence[str]
     enums: Enums
+    partitions: list[Any] = field(default_factory=list)
     columns: list[Any] = field(default_factory=list)
     domain_checks: list[Any] = field(default_factory=list)
     constraints: list[Any] = field(default_factory=list)
     indexes: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     names: dict[tuple[str, ...], str] = field(default_factory=dict)  # of keys, where they are not the usual ones
+    read_as: dict[str, str] = field(default_factory=dict)  # columns that a benchmark has in another type
 
     def table(self) -> FoundTable:
-        name = self.about.relname
-        self._note(self.about.partitioned, f"the partitions of {name}, which is one table here")
-        above = f"the inheritance from {self.about.inherits}, whose rows include these"
-        self._note(self.about.inherits, f"{above}; leave one of the two out of this file")
-        self._note(self.about.triggers, f"the triggers {self.about.triggers}")
+        name = self.about.called
+        lost = f", without the columns {self.about.of_heirs}" if self.about.of_heirs else ""
+        self._note(
+            self.about.heirs, f"the tables {self.about.heirs}, which inherit from {name}: their rows are here{lost}"
+        )
+        self._note(self.about.indexes, f"the indexes {self.about.indexes}, which only partitions of {name} have")
         self._note(self.about.guarded, f"the row security of {name}, which may hide rows from this login")
         columns = tuple(self._column(row) for row in self.columns if not row.generated)
+        strange = (column for column in columns if column.type and column.note and not parse_sql_type(column.native))
+        self.read_as = {c.name: f"{c.native} of {c.name}, which is read as {c.type}" for c in strange}
         generated = [self._generated(row) for row in self.columns if row.generated]
         primary = next((self._key_columns(row) for row in self.constraints if row.kind == "p"), ())
         indexes = [row for row in self.indexes if self._fits(row)]
         named = [(row, self._key_columns) for row in self.constraints if row.kind == "u"]
         named += [(row, self._unique_index) for row in indexes if row.is_unique]
         unique = [read(row) for row, read in sorted(named, key=lambda pair: pair[0].name)]
-        keys = tuple(self._foreign_keys())
+        keys, partitioned = tuple(self._foreign_keys()), self._partitioned()
         self.notes += [f"the exclusion constraint {row.name}" for row in self.constraints if row.kind == "x"]
         usable = {column.name: column.type.logical.textual for column in columns if column.type}
         textual = [name for name, is_textual in usable.items() if is_textual]
@@ -208,6 +167,7 @@ class _Reflected:
             unreadable=bool(self.columns) and not any(row.readable for row in self.columns),
             key_names=tuple(self.names.items()),
             generated=tuple(found for found in generated if found is not None),
+            partitioned=partitioned,
         )
 
     def _note(self, is_lost: object, what: str) -> None:
@@ -226,7 +186,7 @@ class _Reflected:
                 pattern = rf"\({re.escape(row.quoted)}\)::{native}(?![\w(\[]| with| varying)"
                 expression = re.sub(pattern, row.quoted.replace("\\", r"\\"), expression)
             elif row.enum is not None and "." in row.native:
-                cast = f"::{quote_identifier(self.enums[row.home, row.enum])}".replace("\\", r"\\")
+                cast = f"::{qualified(self.enums[row.home, row.enum], self.schemas)}".replace("\\", r"\\")
                 expression = re.sub(rf"::{re.escape(row.native)}(?![\w.\[\"])", cast, expression)
         return expression
 
@@ -270,13 +230,29 @@ class _Reflected:
     def _generated(self, row: Any) -> tuple[Generated, tuple[str, ...]] | None:
         """Return a computed column with those that it is computed from; None if a benchmark cannot have it."""
         named = self.enums.get((row.home, row.enum or ""))
-        if row.needs or (named is None and row.home != "pg_catalog"):
-            self.notes.append(f"the computed column {row.name}, which needs the {row.needs or f'type {row.native}'}")
+        needs = row.needs or self._other_type(row.made_of)
+        if needs or (named is None and row.home != "pg_catalog"):
+            self.notes.append(f"the computed column {row.name}, which needs the {needs or f'type {row.native}'}")
             return None
         self._note(row.generated != "s", f"that {row.name} is virtual; it is computed when a row is stored")
         written = self._local(row.written)
         found = Generated(row.name, named or row.native, written, nullable=row.nullable, comment=row.comment)
         return found, tuple(row.made_of or ())
+
+    def _partitioned(self) -> Partitioning | None:
+        """Return how the table is partitioned; None if it is not, or a benchmark cannot be."""
+        if self.about.partitioned is None:
+            return None
+        needs = next((row.needs for row in self.partitions if row.needs), None)
+        if needs or not self.partitions:
+            why = f"which needs the {needs}" if needs else "as it has no partition"
+            self.notes.append(f"that {self.about.called} is partitioned, {why}")
+            return None
+        columns = dict.fromkeys(name for row in self.partitions for name in row.columns or ())
+        parts = (
+            Partition(row.name, row.bounds, row.above if row.level > 1 else None, row.by) for row in self.partitions
+        )
+        return Partitioning(self.about.partitioned, tuple(columns), tuple(parts))
 
     def _key_columns(self, row: Any) -> tuple[str, ...]:
         """Return the columns of a primary or unique key."""
@@ -288,9 +264,14 @@ class _Reflected:
         self._note(row.nulls_clash == "true", f"the NULLS NOT DISTINCT of the constraint {row.name}")
         return tuple(row.columns)
 
+    def _other_type(self, columns: Iterable[str] | None) -> str | None:
+        """Return the type of a column that a benchmark has in another one, where its functions and operators fail."""
+        return next((f"type {self.read_as[name]}" for name in columns or () if name in self.read_as), None)
+
     def _fits(self, row: Any) -> bool:
         """Return whether an index can be taken over."""
-        reason = f"needs the {row.needs}" if row.needs else None
+        needs = row.needs or (None if row.definition == row.usual else self._other_type(row.made_of))
+        reason = f"needs the {needs}" if needs else None
         if not row.valid:
             reason = "is not valid"
         elif not row.made_of:
@@ -326,15 +307,15 @@ class _Reflected:
         for row in self.constraints:
             if row.kind != "f":
                 continue
-            if not row.here:
-                self.notes.append(f"the foreign key {row.name}, which leaves this schema")
+            if row.parent is None:
+                self.notes.append(f"the foreign key {row.name}, which leads to {row.target}, not read here")
                 continue
             key = self._foreign_key(row)
             if not row.of_partition:
                 yield key
             elif (key.columns, key.parent) not in seen:
                 only = f"that only partitions declare the foreign key {row.name}"
-                self.notes.append(f"{only}; here it is one of {row.relname}")
+                self.notes.append(f"{only}; here it is one of {row.called}")
                 yield replace(key, constraint=None)
             seen.add((key.columns, key.parent))
 
@@ -356,15 +337,16 @@ class _Reflected:
             if row.kind != "c":
                 continue
             missing = ", ".join(sorted(set(row.columns or ()).difference(usable)))
-            if row.needs or missing:
-                reason = f"because of {missing}" if missing else f"which needs the {row.needs}"
+            needs = row.needs or self._other_type(row.columns)
+            if needs or missing:
+                reason = f"because of {missing}" if missing else f"which needs the {needs}"
                 self.notes.append(f"the check {row.name}, {reason}")
             else:
                 self._note(not row.valid, f"that the check {row.name} is NOT VALID")
                 yield Check(row.name, readable(self._local(row.expression), textual))
         for row in self.domain_checks:
-            if row.needs:
-                self.notes.append(f"the check {row.name} of the domain of {row.column}, which needs the {row.needs}")
+            if needs := row.needs or self._other_type([row.column]):
+                self.notes.append(f"the check {row.name} of the domain of {row.column}, which needs the {needs}")
             elif row.column in usable:
                 about = row.quoted.join(re.split(r"\bVALUE\b", row.expression))
                 yield Check(f"{row.column}_{row.name}", readable(self._local(about), textual))

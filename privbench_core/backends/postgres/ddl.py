@@ -7,11 +7,11 @@ there. A constraint without a name in the spec gets the one that the server pick
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from privbench_core.schema.columns import Column, Generated, IdentitySequence
 from privbench_core.schema.constraints import ForeignKey
-from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.tables import Schema, Table, split_name
 
 AFTER_THE_ROWS = "-- Keys, indexes and comments: fastest after the rows are loaded."
 """The line of a schema.sql that parts what rows are loaded into from the rest."""
@@ -33,10 +33,20 @@ def quote_text(text: str) -> str:
     return f"'{escaped}'"
 
 
-def sql_type(column: Column) -> str:
+def qualified(name: str, schemas: Sequence[str]) -> str:
+    """Return the name of a table or an enum as SQL, with its schema where it is not in the first one.
+
+    >>> qualified("billing.plan", ("public", "billing"))
+    '"billing"."plan"'
+    """
+    home, own = split_name(name, schemas)
+    return quote_identifier(own) if home is None else f"{quote_identifier(home)}.{quote_identifier(own)}"
+
+
+def sql_type(column: Column, schemas: Sequence[str]) -> str:
     """Return the SQL type of a column: a known one as PostgreSQL spells it, or the quoted name of an enum."""
     stored = column.stored_type
-    return quote_identifier(column.sql_type or "") if stored is None else str(stored)
+    return qualified(column.sql_type or "", schemas) if stored is None else str(stored)
 
 
 def create_schema_sql(schema: Schema) -> str:
@@ -44,35 +54,36 @@ def create_schema_sql(schema: Schema) -> str:
     return f"{create_tables_sql(schema)}\n{AFTER_THE_ROWS}\n{create_keys_sql(schema)}"
 
 
-def enum_statements(schema: Schema) -> list[str]:
-    """Return the named types, in the words that PostgreSQL and DuckDB share."""
-    return [
-        f"CREATE TYPE {quote_identifier(enum.name)} AS ENUM ({', '.join(quote_text(value) for value in enum.values)});"
+def first_statements(schema: Schema) -> list[str]:
+    """Return what makes the schemas and the named types, in the words that PostgreSQL and DuckDB share."""
+    return [f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(name)};" for name in schema.schemas[1:]] + [
+        f"CREATE TYPE {qualified(enum.name, schema.schemas)} AS ENUM ({', '.join(map(quote_text, enum.values))});"
         for enum in schema.enums
     ]
 
 
 def create_tables_sql(schema: Schema) -> str:
     """Return enums, and tables with columns, defaults, NOT NULL and checks, without keys: what rows are loaded into."""
-    parts = [_lines(enum_statements(schema)), *(_table(table, schema) for table in schema.sampling_order)]
+    parts = [_lines(first_statements(schema)), *(_table(table, schema) for table in schema.sampling_order)]
     return "\n".join(part for part in parts if part)
 
 
 def create_keys_sql(schema: Schema) -> str:
-    """Return primary, unique and foreign keys, indexes, sequences past the rows, and comments: for after the rows."""
-    tables = schema.sampling_order
-    primary = [_own_key(table, "PRIMARY KEY", table.primary_key) for table in tables]
-    unique = [_own_key(table, "UNIQUE", columns) for table in tables for columns in table.unique]
-    keys = [_foreign_key(key) for table in tables for key in (*table.foreign_keys, *table.implied_keys)]
-    indexes = [statement for table in tables for statement in _indexes(table)]
-    counters = [_counter(table, column) for table in tables for column in table.columns if column.identity]
-    comments = [statement for table in tables for statement in comment_statements(table)]
-    return _lines([*primary, *unique, *keys, *indexes, *counters, *comments])
+    """Return primary, unique and foreign keys, indexes, counters, comments and views: for after the rows."""
+    tables, schemas = schema.sampling_order, schema.schemas
+    primary = [_own_key(table, schemas, "PRIMARY KEY", table.primary_key) for table in tables]
+    unique = [_own_key(table, schemas, "UNIQUE", columns) for table in tables for columns in table.unique]
+    keys = [_foreign_key(key, schemas) for table in tables for key in (*table.foreign_keys, *table.implied_keys)]
+    indexes = [statement for table in tables for statement in _indexes(table, schemas)]
+    counters = [_counter(table, schemas, column) for table in tables for column in table.columns if column.identity]
+    comments = [statement for table in tables for statement in comment_statements(table, schemas)]
+    views = [f"CREATE {view.kind} {qualified(view.name, schemas)} AS {view.sql};" for view in schema.views]
+    return _lines([*primary, *unique, *keys, *indexes, *counters, *comments, *views])
 
 
-def comment_statements(table: Table) -> list[str]:
+def comment_statements(table: Table, schemas: Sequence[str]) -> list[str]:
     """Return the comments on a table and its columns, in the words that PostgreSQL and DuckDB share."""
-    name = quote_identifier(table.name)
+    name = qualified(table.name, schemas)
     on_table = [] if table.comment is None else [f"COMMENT ON TABLE {name} IS {quote_text(table.comment)};"]
     listed: tuple[Column | Generated, ...] = (*table.columns, *table.generated)
     return on_table + [
@@ -88,15 +99,27 @@ def name_list(names: Iterable[str]) -> str:
 
 
 def _table(table: Table, schema: Schema) -> str:
-    inside = [_column(column) for column in table.columns]
+    inside = [_column(column, schema.schemas) for column in table.columns]
     inside += [_generated(column, schema) for column in table.generated]
     inside += [f"CONSTRAINT {quote_identifier(check.name)} CHECK ({check.expression})" for check in table.checks]
     lines = ",\n".join(f"    {line}" for line in inside)
-    return f"CREATE TABLE {quote_identifier(table.name)} (\n{lines}\n);\n"
+    made = f"CREATE TABLE {qualified(table.name, schema.schemas)} (\n{lines}\n)"
+    if table.partitioned is None:
+        return f"{made};\n"
+    return f"{made} PARTITION BY {table.partitioned.by};\n{_lines(_partitions(table, schema.schemas))}"
 
 
-def _column(column: Column) -> str:
-    parts = [quote_identifier(column.name), sql_type(column)]
+def _partitions(table: Table, schemas: Sequence[str]) -> Iterable[str]:
+    """Yield what makes the partitions of a table, in its own schema."""
+    home = table.name.removesuffix(split_name(table.name, schemas)[1])
+    for part in table.partitioned.partitions if table.partitioned else ():
+        above = table.name if part.of is None else f"{home}{part.of}"
+        own = qualified(f"{home}{part.name}", schemas)
+        yield f"CREATE TABLE {own} PARTITION OF {qualified(above, schemas)} {part.clause};"
+
+
+def _column(column: Column, schemas: Sequence[str]) -> str:
+    parts = [quote_identifier(column.name), sql_type(column, schemas)]
     parts += [_identity(column.sequence or IdentitySequence())] if column.identity else []
     parts += [] if column.default is None else [f"DEFAULT ({column.default})"]
     return " ".join(parts if column.nullable else [*parts, "NOT NULL"])
@@ -111,28 +134,32 @@ def _identity(sequence: IdentitySequence) -> str:
 
 def _generated(column: Generated, schema: Schema) -> str:
     is_enum = column.sql_type in {enum.name for enum in schema.enums}
-    stored = quote_identifier(column.sql_type) if is_enum else column.sql_type
+    stored = qualified(column.sql_type, schema.schemas) if is_enum else column.sql_type
     parts = [quote_identifier(column.name), stored, f"GENERATED ALWAYS AS ({column.expression}) STORED"]
     return " ".join(parts if column.nullable else [*parts, "NOT NULL"])
 
 
-def _own_key(table: Table, kind: str, columns: tuple[str, ...]) -> str:
-    return _constraint(table.name, dict(table.key_names).get(columns), f"{kind} ({name_list(columns)})")
+def _own_key(table: Table, schemas: Sequence[str], kind: str, columns: tuple[str, ...]) -> str:
+    name = qualified(table.name, schemas)
+    if table.partitioned and not table.partitioned.allows_key(columns):
+        return f"CREATE INDEX ON {name} ({name_list(columns)});"  # no key of PostgreSQL spans partitions
+    return _constraint(name, dict(table.key_names).get(columns), f"{kind} ({name_list(columns)})")
 
 
-def _foreign_key(key: ForeignKey) -> str:
-    there = f"{quote_identifier(key.parent)} ({name_list(key.parent_columns)})"
+def _foreign_key(key: ForeignKey, schemas: Sequence[str]) -> str:
+    there = f"{qualified(key.parent, schemas)} ({name_list(key.parent_columns)})"
     what = f"FOREIGN KEY ({name_list(key.columns)}) REFERENCES {there}"
-    return _constraint(key.child, key.constraint, f"{what} {key.actions}" if key.actions else what)
+    child = qualified(key.child, schemas)
+    return _constraint(child, key.constraint, f"{what} {key.actions}" if key.actions else what)
 
 
 def _constraint(table: str, name: str | None, what: str) -> str:
     named = "" if name is None else f"CONSTRAINT {quote_identifier(name)} "
-    return f"ALTER TABLE {quote_identifier(table)} ADD {named}{what};"
+    return f"ALTER TABLE {table} ADD {named}{what};"
 
 
-def _indexes(table: Table) -> Iterable[str]:
-    name = quote_identifier(table.name)
+def _indexes(table: Table, schemas: Sequence[str]) -> Iterable[str]:
+    name = qualified(table.name, schemas)
     if table.indexes is not None:
         for index in table.indexes:
             what = f"({name_list(index.columns)})" if index.using is None else f"USING {index.using}"
@@ -145,9 +172,9 @@ def _indexes(table: Table) -> Iterable[str]:
             yield f"CREATE INDEX ON {name} ({name_list(key.columns)});"
 
 
-def _counter(table: Table, column: Column) -> str:
+def _counter(table: Table, schemas: Sequence[str], column: Column) -> str:
     """Advance the sequence of an identity column past the rows; on an empty table it starts at 1."""
-    name, counted = quote_identifier(table.name), quote_identifier(column.name)
+    name, counted = qualified(table.name, schemas), quote_identifier(column.name)
     sequence = f"pg_get_serial_sequence({quote_text(name)}, {quote_text(column.name)})"
     return f"SELECT setval({sequence}, greatest((SELECT max({counted}) FROM {name}), 0) + 1, false);"
 

@@ -14,7 +14,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from privbench_core.backends.loading import Files, Loaded, refuse_tables
-from privbench_core.backends.postgres.ddl import create_keys_sql, create_tables_sql, name_list, quote_identifier
+from privbench_core.backends.postgres.ddl import create_keys_sql, create_tables_sql, name_list, qualified
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
@@ -52,29 +52,34 @@ def _load(schema: Schema, files: Files, connection: psycopg.Connection[Any], whe
     current = connection.execute("SELECT current_schema()").fetchone()
     if current is None or current[0] is None:
         raise PublishError(f"{where}: has no schema that the login may use; create it, or name another with ?schema=")
-    query = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
-    found = [name for (name,) in connection.execute(query)]
+    others = list(schema.schemas[1:])
+    called = "CASE WHEN schemaname = current_schema() THEN tablename ELSE concat(schemaname, '.', tablename) END"
+    query = f"SELECT {called} FROM pg_tables WHERE schemaname = current_schema() OR schemaname = ANY(%s::text[])"
+    found = [name for (name,) in connection.execute(query.encode(), [others])]
     if not replace:
         refuse_tables(found, list(files), where)
-    existing = [name for name in files if name in found]
+    names = {table: qualified(table, schema.schemas) for table in files}
+    for view in reversed(schema.views) if replace else ():
+        connection.execute(f"DROP {view.kind} IF EXISTS {qualified(view.name, schema.schemas)}")
+    existing = [table for table in names if table in found]
     if existing:
         # Together, because they refer to each other; without CASCADE, so what else depends on them makes this fail.
-        connection.execute(f"DROP TABLE {name_list(existing)}")
+        connection.execute(f"DROP TABLE {', '.join(names[table] for table in existing)}")
     for enum in schema.enums if replace else ():
-        connection.execute(f"DROP TYPE IF EXISTS {quote_identifier(enum.name)}")
+        connection.execute(f"DROP TYPE IF EXISTS {qualified(enum.name, schema.schemas)}")
     connection.execute(create_tables_sql(schema))
-    rows = {table: _copy(connection, schema.table(table), files[table]) for table in files}
+    rows = {table: _copy(connection, schema.table(table), name, files[table]) for table, name in names.items()}
     connection.execute(create_keys_sql(schema))
-    for table in files:
-        connection.execute(f"ANALYZE {quote_identifier(table)}")
+    for name in names.values():
+        connection.execute(f"ANALYZE {name}")
     return Loaded(rows)
 
 
-def _copy(connection: psycopg.Connection[Any], table: Table, files: Sequence[Path]) -> int:
+def _copy(connection: psycopg.Connection[Any], table: Table, name: str, files: Sequence[Path]) -> int:
     """COPY a table's Parquet files, batch by batch; returns the number of rows."""
     loaded = 0
-    columns = ", ".join(quote_identifier(name) for name in pq.read_schema(files[0]).names)
-    command = f"COPY {quote_identifier(table.name)} ({columns}) FROM STDIN (FORMAT csv)"
+    columns = name_list(pq.read_schema(files[0]).names)
+    command = f"COPY {name} ({columns}) FROM STDIN (FORMAT csv)"
     with connection.cursor() as cursor, cursor.copy(command) as copy:
         for path in files:
             with pq.ParquetFile(path) as file:

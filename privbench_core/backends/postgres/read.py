@@ -35,7 +35,7 @@ def readable(url: sa.URL) -> bool:
     return url.drivername in _DRIVERS
 
 
-def stored_rows(connection: sa.Connection, table: Table, found: Found) -> Iterator[pa.Table]:
+def stored_rows(connection: sa.Connection, table: Table, place: sa.TableClause, found: Found) -> Iterator[pa.Table]:
     """Return the declared columns of a table as they are sent, in parts, to be made canonical.
 
     Dates and timestamps before the year 1 and after the year 9999, infinite ones included, become the first or last
@@ -44,6 +44,7 @@ def stored_rows(connection: sa.Connection, table: Table, found: Found) -> Iterat
     Args:
         connection: To a database that is `readable`; the rows come through another one of the same URL.
         table: As declared; all its columns are there.
+        place: The table in the source.
         found: Types of the source's columns, by name.
 
     Raises:
@@ -52,11 +53,11 @@ def stored_rows(connection: sa.Connection, table: Table, found: Found) -> Iterat
     problems = [f"{table.name}.{column.name}: {why}" for column in table.columns if (why := _refused(column, found))]
     if problems:
         raise SourceError("\n".join(problems))
-    check_rights(connection, table)
+    check_rights(connection, table, place)
     statement = sa.select(*(_selected(column, base_type(found[column.name])) for column in table.columns))
     # Without parameters nothing is formatted, so a percent sign in a name stays single.
     dialect: Any = postgresql.dialect
-    text = str(statement.select_from(sa.table(table.name)).compile(dialect=dialect(paramstyle="named")))
+    text = str(statement.select_from(place).compile(dialect=dialect(paramstyle="named")))
     return _batches(connection.engine.url, table.name, text)
 
 
@@ -107,9 +108,9 @@ def _batches(url: sa.URL, table: str, statement: str) -> Iterator[pa.Table]:
         raise SourceError(f"{table}: {found}; check what the view computes, or the server's log") from None
 
 
-def check_rights(connection: sa.Connection, table: Table) -> None:
+def check_rights(connection: sa.Connection, table: Table, place: sa.TableClause) -> None:
     """Refuse a table with columns that may not be read, before the server does in the middle of a copy."""
-    name = quote_identifier(table.name)
+    name = ".".join(quote_identifier(part) for part in (place.schema, place.name) if part)
     rights = [sa.func.has_column_privilege(name, column.name, "SELECT") for column in table.columns]
     granted = connection.execute(sa.select(*(right.label(f"r{i}") for i, right in enumerate(rights)))).one()
     denied = [column.name for column, right in zip(table.columns, granted, strict=True) if not right]

@@ -72,7 +72,7 @@ class CatalogueSource(Source):
                 return list(zip(*(column.to_pylist() for column in found.toArrow().columns), strict=True))
 
             with cluster.clear_errors():
-                return version_of(table.name, change, known, quoted, run, errors=AnalysisException)
+                return version_of(table.name, quoted(table.name), change, known, quoted, run, errors=AnalysisException)
 
     def _open(self) -> Cluster:
         return Cluster(self.url, "source", "reading the cluster's tables")

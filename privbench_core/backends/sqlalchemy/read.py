@@ -2,8 +2,8 @@
 
 The rows of others come as Python objects. In their catalogues defaults are left out: they are in their own dialects.
 
-Tables are those of the connection's default schema; another one is chosen in the URL, for PostgreSQL with
-``?options=-csearch_path%3Dname``.
+Tables are those of the connection's default schema, or for PostgreSQL of the schemas that a spec lists; another one is
+chosen in the URL, for PostgreSQL with ``?schema=name``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from privbench_core.backends.expressions import declared_table
 from privbench_core.backends.postgres import read as postgres
 from privbench_core.backends.postgres.catalogue import postgres_catalogue
 from privbench_core.errors import SourceError
-from privbench_core.schema.tables import Table
+from privbench_core.schema.tables import Table, split_name
 from privbench_core.spec.location import describe, open_engine, parse_url
 from privbench_core.spec.model import VersionQuery, Watermark
 
@@ -40,15 +40,21 @@ _CHUNK = 50_000  # rows fetched at a time: the only ones that stand as Python ob
 
 @dataclass(frozen=True)
 class DatabaseSource(Source):
-    """A database behind a URL (variables already expanded)."""
+    """A database behind a URL (variables already expanded).
+
+    Attributes:
+        url: The URL.
+        schemas: As `Schema` has them.
+    """
 
     url: str = field(repr=False)
+    schemas: tuple[str, ...] = ()
 
     def catalogue(self) -> Catalogue:
-        """See `Source.catalogue`: the tables of the default schema."""
+        """See `Source.catalogue`: the tables of the default schema, of PostgreSQL those of all schemas."""
         url = parse_url(self.url)
         if url.get_backend_name() == "postgresql":
-            return postgres_catalogue(url)
+            return postgres_catalogue(url, self.schemas)
         engine = open_engine(url)
         try:
             with _unknown_types():
@@ -66,12 +72,12 @@ class DatabaseSource(Source):
         differ in theirs.
         """
         with self._connect() as connection:
-            found = _checked(connection, table)
+            found = self._checked(connection, table)
             if self.is_postgres:
-                yield from postgres.stored_rows(connection, table, found)
+                yield from postgres.stored_rows(connection, table, self.place(table), found)
                 return
             yield _chunk(table, [])  # a table without rows still has its columns
-            statement = sa.select(*_selected(table, found)).select_from(sa.table(table.name))
+            statement = sa.select(*_selected(table, found)).select_from(self.place(table))
             streamed = connection.execution_options(stream_results=True, yield_per=_CHUNK).execute(statement)
             yield from (_chunk(table, part) for part in streamed.partitions())
 
@@ -83,10 +89,15 @@ class DatabaseSource(Source):
     def types(self, table: Table) -> dict[str, sa.types.TypeEngine[Any]]:
         """Return the types of a table's columns; SourceError if it lacks declared ones, or one may not be read."""
         with self._connect() as connection:
-            found = _checked(connection, table)
+            found = self._checked(connection, table)
             if self.is_postgres:
-                postgres.check_rights(connection, table)
+                postgres.check_rights(connection, table, self.place(table))
             return found
+
+    def place(self, table: Table) -> sa.TableClause:
+        """Return a table as statements name it: with its schema where the spec lists several."""
+        home, name = split_name(table.name, self.schemas)
+        return sa.table(name, schema=home or next(iter(self.schemas), None))
 
     def version(self, table: Table, change: Watermark | VersionQuery) -> str:
         """See `Source.version`."""
@@ -99,9 +110,10 @@ class DatabaseSource(Source):
             def run(statement: str) -> Sequence[sa.Row[Any]]:  # without parameters a per cent sign stays single
                 return connection.execution_options(no_parameters=True).exec_driver_sql(statement).fetchmany(2)
 
-            known, quote = _columns(connection, table.name), connection.dialect.identifier_preparer.quote_identifier
+            known, names = self._columns(connection, table), connection.dialect.identifier_preparer
+            place, quote = names.format_table(self.place(table)), names.quote_identifier
             return version_of(
-                table.name, change, known, quote, run, errors=sa.exc.SQLAlchemyError, is_postgres=is_postgres
+                table.name, place, change, known, quote, run, errors=sa.exc.SQLAlchemyError, is_postgres=is_postgres
             )
 
     @contextmanager
@@ -117,20 +129,20 @@ class DatabaseSource(Source):
         finally:
             engine.dispose()
 
+    def _checked(self, connection: sa.Connection, table: Table) -> dict[str, Any]:
+        """Return the columns of a table and their types; SourceError if it lacks declared ones."""
+        found = self._columns(connection, table)
+        check_columns(table, found)
+        return found
 
-def _checked(connection: sa.Connection, table: Table) -> dict[str, Any]:
-    """Return the columns of a table and their types; SourceError if it lacks declared ones."""
-    found = _columns(connection, table.name)
-    check_columns(table, found)
-    return found
-
-
-def _columns(connection: sa.Connection, table: str) -> dict[str, Any]:
-    """Return the columns of a table or view and their types; SourceError if it is not there."""
-    inspector = sa.inspect(connection)
-    check_table(table, sorted({*inspector.get_table_names(), *inspector.get_view_names()}))
-    with _unknown_types():
-        return {column["name"]: column["type"] for column in inspector.get_columns(table)}
+    def _columns(self, connection: sa.Connection, table: Table) -> dict[str, Any]:
+        """Return the columns of a table or view and their types; SourceError if it is not there."""
+        inspector, place = sa.inspect(connection), self.place(table)
+        there = sorted({*inspector.get_table_names(place.schema), *inspector.get_view_names(place.schema)})
+        prefix = table.name.removesuffix(place.name)
+        check_table(table.name, [f"{prefix}{name}" for name in there])
+        with _unknown_types():
+            return {column["name"]: column["type"] for column in inspector.get_columns(place.name, place.schema)}
 
 
 @contextmanager

@@ -1,0 +1,72 @@
+"""Rules on what stands in the DDL alone: partitions, views, and the names that PostgreSQL keeps in one list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from privbench_core.schema.checks import is_contained
+from privbench_core.schema.tables import Schema, Table, split_name
+from privbench_core.spec import forms
+from privbench_core.spec.yaml_io import flow_yaml
+
+_QUERY = re.compile(r"(SELECT|WITH)\b", re.IGNORECASE)
+_PARTED = re.compile(r"(RANGE|LIST|HASH) ?\(", re.IGNORECASE)
+_BOUNDS = re.compile(r"(FROM|IN|WITH) ?\(", re.IGNORECASE)
+
+
+def partition_problems(schema: Schema, table: Table) -> Iterator[str]:
+    """Yield why partitions would not load, or lose made-up rows: what follows the name of the table."""
+    if table.partitioned is None:
+        return
+    above: dict[str | None, str | None] = {None: table.partitioned.by}
+    for part in table.partitioned.partitions:
+        if above.get(part.of) is None:
+            todo = "name one that stands before it and has by, or leave of out"
+            yield f": the partition {part.name} is of {part.of}, which is no partitioned one; {todo}"
+        if not ((part.values == "DEFAULT" or _BOUNDS.match(part.values)) and is_contained(part.values)):
+            todo = "write what follows FOR VALUES in its definition, like \"IN ('a')\", or DEFAULT"
+            yield f": the partition {part.name}: values is {part.values!r}; {todo}"
+        above[part.name] = part.by
+    column = next((column for column in table.columns if column.name == table.partitioned.columns[0]), None)
+    if column and not table.public:
+        domain = None if column.relative else column.domain
+        own, null = split_name(table.name, schema.schemas)[1], column.nullable
+        for rest in table.partitioned.missing_partitions(own, domain, column.type, nullable=null):
+            todo = (
+                f"add {flow_yaml(forms.PARTITION.write(rest))} to its partitions, or declare the domain that they hold"
+            )
+            yield f": made-up rows may be outside of the partitions of {rest.of or own}; {todo}"
+    for by in filter(None, above.values()):
+        if not (_PARTED.match(by) and is_contained(by)):
+            yield f": partitioned by {by!r}; write what follows PARTITION BY, like RANGE (ordered)"
+
+
+def view_problems(schema: Schema) -> Iterator[str]:
+    """Yield what is wrong with views."""
+    for view in schema.views:
+        if not (_QUERY.match(view.sql) and is_contained(view.sql)):
+            todo = "write it without semicolons, comments and unmatched brackets"
+            yield f"{view.name}: the view is not one SELECT; {todo}"
+
+
+def shared_names(schema: Schema) -> Iterator[str]:
+    """Yield names that two things of one schema have which PostgreSQL keeps in one list."""
+    kinds: dict[tuple[str | None, str], list[str]] = {}
+    places = {table: split_name(table.name, schema.schemas) for table in schema.tables}
+    for place in places.values():
+        kinds[place] = ["a table"]
+    for table, (home, _) in places.items():
+        found = [(index.name, "an index") for index in table.indexes or ()]
+        found += [(name, "a key") for _, name in table.key_names]
+        found += [(part.name, "a partition") for part in table.partitioned.partitions] if table.partitioned else []
+        counted = (column.sequence.name for column in table.columns if column.sequence)
+        found += [(name, "a sequence") for name in counted if name is not None]
+        for name, kind in found:
+            kinds.setdefault((home, name), []).append(kind)
+    for view in schema.views:
+        kinds.setdefault(split_name(view.name, schema.schemas), []).append("a view")
+    for (_, name), (first, *others) in kinds.items():
+        if others:
+            what = f"{others[0]} is called like {first}" if first != "an index" else "two indexes have this name"
+            yield f"{name}: {what}, and PostgreSQL keeps both in one list; rename one"
