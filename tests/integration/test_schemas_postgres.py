@@ -123,7 +123,10 @@ def test_a_name_that_could_be_in_two_schemas_is_refused(postgres: str) -> None:
     assert "\n  billing.plan:" in one
     assert "# left out: the schema billing, as you decided\n" in one
     with pytest.raises(SourceError, match="no table in empty"):
-        reflect(new_database(postgres, "empty"))
+        reflect(url := new_database(postgres, "empty"))
+    execute(url, "CREATE SCHEMA app; CREATE TABLE app.person (id int PRIMARY KEY); DROP SCHEMA public")
+    assert "\nschemas: [public, app] #" in reflect(url)
+    assert "\n  app.person:" in reflect(url), "a bundle has it in the same schema"
 
 
 def test_rows_versions_and_counts_are_those_of_the_right_table(spec: Spec) -> None:
