@@ -18,8 +18,8 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
 .PHONY: demo
-demo: $(VENV)/.runtime ## Run the whole pipeline on the example database and say where the bundle is.
-	@$(BIN)/privbench demo
+demo: $(VENV)/.runtime ## Run the whole pipeline on an example and say where the bundle is (eight tables: make demo EXAMPLE=shop).
+	@$(BIN)/privbench demo --example $(or $(EXAMPLE),households)
 
 .PHONY: test
 test: $(VENV)/.dev ## Lint, types, layers, documentation, and all tests beside them.
@@ -77,7 +77,7 @@ bench: $(VENV)/.dev $(VENV)/.peers ## Run the benchmarks and write the tables of
 .PHONY: clean
 clean: ## Remove the environment, caches, the demo and the local state of Dagster; ledgers beside specs stay.
 	rm -rf $(VENV) .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf build dist demo site .dagster_home .tmp_dagster_home_*
+	rm -rf build dist demo demo-shop site .dagster_home .tmp_dagster_home_*
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # A stamp file per set of packages: installed again only when what is to be installed has changed.

@@ -27,6 +27,7 @@ from benchmarks import (
     figures,
     first_hour,
     ledger,
+    operational,
     orchestration,
     planted,
     refinement,
@@ -91,7 +92,7 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for bounds, relationships, refinement and rows_out (default: all)",
+        help="for bounds, first_hour, relationships, refinement and rows_out (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
@@ -155,7 +156,8 @@ def main() -> int:
             progress=_tell,
         ),
         "spec_errors": spec_errors.run,
-        "first_hour": partial(first_hour.run, given.data),
+        "first_hour": partial(operational.run, given.databases or operational.DATABASES, progress=_tell),
+        "first_hour/drafts": partial(first_hour.run, given.data),
         "differences": partial(differences.run, runs(differences.RUNS), given.data),
         "bounds": partial(bounds.run, runs(bounds.RUNS), given.data, given.databases or bounds.DATABASES),
         "tightness": partial(tightness.run, progress=_tell),

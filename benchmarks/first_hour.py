@@ -7,7 +7,6 @@ counted, because a draft reads none. The hour is timed command by command, each 
 from __future__ import annotations
 
 import json
-import re
 import resource
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 import duckdb
 
 from benchmarks.data import data_folder, read_table
+from benchmarks.operational import with_choices
 from benchmarks.report import Row, machine, markdown
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.draft.draft import reflect
@@ -56,8 +56,7 @@ def time_hour(data: Path, name: str, place: Path) -> dict[str, float]:
     """Return seconds of each command from a DuckDB file to a loaded bundle, and the bundle's size and rows.
 
     How far numbers of rows are off, summed over tables, is a share of all rows of the source. The owner takes the unit
-    of `UNITS`, publishes all tables that the draft lists, promises 1,000 rows where it asks for a bound, and
-    lets rows stay without a reference where it asks for that.
+    of `UNITS`, and else chooses as in `with_choices`.
     """
     place.mkdir()
     file = place / "source.duckdb"
@@ -78,10 +77,7 @@ def time_hour(data: Path, name: str, place: Path) -> dict[str, float]:
     timed("init", *cli, "init", file.name, "-o", "spec.yaml", *unit)
     spec = place / "spec.yaml"
     text = spec.read_text(encoding="utf-8")
-    text = re.sub(rf"(?m)^    - {UNDECIDED} .*\n", "", text)
-    text = re.sub(r"(?m)^    # - ", "    - ", text)
-    text = re.sub(rf"(max_children\w*): {UNDECIDED}", r"\1: 1000", text)
-    spec.write_text(text.replace(f"on_unit_removed: {UNDECIDED}", "on_unit_removed: set null"), encoding="utf-8")
+    spec.write_text(with_choices(text), encoding="utf-8")
     timed("plan", *cli, "plan", spec.name)
     timed("run", *cli, "run", spec.name, "--epsilon", "3.2", "--out", "bundle", "--accept-noise")
     timed("publish", *cli, "publish", "bundle", "copy.duckdb")

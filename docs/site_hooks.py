@@ -24,6 +24,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "benchmarks/README.md": "benchmarks.md",
     "examples/households/README.md": "example.md",
+    "examples/shop/README.md": "example_shop.md",
     "docs/quickstart.ipynb": "quickstart.md",
 }
 """File of the project -> page of the site, for those that are not pages under their own name."""

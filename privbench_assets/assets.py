@@ -12,19 +12,20 @@ from time import perf_counter
 
 import dagster as dg
 
-from privbench_assets.automation import freshness_policy
+from privbench_assets.automation import freshness_policy, when_inputs_are_made
 from privbench_assets.checks import check_results, check_specs, up_to_date_result
 from privbench_assets.failures import nothing_private
-from privbench_assets.keys import identifier, op_name, report_key, source_key, step_key
+from privbench_assets.keys import group, identifier, op_name, report_key, step_key
 from privbench_assets.metadata import price_in_words, step_metadata
 from privbench_assets.resources import Session, session_key
 from privbench_assets.sources import observation
-from privbench_assets.status import report_status, report_up_to_date
+from privbench_assets.status import report_up_to_date
 from privbench_core.errors import PublishError
 from privbench_core.pipeline.account_status import WARNING
 from privbench_core.pipeline.record import definition_of
 from privbench_core.pipeline.runner import Release
 from privbench_core.pipeline.workspace import bundle_folder, report_folder
+from privbench_core.publishing.verdicts import Verdict
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
 
@@ -45,21 +46,31 @@ def step_asset(
     plans: Mapping[str, Plan],
     step: Step,
     epsilons: dg.PartitionsDefinition,
-    reads: Sequence[str],
+    deps: Sequence[dg.AssetKey],
     keys: Mapping[dg.AssetKey, Key],
 ) -> dg.AssetsDefinition:
-    """Return the asset of one step, partitioned by ε."""
-    schema, resource = spec.schema, session_key(spec)
+    """Return the asset of one step, partitioned by ε.
+
+    Args:
+        spec: Of the database.
+        plans: Of each ε.
+        step: The step.
+        epsilons: The partitions.
+        deps: The nearest assets that it was made from; the others are in its metadata.
+        keys: The step of each asset.
+    """
+    schema, resource, publishes = spec.schema, session_key(spec), step.kind is StepKind.PUBLISH
     key = step_key(schema.name, step.key)
     asset = dg.AssetSpec(
         key,
-        deps=[*(step_key(schema.name, before) for before in step.inputs), *(source_key(schema.name, t) for t in reads)],
+        deps=deps,
         description=_description(plans, step, schema.name),
         code_version=f"{step.version}-{definition_of(next(iter(plans.values())), step)[:8]}",
-        group_name=identifier(schema.name),
+        group_name=group(schema.name, step.table),
         owners=spec.owners,
-        freshness_policy=freshness_policy(spec) if step.kind is StepKind.PUBLISH else None,
-        kinds={str(step.kind), "parquet" if step.kind is StepKind.PUBLISH else _kind(plans)},
+        freshness_policy=freshness_policy(spec) if publishes else None,
+        automation_condition=None if step.reads or publishes else when_inputs_are_made(),
+        kinds={str(step.kind), "parquet" if publishes else _kind(plans)},
         tags=_tags(step),
         partitions_def=epsilons,
     )
@@ -68,28 +79,31 @@ def step_asset(
         session: Session = getattr(context.resources, resource)
         epsilon = context.partition_key
         selected = context.job_def.asset_layer.selected_asset_keys
-        with report_status(context, session), nothing_private(spec, key.to_user_string(), session.balance_if_open):
+        with nothing_private(spec, key.to_user_string(), session.balance_if_open):
             executor = session.executor(epsilon, {keys[asset] for asset in selected if asset in keys})
             made = executor.step(step.key)
-            for table, found in session.newly_observed().items():
-                context.log_event(observation(spec, table, found))
+            if observed := session.newly_observed():
+                for table, found in observed.items():
+                    context.log_event(observation(spec, table, found))
+                # Dagster took the versions of inputs before the step began, so what it saw itself would make it stale.
+                context.get_step_execution_context().fetch_external_input_asset_version_info()
             release, content = made.release, made.release.artifact
             priced = plans[epsilon].step(step.key)
             context.log.info(_paid(priced, release))
             checks = list(check_results(spec, priced, key, content))
-            if step.kind is StepKind.PUBLISH:
+            if publishes:
                 status = session.status()
                 checks.append(up_to_date_result(key, status, epsilon))
-                others = [e for e, state in status.states.items() if state.released and e != epsilon]
-                report_up_to_date(context, session, status, others)
-                for line in content.data.get("warnings", ()):
-                    context.log.warning(line)
+                report_up_to_date(context, session, status, epsilon)
+                verdicts = map(Verdict.from_dict, content.data.get("verdicts", ()))
+                for line in (*(v for v in verdicts if v.warns), *content.data.get("lost", ())):
+                    context.log.warning(str(line))
                 for line in (*status.account.in_words(), *status.account.raises_in_words()):
                     (context.log.warning if line.startswith(WARNING) else context.log.info)(line)
             return dg.MaterializeResult(
                 asset_key=key,
                 data_version=dg.DataVersion(_version(priced, release)),
-                metadata=step_metadata(session, epsilon, priced, release, content),
+                metadata=step_metadata(session, epsilon, priced, made, content),
                 check_results=checks,
             )
 
@@ -109,7 +123,7 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
         key,
         deps=[step_key(name, step.key) for step in last],
         partitions_def=epsilons,
-        group_name=identifier(name),
+        group_name=group(name),
         kinds={"report"},
         owners=spec.owners,
         tags={"privbench/stage": "report", "privbench/spends": "no"},
@@ -156,8 +170,11 @@ def _paid(step: Step, release: Release) -> str:
 
 
 def _version(step: Step, release: Release) -> str:
-    """Return what distinguishes results: the bytes, or for a bundle, which is a folder, all that it was made from."""
-    return release.key if step.kind is StepKind.PUBLISH else release.digest
+    """Return what distinguishes results: all that they were made from, and the bytes, unless they are a folder.
+
+    Inputs count because the assets behind depend on them only by way of this one, even where its bytes stay the same.
+    """
+    return release.key if step.kind is StepKind.PUBLISH else f"{release.key[:16]}-{release.digest[:16]}"
 
 
 def _description(plans: Mapping[str, Plan], step: Step, database: str) -> str:

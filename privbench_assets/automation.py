@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
+from typing import Any
 
 import dagster as dg
 from dagster._utils.schedules import cron_string_iterator, is_valid_cron_string  # no public name for either
@@ -22,7 +23,7 @@ from privbench_core.locks import max_wait
 from privbench_core.pipeline.record import last_observed
 from privbench_core.pipeline.status import ReleaseState, staleness
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan, StepKind
+from privbench_core.synthesizers.contract import Plan
 
 WEEKLY = "0 3 * * 1"
 HOURLY = "0 * * * *"
@@ -31,6 +32,7 @@ ATTEMPTS = 2
 _TICKS = 40  # of the schedule, among which its longest pause is found
 _GRACE = 1.25  # a refresh takes time, and may wait for others
 _PARTITION = "dagster/partition"
+_BY_CONDITION = "dagster/from_automation_condition"
 _DATABASE = "privbench/database"
 _SOURCE = "privbench/source"  # hash of the observed source that a run was asked for
 _ATTEMPT = "privbench/attempt"
@@ -119,6 +121,23 @@ def freshness_policy(spec: Spec) -> dg.FreshnessPolicy | None:
     return dg.FreshnessPolicy.time_window(fail_window=pause + pause * _GRACE, warn_window=pause * _GRACE)
 
 
+def when_inputs_are_made() -> dg.AutomationCondition[Any]:
+    """Return when what is free is made by itself: an input was made again, and no input waits to be.
+
+    It cannot start spending: it is a condition of steps that read no private row. An edit of the code starts nothing,
+    because models that go with it may not have been bought yet.
+    """
+    condition = dg.AutomationCondition
+    outdated = condition.any_deps_updated().since(condition.newly_updated())
+    return (
+        condition.any_deps_updated().since_last_handled()
+        & ~condition.any_deps_missing()
+        & ~condition.any_deps_in_progress()
+        & ~condition.any_deps_match(outdated)
+        & ~condition.in_progress()
+    ).with_label("its inputs were made")
+
+
 def longest_pause(cron: str) -> timedelta:
     """Return the longest time between two ticks of a schedule, of the next few dozen.
 
@@ -171,8 +190,6 @@ def _request(runs: _Runs, state: ReleaseState) -> dg.RunRequest | str:
     if asked >= ATTEMPTS:
         return f"ε={epsilon}: failed {asked} times; waits for a person, or for another change"
     steps = [step_key(runs.database, step.key) for step in state.pending]
-    if any(step.kind is StepKind.PUBLISH for step in state.pending):
-        steps.append(status_key(runs.database))
     return dg.RunRequest(
         run_key=f"ε={epsilon} source={state.source} attempt={asked + 1} after={last}",
         partition_key=epsilon,
@@ -205,7 +222,7 @@ class _Runs:
             return 0, "none"
         success, first = [dg.DagsterRunStatus.SUCCESS], asked[-1].create_timestamp
         since = dg.RunsFilter(statuses=success, tags={_PARTITION: epsilon}, created_after=first)
-        by_hand = [r for r in self._ours(since) if _SOURCE not in r.dagster_run.tags]
+        by_hand = [r for r in self._ours(since) if not {_SOURCE, _BY_CONDITION} & r.dagster_run.tags.keys()]
         number = 0
         for record in asked:
             made_since = any(other.create_timestamp > record.create_timestamp for other in by_hand)

@@ -16,10 +16,10 @@ from privbench_assets.automation import (
     refresh_schedule,
     refresh_sensor,
 )
-from privbench_assets.keys import step_key
+from privbench_assets.keys import source_key, step_key
 from privbench_assets.resources import session_key, session_resource
-from privbench_assets.sources import first_reads, source_assets
-from privbench_assets.status import benchmark_status
+from privbench_assets.sources import source_assets
+from privbench_assets.status import benchmark_status, report_status
 from privbench_core.errors import InternalError
 from privbench_core.pipeline.plans import plans_for
 from privbench_core.spec.load import load_spec
@@ -27,7 +27,7 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 
 
-def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | None = None) -> dg.Definitions:
+def build_defs(spec: Spec | str | Path, *, resource_overrides: Mapping[str, Any] | None = None) -> dg.Definitions:
     """Return all definitions of one database.
 
     Args:
@@ -41,10 +41,15 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
     spec = spec if isinstance(spec, Spec) else load_spec(spec)
     plans = plans_for(spec)
     plan = _common_steps(plans)
-    partitions, reads = dg.StaticPartitionsDefinition([*plans]), first_reads(spec, plan)  # ε is the only dimension
+    name, partitions = spec.schema.name, dg.StaticPartitionsDefinition([*plans])  # ε is the only dimension
+    first = plan.first_reads([table.name for table in spec.schema.tables if table.public])
     sources = source_assets(spec)
-    keys = {step_key(spec.schema.name, step.key): step.key for step in plan.steps}
-    steps = [step_asset(spec, plans, step, partitions, reads[step.key], keys) for step in plan.steps]
+    keys = {step_key(name, step.key): step.key for step in plan.steps}
+    steps = []
+    for step in plan.steps:
+        nearest = [step_key(name, key) for key in plan.nearest[step.key]]
+        deps = [*nearest, *(source_key(name, table) for table in sorted(first[step.key]))]
+        steps.append(step_asset(spec, plans, step, partitions, deps, keys))
     status = benchmark_status(spec, plans)
     refresh = refresh_job(spec, dg.AssetSelection.assets(*steps, status))
     observe = observe_job(spec, dg.AssetSelection.assets(*sources.keys))
@@ -53,7 +58,7 @@ def build_defs(spec: Spec | Path, *, resource_overrides: Mapping[str, Any] | Non
         jobs=[refresh, observe],
         schedules=[refresh_schedule(spec, plans, refresh), observe_schedule(spec, observe)],
         sensors=[refresh_sensor(spec, plans, refresh)],
-        resources={session_key(spec): session_resource(spec, plans), **(resource_overrides or {})},
+        resources={session_key(spec): session_resource(spec, plans, report_status), **(resource_overrides or {})},
         executor=dg.in_process_executor,
     )
 

@@ -17,7 +17,8 @@ import dagster as dg
 from privbench_assets.keys import identifier
 from privbench_core.errors import InternalError
 from privbench_core.pipeline.status import Status
-from privbench_core.publishing.figures import FidelityFigure, judge_table
+from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.publishing.verdicts import judge_table
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.artifact import Artifact
@@ -136,7 +137,7 @@ def _fidelity(spec: Spec, name: str, asset: dg.AssetKey, table: str, artifact: A
         asset_key=asset,
         check_name=name,
         severity=dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN,
-        metadata={"verdict": str(verdict.grade), **{figure.metric: str(figure) for figure in figures}},
+        metadata={"verdict": str(verdict.grade), **{n: v for figure in figures for n, v in figure.numbers.items()}},
         description=str(verdict),
     )
 

@@ -56,6 +56,11 @@ def identifier(*words: str) -> str:
     return "__".join(_legal(word, _WORD) for word in words)
 
 
+def group(database: str, table: str = "") -> str:
+    """Return the group of a table's assets, from its source to its validation, or of what the whole database has."""
+    return identifier(database, table) if table else identifier(database)
+
+
 def op_name(database: str, key: Key) -> str:
     """Return what a step is called inside a run; a foreign key, "person.household_id", counts as two words."""
     return identifier(database, *(word for part in key for word in part.split(".") if word))

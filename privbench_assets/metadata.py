@@ -11,9 +11,11 @@ import dagster as dg
 import numpy as np
 
 from privbench_assets.resources import Session
-from privbench_core.pipeline.runner import Release
+from privbench_core.pipeline.record import Manifest
+from privbench_core.pipeline.runner import Made, Release
 from privbench_core.pipeline.workspace import bundle_folder
 from privbench_core.privacy.budget import Measure
+from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.synthesizers.artifact import Artifact
@@ -33,14 +35,17 @@ _INK, _FILL = "#333333", "#4c78a8"
 SYMBOL = {Measure.PURE: "ε", Measure.ZCDP: "ρ"}
 
 
-def step_metadata(session: Session, epsilon: str, step: Step, release: Release, made: Artifact) -> dict[str, Any]:
-    """Return all that is shown about one step at one ε; ``made`` is what the release holds."""
+def step_metadata(session: Session, epsilon: str, step: Step, made: Made, content: Artifact) -> dict[str, Any]:
+    """Return all that is shown about one step at one ε; ``content`` is what its release holds."""
+    figures = [*content.data.get("metrics", ()), *content.data.get("figures", ())]
     shown = {
         "ε": float(epsilon),
-        **_payment(session.plans[epsilon], step, release),
+        **_payment(session.plans[epsilon], step, made.release),
         **session.balance(),
-        **_rows(session.spec.schema, step, made),
-        **_summary(step, made.data.get("summary", {})),
+        **_rows(session.spec.schema, step, content),
+        **_summary(step, content.data.get("summary", {})),
+        **{n: v for figure in figures for n, v in FidelityFigure.from_dict(figure).numbers.items()},
+        "made from": _made_from(made.manifest),
     }
     return {**shown, **_bundle(session, epsilon)} if step.kind is StepKind.PUBLISH else shown
 
@@ -69,9 +74,18 @@ def _payment(plan: Plan, step: Step, release: Release) -> dict[str, Any]:
     said = "nothing: bought before, reused" if release.reused else f"{release.paid}"
     return {
         "price": f"{step.price}, {_share(plan, step)} of a release",
+        f"price {symbol}": float(f"{step.price.amount:.6g}"),
         "paid by this run": said,
         f"paid {symbol}": paid,
     }
+
+
+def _made_from(manifest: Manifest) -> dg.TableMetadataValue:
+    """Return the version of each step and source table that a step was made from; the graph shows the nearest alone."""
+    sources = {f"source/{table}": fingerprint for table, fingerprint in manifest.sources.items()}
+    versions = {**sources, **manifest.inputs}
+    records = [dg.TableRecord({"asset": name, "version": version[:16]}) for name, version in versions.items()]
+    return dg.MetadataValue.table(records, dg.TableSchema([dg.TableColumn("asset"), dg.TableColumn("version")]))
 
 
 def _rows(schema: Schema, step: Step, made: Artifact) -> dict[str, Any]:
@@ -116,7 +130,13 @@ def _column(table: Table, column: Column) -> dg.TableColumn:
 
 def _summary(step: Step, summary: Mapping[str, Any]) -> dict[str, Any]:
     """Released facts that a step chose to show, as they are."""
-    shown = {str(label): _shown(value) for label, value in summary.items() if label != "bars"}
+    shown: dict[str, Any] = {}
+    for label, value in summary.items():
+        plain = _plain(value)
+        if isinstance(plain, dict) and all(isinstance(number, int | float) for number in plain.values()):
+            shown |= {f"{label}: {name}": number for name, number in plain.items()}
+        elif label != "bars":
+            shown[label] = dg.MetadataValue.json(plain) if isinstance(plain, dict | list) else plain
     if summary.get("bars"):
         shown["distributions"] = _bar_charts(f"Noisy counts of {step.table or 'the database'}", summary["bars"])
     return shown
@@ -154,11 +174,6 @@ def _bar_chart(panel: Axes, name: str, bar: Mapping[str, Sequence[Any]]) -> None
     longest = max((len(labels[i]) for i in at), default=0)
     upright = longest * len(at) <= _ACROSS_LABELS
     panel.set_xticks(at, [labels[i] for i in at], rotation=0 if upright else 90, fontsize=6, color=_INK)
-
-
-def _shown(value: object) -> Any:
-    plain = _plain(value)
-    return dg.MetadataValue.json(plain) if isinstance(plain, dict | list) else plain
 
 
 def _plain(value: object) -> Any:

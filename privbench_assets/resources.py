@@ -6,7 +6,7 @@ on first use, by an asset, whose errors then say nothing private (`failures`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from functools import cached_property
 from typing import Any
@@ -79,8 +79,16 @@ def session_key(spec: Spec) -> str:
     return identifier(spec.schema.name, "session")
 
 
-def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefinition:
-    """Return the session of each run; ``seed``, ``scale`` and ``workers`` can be set when a run is launched."""
+def session_resource(
+    spec: Spec, plans: Mapping[str, Plan], at_end: Callable[[dg.InitResourceContext, Session], None]
+) -> dg.ResourceDefinition:
+    """Return the session of each run; ``seed``, ``scale`` and ``workers`` can be set when a run is launched.
+
+    Args:
+        spec: Of the database.
+        plans: Of each ε.
+        at_end: Is called when all steps of a run are over.
+    """
     options = {
         "seed": dg.Field(int, default_value=0, description="Seed of sampling: another seed draws another database."),
         "scale": dg.Field(
@@ -105,5 +113,6 @@ def session_resource(spec: Spec, plans: Mapping[str, Plan]) -> dg.ResourceDefini
         workers = chosen["workers"] or None
         with closing(Session(given, plans, seed=chosen["seed"], scale=chosen["scale"], workers=workers)) as opened:
             yield opened
+            at_end(context, opened)
 
     return session

@@ -14,13 +14,12 @@ from pathlib import Path
 import dagster as dg
 
 from privbench_assets.failures import nothing_private, public_error
-from privbench_assets.keys import identifier, source_key
+from privbench_assets.keys import group, identifier, source_key
 from privbench_assets.resources import Session, session_key
-from privbench_assets.status import report_observed
+from privbench_assets.status import report_up_to_date
 from privbench_core.errors import SourceError
 from privbench_core.pipeline.observe import observe_each
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Key, Plan
 
 FINGERPRINT = "fingerprint"
 
@@ -36,7 +35,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
                 f"Table {table.name} of the source, {'public' if table.public else 'private'}. Observing it takes a"
                 " keyed fingerprint of its rows, which costs no budget and shows nothing about them."
             ),
-            group_name=identifier(schema.name),
+            group_name=group(schema.name, table.name),
             kinds={_kind(spec.source), "source"},
             owners=spec.owners,
             tags={"privbench/stage": "source", "privbench/spends": "no"},
@@ -56,7 +55,7 @@ def source_assets(spec: Spec) -> dg.AssetsDefinition:
                 metadata={FINGERPRINT: fingerprint},
             )
         with nothing_private(spec, f"{schema.name}/source", session.balance_if_open):
-            report_observed(context, session)
+            report_up_to_date(context, session, session.status())
             refuse_broken(spec, broken)
 
     with warnings.catch_warnings():  # the decorator is called a beta feature, at every use
@@ -86,22 +85,6 @@ def refuse_broken(spec: Spec, broken: Mapping[str, SourceError]) -> None:
     if broken:
         lines = [str(public_error(spec, f"{spec.schema.name}/source", error)) for error in broken.values()]
         raise SourceError(f"{', '.join(broken)}: could not be observed, the other tables were; {'; '.join(lines)}")
-
-
-def first_reads(spec: Spec, plan: Plan) -> dict[Key, tuple[str, ...]]:
-    """Return the source tables that each step is the first on its line to look at: the source assets it depends on.
-
-    Public tables are handed to every step, so the first steps depend on all of them.
-    """
-    public = {table.name for table in spec.schema.tables if table.public}
-    known: dict[Key, set[str]] = {}
-    first: dict[Key, tuple[str, ...]] = {}
-    for step in plan.steps:
-        before = set().union(*(known[key] for key in step.inputs))
-        seen = {*step.reads, *public}
-        known[step.key] = before | seen
-        first[step.key] = tuple(table.name for table in spec.schema.tables if table.name in seen - before)
-    return first
 
 
 def _kind(source: str) -> str:

@@ -1,13 +1,12 @@
 """`benchmark_status`: what is stale, what it costs, what is left; and the checks that say so on each bundle.
 
-The asset is gathered at the end of a refresh. It is also reported after a failure, and after an observation that found
-something new, so that what it shows is never older than the last thing that happened.
+The asset is gathered at the end of a refresh, and reported at the end of any other run after which it would show
+anything else, failed ones included: it is never older than the last run.
 """
 
 # No postponed annotations here: Dagster looks at the type of `context` itself.
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
@@ -16,33 +15,23 @@ import dagster as dg
 
 from privbench_assets.checks import up_to_date_result
 from privbench_assets.failures import nothing_private
-from privbench_assets.keys import identifier, source_key, status_key, step_key
+from privbench_assets.keys import group, status_key, step_key
 from privbench_assets.metadata import SYMBOL, markdown_table
 from privbench_assets.resources import Session, session_key
 from privbench_core.pipeline.account_status import AccountStatus, lifetime_share
 from privbench_core.pipeline.plans import run_name
-from privbench_core.pipeline.status import ReleaseState, Stale, Status
+from privbench_core.pipeline.status import Status
+from privbench_core.pipeline.table_states import table_states
 from privbench_core.pipeline.workspace import bundle_folder
 from privbench_core.privacy.budget import Measure, Price, epsilon_for
 from privbench_core.privacy.ledger.ledger import Entry
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan, Step, StepKind
+from privbench_core.synthesizers.contract import Plan, StepKind
 
-DATABASE = "whole database"
 BUDGET = "budget_for_two_refreshes"
 _VERSION = "dagster/data_version"
 _ROUNDING = 1e-9
 _BAR = 40  # characters of the whole lifetime
-_UNITS = ((2880, 1440, "d"), (120, 60, "h"), (0, 1, "min"))  # from so many minutes on; minutes of the unit; its name
-_REACHED = {
-    StepKind.PROFILE: "profiled",
-    StepKind.MODEL: "modelled",
-    StepKind.FANOUT: "linked",
-    StepKind.FIDELITY: "measured",
-    StepKind.SAMPLE: "sampled",
-    StepKind.VALIDATE: "validated",
-    StepKind.PUBLISH: "published",
-}
 
 
 def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefinition:
@@ -52,11 +41,8 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
 
     @dg.asset(
         key=status_key(name),
-        deps=[
-            *(step_key(name, step.key) for step in last),
-            *(source_key(name, table.name) for table in spec.schema.tables),
-        ],
-        group_name=identifier(name),
+        deps=[step_key(name, step.key) for step in last],
+        group_name=group(name),
         kinds={"table"},
         owners=spec.owners,
         tags={"privbench/stage": "status", "privbench/spends": "no"},
@@ -89,53 +75,45 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
     return status
 
 
-@contextmanager
-def report_status(context: dg.AssetExecutionContext, session: Session) -> Iterator[None]:
-    """Report the status after a failure, which may have cost something, and which ends the run before the status."""
+def report_status(context: dg.InitResourceContext, session: Session) -> None:
+    """Report the status at the end of a run, whatever the run was about and however it ended, if there is any news."""
     try:
-        yield
-    except dg.Failure:
-        try:
-            _report(context, session, session.status())
-        except Exception as error:  # noqa: BLE001 - it may quote anything, and is no reason to hide what made the step fail
-            context.log.info("benchmark_status could not be gathered: %s", type(error).__name__)
-        raise
-
-
-def report_observed(context: dg.AssetExecutionContext, session: Session) -> None:
-    """Report after an observation whether each bundle is up to date, and the status if there is anything new."""
-    status = session.status()
-    report_up_to_date(context, session, status, [e for e, state in status.states.items() if state.released])
-    last = context.instance.get_latest_materialization_event(status_key(session.spec.schema.name))
-    shown = last.asset_materialization if last is not None else None
-    if shown is None or (shown.tags or {}).get(_VERSION) != _version(session, status):
-        _report(context, session, status)
+        status, key = session.status(), status_key(session.spec.schema.name)
+        version, instance = _version(session, status), context.instance or dg.DagsterInstance.get()
+        last = instance.get_latest_materialization_event(key)
+        shown = last.asset_materialization if last is not None else None
+        if shown is None or (shown.tags or {}).get(_VERSION) != version:
+            metadata, check = _metadata(session, status), budget_check(session.spec.schema.name, status.account)
+            instance.report_runless_asset_event(
+                dg.AssetMaterialization(key, metadata=metadata, tags={_VERSION: version})
+            )
+            instance.report_runless_asset_event(_evaluation(check))
+    except Exception as error:  # noqa: BLE001 - it may quote anything, and is no reason to fail a run that is over
+        context.log.info("benchmark_status could not be gathered: %s", type(error).__name__)  # type: ignore[union-attr]
 
 
 def report_up_to_date(
-    context: dg.AssetExecutionContext, session: Session, status: Status, epsilons: Sequence[str]
+    context: dg.AssetExecutionContext, session: Session, status: Status, made: str | None = None
 ) -> None:
-    """Report the check of some bundles outside of a run that makes them."""
-    for epsilon in epsilons:
-        state = status.states[epsilon]
+    """Report the check of each bundle that this run did not make."""
+    released = {e: state for e, state in status.states.items() if state.released and e != made}
+    for epsilon, state in released.items():
         publish = next(step.key for step in state.plan.steps if step.kind is StepKind.PUBLISH)
         key = step_key(session.spec.schema.name, publish)
-        _report_check(context, up_to_date_result(key, status, epsilon), epsilon)
+        context.log_event(_evaluation(up_to_date_result(key, status, epsilon), epsilon))
 
 
-def _report_check(context: dg.AssetExecutionContext, found: dg.AssetCheckResult, epsilon: str | None = None) -> None:
-    """Report a check of an asset outside of a run that has it among its own."""
+def _evaluation(found: dg.AssetCheckResult, epsilon: str | None = None) -> dg.AssetCheckEvaluation:
+    """Return the event of a check of an asset outside of a run that has it among its own."""
     assert found.asset_key is not None  # noqa: S101 - the checks of this package name their asset
-    context.log_event(
-        dg.AssetCheckEvaluation(
-            asset_key=found.asset_key,
-            check_name=found.check_name or "",
-            passed=found.passed,
-            metadata=found.metadata,
-            severity=found.severity,
-            description=found.description,
-            partition=epsilon,
-        )
+    return dg.AssetCheckEvaluation(
+        asset_key=found.asset_key,
+        check_name=found.check_name or "",
+        passed=found.passed,
+        metadata=found.metadata,
+        severity=found.severity,
+        description=found.description,
+        partition=epsilon,
     )
 
 
@@ -149,54 +127,6 @@ def budget_check(database: str, account: AccountStatus) -> dg.AssetCheckResult:
         description=" ".join(account.in_words()),
         metadata={"refreshes left": account.whole.times, "refreshes begun": account.refresh},
     )
-
-
-def age_in_words(at: str, now: datetime) -> str:
-    """Return how long ago something was, and when (UTC), because what Dagster shows is as old as the last look.
-
-    >>> age_in_words("2026-11-20T22:01:00+00:00", datetime(2026, 11, 21, tzinfo=UTC))
-    '119 min old (2026-11-20 22:01)'
-    """
-    made = datetime.fromisoformat(at)
-    minutes = max(0, int((now - made).total_seconds()) // 60)
-    age = next(f"{minutes // size} {unit}" for least, size, unit in _UNITS if minutes >= least)
-    return f"{age} old ({made.astimezone(UTC):%Y-%m-%d %H:%M})"
-
-
-def table_states(spec: Spec, state: ReleaseState, now: datetime) -> dict[str, str]:
-    """Return how far each table is at one ε, and the whole database."""
-    tables = [*(table.name for table in spec.schema.tables), ""]
-    steps: dict[str, list[Step]] = {table: [] for table in tables}
-    stale: dict[str, list[Stale]] = {table: [] for table in tables}
-    for step in state.plan.steps:
-        if step.key in state.made:
-            steps[step.table].append(step)
-    for late in state.stale:
-        stale[late.step.table].append(late)
-    published = bool(steps[""]) and steps[""][-1].kind is StepKind.PUBLISH and not _problem(stale[""])
-    found = {}
-    for table in tables:
-        problem = _problem(stale[table])
-        shown = steps[""] if published and steps[table] and not problem else steps[table]
-        reached = _REACHED[shown[-1].kind] if shown else "not made"
-        age = f", {age_in_words(state.made[shown[-1].key].at, now)}" if shown else ""
-        found[table or DATABASE] = f"{reached}{problem if shown else ''}{age}"
-    return found
-
-
-def _problem(stale: Sequence[Stale]) -> str:
-    """Return what is wrong with what was made of a table; nothing if it is only that steps are missing."""
-    if changed := sorted({name for found in stale for name in found.changed}):
-        return f"; source changed since ({', '.join(changed)})"
-    return "; out of date" if any(not found.missing for found in stale) else ""
-
-
-def _report(context: dg.AssetExecutionContext, session: Session, status: Status) -> None:
-    name = session.spec.schema.name
-    tags = {_VERSION: _version(session, status)}
-    metadata = _metadata(session, status)
-    context.log_event(dg.AssetMaterialization(status_key(name), metadata=metadata, tags=tags))
-    _report_check(context, budget_check(name, status.account))
 
 
 def _version(session: Session, status: Status) -> str:

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
+from types import UnionType
 
 from privbench_core.backends.loading import Loaded
+from privbench_core.errors import PublishError, SpecError
 from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
 from privbench_core.evaluation.inputs import refuse_inside_bundle
+from privbench_core.files import as_path
 from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import rehearsal_of, source_state
 from privbench_core.pipeline.run import RunResult, run_spec
-from privbench_core.publishing.bundle import load_bundle
+from privbench_core.publishing.bundle import load_bundle, refuse_taken_folder
 from privbench_core.report.page import write_report
+from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
 
+_TYPES: dict[str, tuple[type | UnionType, str]] = {
+    "epsilon": (Real, "a number"),
+    "delta": (Real | None, "a number"),
+    "scale": (Real, "a number"),
+    "seed": (Integral, "a whole number"),
+    "workers": (Integral | None, "a whole number"),
+    "synthesizer": (str | None, "the name of a synthesizer"),
+}
 
-def plan(spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None) -> Plan:
+
+def plan(
+    spec: Spec | str | Path, epsilon: float, *, delta: float | None = None, synthesizer: str | None = None
+) -> Plan:
     """Return the steps of a run at ``epsilon`` and their prices, without reading a row.
 
     Args:
-        spec: The spec.
+        spec: The spec, or its file.
         epsilon: Budget of the run.
         delta: Overrides the spec's δ.
         synthesizer: Overrides the spec's synthesizer; the spec's options then do not apply.
@@ -31,14 +48,15 @@ def plan(spec: Spec, epsilon: float, *, delta: float | None = None, synthesizer:
         SpecError: The budget, the synthesizer or its options are wrong.
         UnsupportedBudgetError: The synthesizer has no form for this budget.
     """
-    return plan_for(spec, epsilon, delta=delta, synthesizer=synthesizer)
+    _refuse_other_types(epsilon=epsilon, delta=delta, synthesizer=synthesizer)
+    return plan_for(_loaded(spec), epsilon, delta=delta, synthesizer=synthesizer)
 
 
 def run(
-    spec: Spec,
+    spec: Spec | str | Path,
     epsilon: float,
     *,
-    out: Path,
+    out: str | Path,
     delta: float | None = None,
     synthesizer: str | None = None,
     seed: int = 0,
@@ -52,7 +70,7 @@ def run(
     """Run the whole plan at ``epsilon`` and write the bundle to ``out``. Steps released before are not paid for again.
 
     Args:
-        spec: The spec.
+        spec: The spec, or its file.
         epsilon: Budget of the run.
         out: Folder of the bundle; replaced if it holds one.
         delta: Overrides the spec's δ.
@@ -72,11 +90,13 @@ def run(
         NoiseOnlyError: The rest of the run would be noise, and ``accept_noise`` is false; it was not bought.
         PrivbenchError: Of any other kind; steps that were released stay paid for.
     """
-    given = spec.accepting_noise if accept_noise else spec
+    _refuse_other_types(epsilon=epsilon, delta=delta, synthesizer=synthesizer, seed=seed, scale=scale, workers=workers)
+    given, folder = _loaded(spec), as_path(out, "out", SpecError)
+    refuse_taken_folder(folder, given.schema.name)  # now, not after everything has been paid for
     return run_spec(
-        given,
+        given.accepting_noise if accept_noise else given,
         epsilon,
-        out=out,
+        out=folder,
         delta=delta,
         synthesizer=synthesizer,
         seed=seed,
@@ -89,11 +109,11 @@ def run(
 
 
 def evaluate(
-    spec: Spec,
-    bundle: Path,
+    spec: Spec | str | Path,
+    bundle: str | Path,
     *,
-    out: Path | None = None,
-    workload: Path | None = None,
+    out: str | Path | None = None,
+    workload: str | Path | None = None,
     run_time: bool | str = False,
 ) -> Evaluation:
     """Compare a bundle with the source of ``spec``, and attack the plan that made it.
@@ -101,7 +121,7 @@ def evaluate(
     Every figure is about private rows and no budget pays for it: do not publish any of them.
 
     Args:
-        spec: The spec that the bundle was made from.
+        spec: The spec that the bundle was made from, or its file.
         bundle: Folder of the bundle.
         out: Folder for metrics.json and report.html; None writes no file.
         workload: File of SQL queries; None generates some from the source.
@@ -114,17 +134,20 @@ def evaluate(
         PublishError: The bundle is damaged or of another schema, there is no PostgreSQL, or ``out`` is inside a bundle.
         SourceError: The source or the workload cannot be read.
     """
-    if out is not None:
-        refuse_inside_bundle(out)  # before the work: internal figures must not be given away with a bundle
-    attacked = rehearsal_of(spec, bundle)
-    evaluation = evaluate_bundle(spec, bundle, workload=workload, run_time=run_time, rehearse=attacked)
-    evaluation = replace(evaluation, source_state=source_state(spec, bundle))
-    if out is not None:
-        write_report(evaluation, out)
+    given, folder = _loaded(spec), as_path(bundle, "bundle", PublishError)
+    report = None if out is None else as_path(out, "out", SpecError)
+    queries = None if workload is None else as_path(workload, "workload", SpecError)
+    if report is not None:
+        refuse_inside_bundle(report)  # before the work: internal figures must not be given away with a bundle
+    attacked = rehearsal_of(given, folder)
+    evaluation = evaluate_bundle(given, folder, workload=queries, run_time=run_time, rehearse=attacked)
+    evaluation = replace(evaluation, source_state=source_state(given, folder))
+    if report is not None:
+        write_report(evaluation, report)
     return evaluation
 
 
-def publish(bundle: Path, target_url: str, *, replace: bool = False) -> Loaded:
+def publish(bundle: str | Path, target_url: str | Path, *, replace: bool = False) -> Loaded:
     """Load a bundle into a database: tables, rows, keys, indexes, statistics; all of it or nothing.
 
     Args:
@@ -138,4 +161,24 @@ def publish(bundle: Path, target_url: str, *, replace: bool = False) -> Loaded:
     Raises:
         PublishError: The bundle is damaged, or the target is unknown, refuses, or is not empty. It is then unchanged.
     """
-    return load_bundle(bundle, target_url, replace=replace)
+    target = target_url if isinstance(target_url, str) else str(as_path(target_url, "target_url", PublishError))
+    return load_bundle(as_path(bundle, "bundle", PublishError), target, replace=replace)
+
+
+def _loaded(spec: object) -> Spec:
+    """Return a spec that a program gave, or read its file."""
+    if isinstance(spec, str | PathLike):
+        return load_spec(Path(spec))
+    if isinstance(spec, Spec):
+        return spec
+    raise SpecError(f"spec: expected what load_spec returns, or the path of a spec file, not {type(spec).__name__}")
+
+
+def _refuse_other_types(**given: object) -> None:
+    """SpecError for arguments of other types; their values are not repeated, because they may be private rows."""
+    if problems := [
+        f"{name}: expected {_TYPES[name][1]}, not {type(value).__name__}"
+        for name, value in given.items()
+        if not isinstance(value, _TYPES[name][0])
+    ]:
+        raise SpecError(problems)

@@ -224,13 +224,16 @@ def refresh(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option("--dir", help="Where to put the example and its bundle.")] = Path("demo"),
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="Where to put the example and its bundle (demo, or demo-shop).")
+    ] = None,
+    example: Annotated[str, typer.Option(help="households (two tables) or shop (eight).")] = "households",
 ) -> None:
-    """Run the full pipeline on the bundled example."""
+    """Run the full pipeline on a bundled example."""
     with one_clear_line("releases so far are kept"):
         from privbench_core.commands.demo import run_demo
 
-        run_demo(folder)
+        run_demo(example, folder)
 
 
 def main() -> None:

@@ -10,10 +10,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from privbench_core.errors import PublishError
+from privbench_core.errors import PrivbenchError, PublishError
 from privbench_core.locks import exclusive
 
 _NEW, _OLD = "new", "old"  # inside the staging folder
+
+
+def as_path(given: object, what: str, refusal: type[PrivbenchError]) -> Path:
+    """Return a path that a program gave as text or as a path; a ``refusal`` that names ``what`` for anything else."""
+    if isinstance(given, str | os.PathLike):
+        return Path(given)
+    raise refusal(f"{what}: expected a path, as text or as a Path, not {type(given).__name__}")
 
 
 def file_name(name: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privbench_core.guards import DOCUMENT_LEAVES
 from privbench_core.schema.columns import Column
 from privbench_core.schema.documents import (
     SHAPE,
@@ -21,6 +23,7 @@ from privbench_core.schema.documents import (
     documents_to_learn,
     filled,
     find_leaf,
+    known_leaves,
     leaves_of,
     parse_document,
 )
@@ -36,9 +39,26 @@ _DEFAULTS = {
 
 def leaf_values(documents: pa.ChunkedArray, leaf: Leaf) -> pa.ChunkedArray:
     """Return a leaf of each document; NULL where the document is NULL, or has none there."""
+    return leaves_values(documents, [leaf])[0]
+
+
+def leaves_values(documents: pa.ChunkedArray, leaves: Sequence[Leaf]) -> list[pa.ChunkedArray]:
+    """Return the `leaf_values` of several leaves, each document parsed once."""
     texts = documents.combine_chunks().cast(pa.string()).dictionary_encode()
-    found = [leaf.value_in(parse_document(text)) for text in texts.dictionary.to_pylist()]
-    return pa.chunked_array([pa.array(found, leaf.column.arrow_type).take(texts.indices)])
+    parsed = [parse_document(text) for text in texts.dictionary.to_pylist()]
+    columns = (pa.array([leaf.value_in(each) for each in parsed], leaf.column.arrow_type) for leaf in leaves)
+    return [pa.chunked_array([column.take(texts.indices)]) for column in columns]
+
+
+def frequent_leaves(document: Column, documents: pa.ChunkedArray) -> list[Leaf]:
+    """Return the shape of documents and the leaves of their most frequent shapes, one leaf for all items of an array.
+
+    `DOCUMENT_LEAVES` leaves at most. They depend on single rows: never to be released.
+    """
+    (shapes,) = leaves_values(documents, [shape := Leaf(document, SHAPE)])
+    counts = sorted(pc.value_counts(shapes.drop_null()).to_pylist(), key=lambda each: -each["counts"])
+    found = known_leaves(document, (each["values"] for each in counts[:DOCUMENT_LEAVES]))
+    return [shape, *list(dict.fromkeys(leaf.family for leaf in found))[:DOCUMENT_LEAVES]]
 
 
 def with_documents(table: Table, columns: Mapping[str, pa.Array], rng: np.random.Generator) -> dict[str, pa.Array]:

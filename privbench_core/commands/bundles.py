@@ -51,6 +51,14 @@ def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:
         say(f"Left out, because the target cannot hold it: {part}")
 
 
+def show_verdict(evaluation: Evaluation) -> None:
+    """Print a grade per table, worst first, beside the one that the run gave by its noisy figures."""
+    verdict, by_run = evaluation.verdict, evaluation.graded_by_run
+    say(verdict.summary, style="bold")
+    rows = [[v.subject, v.grade or "", by_run.get(v.subject, ""), v.reason] for v in verdict.verdicts]
+    show("How close it is (internal; worst first)", ["table", "grade", "by the run", "why"], rows)
+
+
 def show_fidelity(comparison: Comparison) -> None:
     """Print the distances, beside what shuffling would give."""
     orders = [order for order in comparison.overall if any(t.tvd(order) for t in comparison.tables.values())]
@@ -61,10 +69,10 @@ def show_fidelity(comparison: Comparison) -> None:
     headers = ["table", *(f">{order}-way" for order in orders), ">2-way if shuffled"]
     show("Distance from the source (internal: for the owner only; total variation, 0 is the same)", headers, rows)
     shown = ("joint", "shuffled", "fanout_tvd")
-    joins = (*comparison.keys.items(), *comparison.joins.items())
-    lines = [[name, *(_figure(join.get(metric)) for metric in shown)] for name, join in joins]
+    lines = [[name, *(_figure(join.get(metric)) for metric in shown)] for name, join in comparison.keys.items()]
     if lines:
-        show("Joins (internal)", ["join", ">joined pairs", ">if shuffled", ">children per parent"], lines)
+        more = f"; the report has {len(comparison.joins)} longer ones" if comparison.joins else ""
+        show(f"Joins (internal{more})", ["join", ">joined pairs", ">if shuffled", ">children per parent"], lines)
 
 
 def _figure(value: float | None) -> str:
@@ -74,7 +82,7 @@ def _figure(value: float | None) -> str:
 def _report_evaluation(evaluation: Evaluation) -> None:
     for alarm in evaluation.privacy["alarms"]:
         say(f"ALARM: {alarm}", style="bold red")
-    say(evaluation.verdict.summary, style="bold")
+    show_verdict(evaluation)
     show_fidelity(evaluation.comparison)
     if evaluation.workload is not None:
         _report_workload(evaluation.workload)

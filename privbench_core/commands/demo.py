@@ -1,60 +1,128 @@
-"""``privbench demo``: run the bundled example through the full pipeline, in its own folder."""
+"""``privbench demo``: run a bundled example through the full pipeline, in its own folder."""
 
 from __future__ import annotations
 
+import runpy
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
 
 import privbench_core
 from privbench_core.commands.bundles import show_fidelity
 from privbench_core.commands.run import report_outcome, run_with_progress
-from privbench_core.commands.terminal import say
+from privbench_core.commands.terminal import say, show
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.evaluation.comparison import compare
 from privbench_core.evaluation.inputs import read_bundle_and_source
 from privbench_core.evaluation.marginals import BRIEF
 from privbench_core.spec.load import load_spec
 
-EPSILON = 0.8  # the smallest of the example's spec
-_FILES = ("spec.yaml", "household.parquet", "person.parquet", "LICENSE.activitysim.txt", "README.md")
+DEFAULT = "households"
+_ROWS = 5
 
 
-def run_demo(folder: Path) -> None:
-    """Copy the example to ``folder``, run it at ε = 0.8, and report where the bundle is and what it cost.
+class Example(NamedTuple):
+    """A bundled example.
 
-    Existing files are kept, so that the example can be edited and run again; a second run costs nothing.
+    Attributes:
+        about: What its rows are of.
+        public: Why rows of its source may be shown.
+        epsilon: One of its spec.
+        shown: Columns to show, by table.
+        made: The file that its build.py makes; None where the rows are bundled.
+    """
+
+    about: str
+    public: str
+    epsilon: float
+    shown: Mapping[str, tuple[str, ...]]
+    made: str | None = None
+
+
+EXAMPLES = {
+    "households": Example(
+        "households and persons of San Diego",
+        "they are from public census records",
+        0.8,
+        {
+            "household": ("HHID", "PERSONS", "workers", "TAZ", "income", "HHT", "bldgsz"),
+            "person": ("PERID", "household_id", "age", "PNUM", "sex", "pemploy", "pstudent", "educ"),
+        },
+    ),
+    "shop": Example(
+        "an online shop: customers, addresses, orders, payments, reviews",
+        "a script made them up",
+        3.2,
+        {
+            "customer": ("id", "full_name", "segment", "birth_date", "country", "settings"),
+            "orders": ("id", "customer_id", "status", "channel", "placed_at", "shipped_at", "currency", "total"),
+            "order_line": ("order_id", "line", "sku", "quantity", "unit_price", "amount"),
+        },
+        made="shop.duckdb",
+    ),
+}
+
+
+def run_demo(name: str, folder: Path | None) -> None:
+    """Copy an example to ``folder``, run it, and report rows, what it cost and where the bundle is.
+
+    The folder is demo, or demo-NAME, if it is None. Existing files are kept, so that the example can be edited and run
+    again; a second run costs nothing.
 
     Raises:
         PublishError: ``folder`` holds other files.
+        SourceError: There is no such example.
     """
-    example = find_example()
-    if folder.exists() and not (folder.is_dir() and ((folder / "spec.yaml").exists() or not any(folder.iterdir()))):
-        raise PublishError(f"{folder}: holds other files than the demo; choose another folder with --dir")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in _FILES:
-        if not (folder / name).exists():
-            shutil.copyfile(example / name, folder / name)
-    say(f"Running the example, households and persons of San Diego, at ε={EPSILON:g}.")
+    if name not in EXAMPLES:
+        raise SourceError(f"there is no example {name!r}; there are {' and '.join(EXAMPLES)}")
+    example, bundled = EXAMPLES[name], find_example(name)
+    folder = folder or Path("demo" if name == DEFAULT else f"demo-{name}")
     path, bundle = folder / "spec.yaml", folder / "bundle"
+    if folder.exists() and not (folder.is_dir() and (_holds(path, example) or not any(folder.iterdir()))):
+        raise PublishError(f"{folder}: holds other files than this example; choose another folder with --dir")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in bundled.iterdir():
+        if file.is_file() and not (folder / file.name).exists():
+            shutil.copyfile(file, folder / file.name)
+    if example.made and not (folder / example.made).exists():
+        runpy.run_path(str(folder / "build.py"))["build"](folder / example.made)
     spec = load_spec(path)
-    report_outcome(spec, run_with_progress(spec, EPSILON, bundle))
+    say(f"Running the example at ε={example.epsilon:g}: {example.about}.")
+    report_outcome(spec, run_with_progress(spec, example.epsilon, bundle))
     say()
-    show_fidelity(compare(read_bundle_and_source(spec, bundle).pair, BRIEF))
+    pair = read_bundle_and_source(spec, bundle).pair
+    say(f"Rows of the source beside synthetic ones (the source's are shown because {example.public})", style="bold")
+    for table, columns in example.shown.items():
+        for title, rows in ((f"{table}, source", pair.source[table]), (f"{table}, synthetic", pair.synthetic[table])):
+            show(title, columns, _from_the_middle(rows.select(columns)))
+    show_fidelity(compare(pair, BRIEF))
     say("Next:")
     say("  a report on how close it is (internal)")
     say(f"    privbench evaluate {path} {bundle} --out {folder / 'report'}")
     say("  a database ten times as large, from the same releases, at no cost")
-    say(f"    privbench run {path} --epsilon {EPSILON:g} --scale 10 --out {folder / 'bundle-x10'}")
+    say(f"    privbench run {path} --epsilon {example.epsilon:g} --scale 10 --out {folder / 'bundle-x10'}")
 
 
-def find_example() -> Path:
-    """Return the folder of the example: beside the package in a clone, inside of it if installed from a wheel.
+def _holds(path: Path, example: Example) -> bool:
+    return path.exists() and example.shown.keys() <= {table.name for table in load_spec(path).schema.tables}
+
+
+def _from_the_middle(rows: pa.Table) -> list[list[str]]:
+    shown = rows.slice(rows.num_rows // 2, _ROWS).to_pylist()
+    return [["" if value is None else str(value) for value in row.values()] for row in shown]
+
+
+def find_example(name: str = DEFAULT) -> Path:
+    """Return the folder of an example: beside the package in a clone, inside of it if installed from a wheel.
 
     Raises:
         SourceError: Neither exists.
     """
     package = Path(privbench_core.__file__).parent
-    for folder in (package.parent / "examples" / "households", package / "examples" / "households"):
+    for folder in (package.parent / "examples" / name, package / "examples" / name):
         if (folder / "spec.yaml").exists():
             return folder
     raise SourceError("the example is not installed; run privbench demo from a clone of the project")

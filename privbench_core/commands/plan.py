@@ -28,7 +28,7 @@ from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.receipt import guarantee_of
 from privbench_core.pipeline.workspace import ReleaseStore, database_folder
 from privbench_core.privacy.budget import Price
-from privbench_core.privacy.relations import find_reaches
+from privbench_core.privacy.relations import Reach, find_reaches
 from privbench_core.profiles.expected_noise import (
     Expectation,
     ExpectedNoise,
@@ -37,6 +37,7 @@ from privbench_core.profiles.expected_noise import (
     link_noise,
 )
 from privbench_core.profiles.profile import Profile
+from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.sampling.ranges import can_be_cut
 from privbench_core.schema.checks import unenforced_checks
 from privbench_core.schema.tables import Schema
@@ -70,6 +71,7 @@ def show_plans(
     """
     spec = with_engine(load_spec(path), engine)
     stated = _stated_rows(spec.schema, rows)
+    refuse_unloadable(spec.schema)
     spec = replace(spec, engine=engine_of(spec))
     epsilons = spec.epsilons if epsilon is None else (epsilon,)
     plans = [plan_for(spec, each, delta=delta, synthesizer=synthesizer) for each in epsilons]
@@ -125,6 +127,16 @@ def show_plans(
     if not account.entries:  # before the first release a new name is put back at no cost
         report_neighbours(spec, account)
     say("Steps that were released before, from the same rows, are not paid for again.")
+    _report_reaches(inside, reaches)
+    if unenforced:
+        say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")
+    undeclared = [f"{plan.budget.epsilon:g}" for plan in plans if plan.budget.epsilon not in spec.epsilons]
+    if undeclared:
+        say(f"ε={undeclared[0]} is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it.")
+
+
+def _report_reaches(inside: Sequence[str], reaches: Sequence[Reach]) -> None:
+    """Print which keys stay inside of one unit, and what scales noise up because a unit moves more than its rows."""
     if inside:
         say(f"Keys that stay inside of one unit; rows that break this are not looked at: {', '.join(inside)}")
     if reaches:
@@ -133,12 +145,8 @@ def show_plans(
             say(f"  {reach.subject} {reach.stability:,.0f} times: {reach.why}")
         say("Where such a key refers to a row of the same unit, declare same_unit: true, and it costs nothing.")
         say("Where rows outlive what it refers to, on_unit_removed: set null costs only what is measured along it.")
+        say("Both are declared before the first run: afterwards they take another database name.")
         say("Where the rows of one unit have fewer children than the product says, declare max_children_per_unit.")
-    if unenforced:
-        say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")
-    undeclared = [f"{plan.budget.epsilon:g}" for plan in plans if plan.budget.epsilon not in spec.epsilons]
-    if undeclared:
-        say(f"ε={undeclared[0]} is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it.")
 
 
 def report_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:

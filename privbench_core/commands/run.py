@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from privbench_core.commands.ledger import (
     refreshes_as_data,
 )
 from privbench_core.commands.terminal import console, is_stop, print_json, say, show, subject
-from privbench_core.errors import NoiseOnlyError, OutOfMemoryError, PublishError
+from privbench_core.errors import NoiseOnlyError, OutOfMemoryError
 from privbench_core.pipeline import executor
 from privbench_core.pipeline.account_status import WARNING, AccountStatus, lifetime_share, standing
 from privbench_core.pipeline.plans import plans_for, refuse_undeclared
@@ -28,7 +28,8 @@ from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.pipeline.workspace import Workspace
 from privbench_core.privacy.budget import Price, zero
 from privbench_core.privacy.ledger.ledger import Entry
-from privbench_core.publishing.bundle import is_bundle, read_bundle, refuse_foreign_bundle
+from privbench_core.publishing.bundle import read_bundle, refuse_taken_folder
+from privbench_core.publishing.verdicts import Verdict
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, with_engine
 from privbench_core.synthesizers.contract import Step
@@ -73,8 +74,11 @@ def run_and_report(
     try:
         outcome = run_with_progress(spec, epsilon, out, **options)
     except NoiseOnlyError as error:
-        if as_json or not _accepted(error):
+        if as_json or not _at_a_terminal():
             raise
+        say(str(error), style="bold")
+        if not typer.confirm("Buy the rest all the same?", default=False):
+            raise NoiseOnlyError("no more was bought") from None
         outcome = run_with_progress(spec.accepting_noise, epsilon, out, **options)
     if as_json:
         print_json(_as_data(spec, outcome))
@@ -82,30 +86,31 @@ def run_and_report(
         report_outcome(spec, outcome)
 
 
-def _accepted(error: NoiseOnlyError) -> bool:
-    """Ask the owner at a terminal whether to buy noise; no where nobody can answer."""
-    if not _at_a_terminal():
-        return False
-    say(f"Stopped: {error}.", style="bold")
-    return typer.confirm("Buy the rest all the same?", default=False)
-
-
 def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def report_warnings(warnings: Sequence[str]) -> None:
-    """Print what speaks against using a bundle, so that nobody misses it."""
-    if warnings:
-        number = f"{len(warnings)} reason{'s' * (len(warnings) > 1)}"
-        say(f"WARNING: {number} to be careful with this bundle", style="bold")
-    for line in warnings:
+def report_bundle(title: str, rows: Mapping[str, int], verdicts: Sequence[Verdict]) -> None:
+    """Print the rows of each table and how close it is by released figures, worst first and public tables last."""
+    lines = [[v.subject, f"{rows[v.subject]:,}", v.grade or "", v.reason] for v in verdicts]
+    graded = {verdict.subject for verdict in verdicts}
+    lines += [[name, f"{number:,}", "", ""] for name, number in rows.items() if name not in graded]
+    show(title, ["table", ">rows", "how close", "why"], lines)
+
+
+def report_fidelity(verdicts: Sequence[Verdict], lost: Sequence[str]) -> None:
+    """Print how many tables need care, and what was lost, so that nobody misses it."""
+    if warned := sum(verdict.warns for verdict in verdicts):
+        say(f"WARNING: be careful with {warned} of {len(verdicts)} tables", style="bold")
+    if lost:
+        say("Lost to noise and bounds:", style="bold")
+    for line in lost:
         say(f"  {line}")
 
 
 def run_with_progress(spec: Spec, epsilon: float, out: Path, **options: Any) -> Outcome:
     """Run the plan, with a progress bar on a terminal; ``options`` are others of `run_spec`."""
-    _check_room(out, spec.schema.name)
+    refuse_taken_folder(out, spec.schema.name)  # now, not after everything has been paid for
     with closing(Workspace(spec)) as workspace:
         with watched(workspace) as progress:
             result = run_spec(spec, epsilon, out=out, progress=progress, workspace=workspace, **options)
@@ -164,28 +169,23 @@ def _paid_in_words(workspace: Workspace, entries: Sequence[Entry]) -> str:
     return f"releases so far are kept: {spent}"
 
 
-def _check_room(out: Path, database: str) -> None:
-    """Refuse a place that cannot take the bundle now, not after everything has been paid for."""
-    if out.is_file():
-        raise PublishError(f"{out}: is a file; name a folder for the bundle")
-    if out.is_dir() and any(out.iterdir()) and not is_bundle(out):
-        raise PublishError(f"{out}: is there already and is not a bundle; choose a new folder, or empty this one")
-    refuse_foreign_bundle(out, database)
-
-
 def report_outcome(spec: Spec, outcome: Outcome) -> None:
     """Print where the bundle is, what is in it, and what it cost."""
     result, balance = outcome.result, outcome.account.balance
-    show(f"Bundle: {result.out}", ["table", ">rows"], [[name, f"{rows:,}"] for name, rows in outcome.rows.items()])
+    report_bundle(f"Bundle: {result.out}", outcome.rows, result.verdicts)
     budget = result.plan.budget
     say(f"Unit:       {spec.schema.unit_in_words}")
     say(f"Guarantee:  {budget_in_words(budget)} for adding or removing a unit")
     say(f"            {budget_in_words(budget.replace_one())} for replacing one")
     say(f"This run:   {_cost(outcome)}")
     life = balance.lifetime
-    at = f" (at δ={balance.delta:.2g})" if balance.delta else ""
-    say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left{at}")
-    report_warnings(result.warnings)
+    say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left")
+    if balance.delta > budget.delta:
+        say(
+            f"            counted at the lifetime's δ={balance.delta:.2g}, where the same noise is a smaller ε than at"
+            f" δ={budget.delta:.2g}"
+        )
+    report_fidelity(result.verdicts, result.lost)
     for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):
         say(line, style="bold" if line.startswith(WARNING) else None)
 
@@ -210,7 +210,8 @@ def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
         "bundle": str(result.out),
         "rows": outcome.rows,
         "guarantee": {"unit": spec.schema.unit_in_words, **guarantee_of(budget)},
-        "warnings": list(result.warnings),
+        "tables": [verdict.to_dict() for verdict in result.verdicts],
+        "lost": list(result.lost),
         "cost": {"measure": str(budget.measure), "paid": result.paid, "reused": outcome.reused},
         "lifetime": lifetime_as_data(outcome.account, spent_at_delta=balance.delta, left=balance.left),
         "cohort": cohort_as_data(spec, outcome.account),

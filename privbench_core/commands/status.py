@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.commands.ledger import lifetime_as_data, reading_ledger, refreshes_as_data, report_refreshes
-from privbench_core.commands.run import report_warnings, watched
+from privbench_core.commands.run import report_bundle, report_fidelity, watched
 from privbench_core.commands.terminal import print_json, say, show, subject
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.account_status import Cost, lifetime_share
 from privbench_core.pipeline.observe import observe, observe_each
 from privbench_core.pipeline.plans import plans_for
-from privbench_core.pipeline.run import prices_paid, refresh_release, warnings_of
+from privbench_core.pipeline.run import fidelity_of, prices_paid, refresh_release, rows_of
 from privbench_core.pipeline.status import ReleaseState, Status, status_of
 from privbench_core.pipeline.workspace import Workspace, bundle_folder, database_folder, epsilon_name
 from privbench_core.privacy.budget import zero
@@ -32,7 +32,10 @@ def show_status(path: Path, *, as_json: bool) -> None:
         return
     say(f"{spec.schema.name}: {status.headline()}", style="bold")
     rows = [_row(spec, state, status.unpaid[state.epsilon]) for state in status.states.values()]
-    show("Releases", [">ε", "state", "why", ">steps to make", ">price at most", "bundle"], rows)
+    show("Releases", [">ε", "state", "released", "why", ">steps to make", ">price at most", "bundle"], rows)
+    for state in status.states.values():
+        if not state.released:
+            say(f"ε={state.epsilon}: {state.why()}.")
     for table, error in broken.items():
         say(f"{table} could not be looked at: {error}")
     report_refreshes(spec, status.account)
@@ -87,7 +90,9 @@ def _refresh(workspace: Workspace, plans: Mapping[str, Plan], chosen: str | None
         total = sum(paid, start=zero(state.plan.budget.measure))
         cost = f"paid {share} ({total})" if paid else "nothing was paid: all of it was bought before"
         say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
-        report_warnings(warnings_of(made))
+        verdicts, lost = fidelity_of(made)
+        report_bundle(f"Bundle at ε={state.epsilon}", rows_of(made), verdicts)
+        report_fidelity(verdicts, lost)
     status = status_of(spec, workspace.ledger, plans, observed, workspace)
     say(f"{spec.schema.name}: {status.headline()}", style="bold")
 
@@ -139,16 +144,25 @@ def _price_in_words(plan: Plan, steps: Iterable[Step], unpaid: Collection[Step])
 
 
 def _row(spec: Spec, state: ReleaseState, unpaid: Collection[Step]) -> list[str]:
-    steps = state.outdated
-    bundle = bundle_folder(spec, state.epsilon)
+    shown, released = state.shown, _released_as_data(spec, state)
+    steps = shown.outdated
     return [
         state.epsilon,
-        _state_in_words(state),
-        state.why(),
+        _state_in_words(shown),
+        f"{released['released_at'][:10]}{', by privbench run' * (shown is not state)}" if shown.released else "",
+        shown.why() if shown.released else "",
         str(len(steps)) if steps else "",
         _price_in_words(state.plan, steps, unpaid) if steps else "",
-        str(bundle) if bundle.exists() else "",
+        released["bundle"] or "",
     ]
+
+
+def _released_as_data(spec: Spec, state: ReleaseState) -> dict[str, Any]:
+    """Return when the last bundle was made, and its folder if it is still there."""
+    made = state.shown.bundle
+    here = state.shown is state
+    folder = bundle_folder(spec, state.epsilon) if here or made is None else Path(made.out)
+    return {"released_at": made.at if made else None, "bundle": str(folder) if folder.exists() else None}
 
 
 def _as_data(spec: Spec, status: Status, broken: Mapping[str, SourceError]) -> dict[str, Any]:
@@ -165,13 +179,12 @@ def _as_data(spec: Spec, status: Status, broken: Mapping[str, SourceError]) -> d
 
 
 def _state_as_data(spec: Spec, state: ReleaseState, unpaid: Collection[Step]) -> dict[str, Any]:
-    bundle = bundle_folder(spec, state.epsilon)
-    pending = {step.key for step in state.pending}
+    shown, pending = state.shown, {step.key for step in state.pending}
     return {
         "epsilon": state.plan.budget.epsilon,
-        "state": _state_in_words(state),
-        "why": state.why(),
-        "bundle": str(bundle) if bundle.exists() else None,
+        "state": _state_in_words(shown),
+        "why": shown.why(),
+        **_released_as_data(spec, state),
         "stale": [
             {
                 "step": list(stale.step.key),
@@ -183,7 +196,7 @@ def _state_as_data(spec: Spec, state: ReleaseState, unpaid: Collection[Step]) ->
                     "delta": stale.step.price.delta if stale.step in unpaid else 0.0,
                 },
             }
-            for stale in state.stale
+            for stale in shown.stale
         ],
     }
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from privbench_core.evaluation.counting import counting_figures
 from privbench_core.evaluation.encode import value_codes
@@ -43,16 +44,18 @@ from privbench_core.evaluation.marginals import (
     mean_distances,
     subset_distances,
 )
-from privbench_core.evaluation.verdict import DISTANCE, Remark
+from privbench_core.publishing.figures import ONE_WAY, TWO_WAY, FidelityFigure
+from privbench_core.publishing.verdicts import Verdict, judge_figures
 from privbench_core.schema.columns import Pattern
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
+from privbench_core.spec.model import FidelityPolicy
 
 CELLS = {"codes": "", "values": "_of_values"}
 """Kinds of cells, and what is appended to the names of their distances."""
 JOIN_METRICS = {
     "joint": "mean distance of joined pairs",
-    "shuffled": "the same with the links shuffled",
+    "shuffled": "the same of the source with its links shuffled",
     "three": "mean distance of cross-table 3-way marginals",
 }
 """Captions of the metrics of every join; "three" is the workload of Alimohammadi et al."""
@@ -112,31 +115,32 @@ class Comparison:
             "other_joins": self.joins,
         }
 
-    def remarks(self) -> Iterator[Remark]:
-        """Yield one remark per table, foreign key and other join."""
+    def verdicts(self, policy: FidelityPolicy) -> Iterator[Verdict]:
+        """Yield a verdict per table, its foreign keys included, and one on longer joins."""
         for name, table in self.tables.items():
-            pairs, shuffled = ("pairs of columns", table.tvd(2)), ("shuffled columns", table["shuffled"])
-            yield _remark(name, pairs, shuffled, "the correlations are lost", ("columns", table.tvd(1)))
-        for name, join in (*self.keys.items(), *self.joins.items()):
-            joined, shuffled = ("joined pairs", join["joint"]), ("shuffled rows", join["shuffled"])
-            fanout = ("children per parent", join.get("fanout_tvd"))
-            yield _remark(name, joined, shuffled, "the link is lost", fanout)
+            joins = {key: join for key, join in self.keys.items() if join["tables"][1] == name}
+            figures = [
+                _figure(ONE_WAY, table.tvd(1)),
+                _figure(TWO_WAY, table.tvd(2), table["shuffled"]),
+                *_joined(joins),
+            ]
+            yield judge_figures(name, filter(None, figures), policy)
+        if self.joins:
+            yield judge_figures("Longer joins", filter(None, _joined(self.joins)), policy)
 
 
-_Distance = tuple[str, float | None]
-"""What is compared, in words, and its distance."""
+def _figure(metric: str, distance: float | None, shuffled: float | None = None) -> FidelityFigure | None:
+    """Return a distance as a figure without noise; None where nothing is compared."""
+    return None if distance is None else FidelityFigure("", metric, distance, 0.0, shuffled)
 
 
-def _remark(name: str, compared: _Distance, shuffled: _Distance, lost: str, alone: _Distance) -> Remark:
-    """Return the remark about a distance and its baseline, or about a distance that has none."""
-    if compared[1] is not None and shuffled[1] is not None:
-        is_lost = compared[1] >= shuffled[1]
-        text = f"{compared[0]} are {compared[1]:.3f} from the source; {shuffled[0]} would be {shuffled[1]:.3f}"
-        level = DISTANCE.level(compared[1], lost=is_lost)
-        return Remark(level, name, f"{text}{f': {lost}' if is_lost else ''}.")
-    if alone[1] is not None:
-        return Remark(DISTANCE.level(alone[1]), name, f"{alone[0]} are {alone[1]:.3f} from the source.")
-    return Remark(None, name, "has no attributes to compare.")
+def _joined(joins: Mapping[str, Figures]) -> Iterator[FidelityFigure | None]:
+    """Yield the figure of each join, the furthest off first; of children per parent where no columns are joined."""
+    for name, join in sorted(joins.items(), key=lambda named: -(named[1]["joint"] or 0.0)):
+        if join["joint"] is not None:
+            yield _figure(f"joined pairs along {name}", join["joint"], join["shuffled"])
+        else:
+            yield _figure(f"children per parent along {name}", join.get("fanout_tvd"))
 
 
 def compare(pair: DatabasePair, scope: Scope = FULL) -> Comparison:
@@ -182,7 +186,8 @@ def _table_figures(pair: DatabasePair, table: Table, scope: Scope) -> tuple[Tabl
         }
     pairs = column_subsets(len(names), 2, limit)
     of_columns = _by_name(names, a, b, sizes, column_subsets(len(names), 1))
-    shuffled = mean_distances(a, np.random.default_rng(SEED).permuted(a, axis=0), sizes, pairs)
+    shuffled = mean_distances(a, _shuffled(names, a), sizes, pairs)
+    leaves = sorted({*names} - {c.name for c in table.columns}, key=names.index)
     figures = TableFigures(
         rows=(len(a), len(b)),
         **{
@@ -199,11 +204,23 @@ def _table_figures(pair: DatabasePair, table: Table, scope: Scope) -> tuple[Tabl
                 "distinct": tuple(int(pc.count_distinct(side[c.name], mode="only_valid").as_py()) for side in rows),
             }
             for c in table.columns
-        },
+        }
+        | {name: {"tvd": of_columns.get((name,)), "nulls": (), "distinct": ()} for name in leaves},
         pairs=[{"columns": columns, "tvd": tvd} for columns, tvd in _by_name(names, a, b, sizes, pairs).items()],
-        without_values=tuple(c.name for c in table.attributes if c.name not in with_values),
+        without_values=tuple(c.name for c in table.attributes if c.name in {*names} - {*with_values}),
     )
     return figures, means
+
+
+def _shuffled(names: Sequence[str], codes: CodeTable) -> CodeTable:
+    """Return codes with every column shuffled; the leaves of a document stay together."""
+    rng, orders, shuffled = np.random.default_rng(SEED), dict[str, NDArray[np.int64]](), codes.copy(order="F")
+    for position, name in enumerate(names):
+        column = name.partition("->")[0]
+        if column not in orders:
+            orders[column] = rng.permutation(len(codes))
+        shuffled[:, position] = codes[orders[column], position]
+    return shuffled
 
 
 def _by_name(
@@ -264,7 +281,7 @@ def _join_figures(tables: tuple[str, str], sides: tuple[LinkedTables, LinkedTabl
     source, synthetic = sides
     limit = scope.limit(len(source.child))
     pairs, triples = _crossing(source, 2, limit), _crossing(source, 3, min(limit, 200))
-    shuffled = synthetic.with_shuffled_links(np.random.default_rng(SEED))
+    shuffled = source.with_shuffled_links(np.random.default_rng(SEED))
     compared = {"joint": (synthetic, pairs), "shuffled": (shuffled, pairs)}
     if max(scope.orders) > 2:  # noqa: PLR2004 - without triples within a table there are none across
         compared["three"] = synthetic, triples

@@ -6,7 +6,7 @@ values of the source: right for an internal report, and never to be released or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privbench_core.columns.codec import Codec
+from privbench_core.columns.documents import frequent_leaves, leaves_values
 from privbench_core.columns.registry import codec_for
 from privbench_core.evaluation.marginals import CodeTable
 from privbench_core.schema.columns import Column, Pattern, Range, Values
+from privbench_core.schema.documents import documents_to_learn
 from privbench_core.schema.tables import Schema, Table
 
 BINS = 32
@@ -27,7 +29,7 @@ BINS = 32
 
 @dataclass(frozen=True)
 class EncodedTable:
-    """The attributes of a table as codes, in source order."""
+    """The attributes of a table as codes, in source order, with the leaves of documents in place of these."""
 
     names: tuple[str, ...]
     codes: CodeTable  # shape (rows, attributes), in column-major order
@@ -49,17 +51,33 @@ def encode_tables(
     found = {}
     for table in (table for table in schema.tables if table.name in tables):
         rows, bins_from = tables[table.name], (tables if source is None else source)[table.name]
-        encoders = [_encoder(table, column, bins_from[column.name]) for column in table.attributes]
+        columns = list(_columns(table, rows, bins_from))
+        encoders = [_encoder(table, column, reference) for column, _, reference in columns]
         codes = np.empty((rows.num_rows, len(encoders)), np.int32, order="F")
-        for position, (column, encoder) in enumerate(zip(table.attributes, encoders, strict=True)):
-            codes[:, position] = encoder.encode(rows[column.name])
+        for position, ((_, values, _), encoder) in enumerate(zip(columns, encoders, strict=True)):
+            codes[:, position] = encoder.encode(values)
         found[table.name] = EncodedTable(
-            names=tuple(column.name for column in table.attributes),
+            names=tuple(column.name for column, _, _ in columns),
             codes=codes,
             sizes=tuple(encoder.size for encoder in encoders),
             ordered=tuple(encoder.ordered > 0 for encoder in encoders),
         )
     return found
+
+
+def _columns(
+    table: Table, rows: pa.Table, source: pa.Table
+) -> Iterator[tuple[Column, pa.ChunkedArray, pa.ChunkedArray]]:
+    """Yield each attribute, or leaf of documents, with its values in ``rows`` and in ``source``."""
+    documents = documents_to_learn(table.attributes)
+    for column in table.attributes:
+        values, reference = rows[column.name], source[column.name]
+        if column in documents:
+            leaves = frequent_leaves(column, reference)
+            both = leaves_values(values, leaves), leaves_values(reference, leaves)
+            yield from zip((leaf.column for leaf in leaves), *both, strict=True)
+        else:
+            yield column, values, reference
 
 
 def _encoder(table: Table, column: Column, source: pa.ChunkedArray) -> Codec | SourceBins:

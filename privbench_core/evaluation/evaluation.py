@@ -14,10 +14,10 @@ from privbench_core.evaluation.inputs import BundleAndSource, read_bundle_and_so
 from privbench_core.evaluation.marginals import FULL, SEED, Figures, Scope
 from privbench_core.evaluation.privacy_figures import privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.runtime import compare_run_times, run_time_remarks
-from privbench_core.evaluation.verdict import Verdict, judge
+from privbench_core.evaluation.runtime import compare_run_times, run_time_verdicts
+from privbench_core.evaluation.verdict import OverallVerdict, judge
 from privbench_core.schema.tables import Schema
-from privbench_core.spec.model import Spec
+from privbench_core.spec.model import FidelityPolicy, Spec
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine
 from privbench_core.workload.statements import Workload, read_sam_workload, read_workload
 
@@ -34,14 +34,26 @@ class Evaluation:
     privacy: Figures  # `privacy_figures`
     workload: WorkloadResult | None = None  # None if no query could be generated
     run_time: Figures | None = None  # `run_time_figures`, None if not requested
+    policy: FidelityPolicy = field(default_factory=FidelityPolicy)  # the spec's
     source_state: str = ""  # whether the source has changed since the bundle was made, in words; "" if not compared
     at: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
+    def __repr__(self) -> str:
+        """Return the verdict in one line."""
+        about, queries = self.inputs.summary, "" if self.workload is None else ", with queries"
+        return f"<Evaluation of {about.bundle} against {about.database}{queries}: {self.verdict.grade}; internal>"
+
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> OverallVerdict:
         """The verdict on everything but privacy."""
-        remarks = [*self.comparison.remarks(), *(self.workload.remarks() if self.workload else ())]
-        return judge([*remarks, *(run_time_remarks(self.run_time) if self.run_time else ())])
+        found = [*self.comparison.verdicts(self.policy), *(self.workload.verdicts() if self.workload else ())]
+        return judge([*found, *(run_time_verdicts(self.run_time) if self.run_time else ())])
+
+    @property
+    def graded_by_run(self) -> dict[str, str]:
+        """The grade of each table by the figures that the run has paid for, which have noise."""
+        stored = self.inputs.summary.receipt.get("fidelity_verdicts", ())
+        return {verdict["table"]: verdict["grade"] or "" for verdict in stored}
 
     def to_dict(self) -> Figures:
         """Return the content of metrics.json."""
@@ -54,9 +66,10 @@ class Evaluation:
             "scale": summary.scale,
             "source_state": self.source_state,
             "verdict": {
-                "level": str(verdict.level),
+                "grade": str(verdict.grade),
                 "summary": verdict.summary,
-                "remarks": [str(remark) for remark in verdict.remarks],
+                "tables": [each.to_dict() for each in verdict.verdicts],
+                "graded_by_run": self.graded_by_run,
                 "alarms": self.privacy["alarms"],
             },
             **self.comparison.to_dict(),
@@ -101,7 +114,8 @@ def evaluate_bundle(
         url = run_time if isinstance(run_time, str) else None
         times = compare_run_times(spec.schema, pair.source, bundle, queries, url=url)
     answers = _q_errors(queries, inputs, engine) if queries is not None else None
-    return Evaluation(inputs, compare(pair, scope), privacy_figures(inputs, rehearse), answers, times)
+    private = privacy_figures(inputs, rehearse)
+    return Evaluation(inputs, compare(pair, scope), private, answers, times, spec.fidelity)
 
 
 def _q_errors(queries: Workload, inputs: BundleAndSource, engine: Engine) -> WorkloadResult:

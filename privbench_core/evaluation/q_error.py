@@ -16,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privbench_core.evaluation.marginals import Figures
-from privbench_core.evaluation.verdict import Q_ERROR, Remark
+from privbench_core.evaluation.verdict import grade_of_q_error
+from privbench_core.publishing.verdicts import Verdict
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError
 from privbench_core.workload.statements import Workload
 
@@ -105,16 +106,16 @@ class WorkloadResult:
             each["joins"] for each in self.by_joins if each["median"] > WORSE * medians.get(each["joins"], np.inf)
         )
 
-    def remarks(self) -> Iterator[Remark]:
-        """Yield the remark for the verdict; none if no query was answered."""
+    def verdicts(self) -> Iterator[Verdict]:
+        """Yield the verdict on the workload; none if no query was answered."""
         if self.summary is None:
             return
         worse = self.worse_than_shuffled
         generated = ", generated" if self.made_from_private_rows else ""
-        text = f"Q-errors of {len(self.answers):,} queries{generated}: {in_words(self.summary)}."
+        text = f"Q-errors of {len(self.answers):,} queries{generated}: {in_words(self.summary)}"
         if worse:
-            text += f" With {' and '.join(map(str, worse))} joins the source with every column shuffled is closer."
-        yield Remark(Q_ERROR.level(self.summary["median"], lost=bool(worse)), "Workload", text)
+            text += f". With {' and '.join(map(str, worse))} joins the source with every column shuffled is closer"
+        yield Verdict("Workload", grade_of_q_error(self.summary["median"], lost=bool(worse)), text)
 
     def to_dict(self) -> Figures:
         """Return it JSON-able."""

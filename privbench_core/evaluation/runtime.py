@@ -33,8 +33,8 @@ from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.errors import PublishError
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import summarize
-from privbench_core.evaluation.verdict import Remark
 from privbench_core.publishing.bundle import load_bundle, write_bundle
+from privbench_core.publishing.verdicts import Verdict
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.location import describe, parse_url
 from privbench_core.workload.engine import UnansweredError, resolve, with_schemas
@@ -178,15 +178,15 @@ def query_time(
     }
 
 
-def run_time_remarks(figures: Figures) -> Iterator[Remark]:
-    """Yield the remark for the verdict, which only informs; none if no query was measured."""
+def run_time_verdicts(figures: Figures) -> Iterator[Verdict]:
+    """Yield what is said about run times, without a grade; nothing if no query was measured."""
     if figures["measured"]:
         text = (
             f"differs by {figures['discrepancy_percent']['median']:.1f}% in the median; the source differs from itself"
             f" by {figures['noise_percent']['median']:.1f}%. {figures['same_plan']:.0%} of the queries have the same"
-            " plan."
+            " plan"
         )
-        yield Remark(None, "Run time", text)
+        yield Verdict("Run time", None, text)
 
 
 def compare_run_times(

@@ -1,73 +1,39 @@
-"""The verdict, first in a report: whether the synthetic database can stand in for its source, and where it cannot."""
+"""The verdict, first in a report: a grade per table, as a run gives them, and one for all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple
+
+from privbench_core.publishing.verdicts import MEANINGS, Grade, Verdict, worst_first
+
+_Q_ERRORS = 2.0, 5.0  # largest medians that are close, and rough. Chosen by hand; docs/evaluation.md
+_NAMED = 5  # of the worst, in the summary
 
 
-class Level(StrEnum):
-    """How close, in one word, from the best to the worst."""
-
-    CLOSE = "close"
-    ROUGH = "rough"
-    FAR = "far"
-
-
-_MEANING = {
-    Level.CLOSE: "Close: marginals and joins follow the source. Good for development, testing and benchmarks.",
-    Level.ROUGH: "Rough: shapes and large groups hold, details do not. A larger ε or coarser domains would help.",
-    Level.FAR: "Far: do not rely on it. Raise ε, declare coarser domains, or use a larger source.",
-}
-
-
-class Limits(NamedTuple):
-    """The largest values of a metric that count as close and as rough."""
-
-    close: float
-    rough: float
-
-    def level(self, value: float, *, lost: bool = False) -> Level:
-        """Return the level of a value; data whose correlations are lost are never close."""
-        if value <= self.close and not lost:
-            return Level.CLOSE
-        return Level.ROUGH if value <= self.rough else Level.FAR
-
-
-DISTANCE = Limits(0.10, 0.25)
-"""For mean total variation distances, the share of rows in another cell. Chosen by hand; docs/evaluation.md."""
-Q_ERROR = Limits(2.0, 5.0)
-"""For median Q-errors. Chosen by hand; docs/evaluation.md."""
-
-
-class Remark(NamedTuple):
-    """One sentence of a verdict: how close its subject is (None where it only informs), and the rest of the sentence.
-
-    The subject is a table, a join or the workload.
-    """
-
-    level: Level | None
-    subject: str
-    text: str
-
-    def __str__(self) -> str:
-        """Return the sentence."""
-        return f"{self.subject}: {self.text}"
+def grade_of_q_error(median: float, *, lost: bool = False) -> Grade:
+    """Return the grade of a median Q-error; ``lost`` says that shuffled columns answer better, which is never close."""
+    close, rough = _Q_ERRORS
+    if median <= close and not lost:
+        return Grade.CLOSE
+    return Grade.ROUGH if median <= rough else Grade.FAR
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The worst level of all remarks, what it means, and the remarks: one per table, join and workload."""
+class OverallVerdict:
+    """The worst grade of all verdicts, who has it and what it means, and the verdicts, worst first."""
 
-    level: Level
+    grade: Grade
     summary: str
-    remarks: tuple[Remark, ...]
+    verdicts: tuple[Verdict, ...]
 
 
-def judge(remarks: Iterable[Remark]) -> Verdict:
-    """Return the verdict: the worst level of all remarks."""
-    found = tuple(remarks)
-    worst = max((r.level for r in found if r.level is not None), key=list(Level).index, default=Level.CLOSE)
-    return Verdict(worst, _MEANING[worst], found)
+def judge(verdicts: Iterable[Verdict]) -> OverallVerdict:
+    """Return the verdict on everything: the worst grade of all."""
+    ordered = tuple(worst_first(verdicts))
+    worst = next((v.grade for v in ordered if v.grade is not None), Grade.CLOSE)
+    graded = [v for v in ordered if v.grade is not None]
+    theirs = [v.subject for v in graded if v.grade is worst]
+    more = f" and {len(theirs) - _NAMED} more" if len(theirs) > _NAMED else ""
+    who = "everything" if len(theirs) == len(graded) else f"{', '.join(theirs[:_NAMED])}{more}"
+    return OverallVerdict(worst, f"{worst.capitalize()}: {who}. {MEANINGS[worst]}", ordered)

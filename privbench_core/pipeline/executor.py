@@ -20,12 +20,13 @@ from privbench_core.errors import (
     SourceChangedError,
     ValidationError,
 )
-from privbench_core.pipeline.plans import refuse_noise
+from privbench_core.pipeline.noise import refuse_noise
 from privbench_core.pipeline.receipt import receipt_for, refuse_forgotten
 from privbench_core.pipeline.record import Manifest, definition_of, step_name, write_manifests
 from privbench_core.pipeline.runner import Made, Release, Runner, load_made
 from privbench_core.privacy.budget import zero
 from privbench_core.profiles.profile import Profile
+from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.spec.location import expand, is_spark_url
 from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.contract import Key, Step, StepKind
@@ -68,6 +69,7 @@ class Executor:
         self._held = False
         self._readers = {step.key for step in self.steps if step.reads}
         self._profiles: dict[str, Profile] = {}
+        self._judged = 0  # profiles by which the rest was found to be worth its price
         self._prepares = False
         if runner.run.out is not None:
             refuse_forgotten(runner.workspace.spec, runner.workspace.ledger, runner.run.out)
@@ -140,13 +142,15 @@ class Executor:
             receipt = receipt_for(spec, runner.plan, runner.workspace.ledger, runner.run)
         if step.reads and not runner.released(step, releases):
             if not self._held:
+                refuse_unloadable(spec.schema)
                 run = f"the run at ε={runner.plan.budget.epsilon:g}"
                 what = run if self._epsilon is None else f"this refresh at ε={self._epsilon}"
                 self._hold.enter_context(held(runner, what, {step.key for step in self.steps}, self._others))
                 self._held = True
-            if not spec.fidelity.accept_noise:
+            if not spec.fidelity.accept_noise and len(self._profiles) > self._judged:
                 left = [other for other in self.steps if other.key in self._readers]
-                refuse_noise(spec.schema, runner.plan, left, self._profiles)
+                refuse_noise(spec, runner.plan, left, self._profiles)
+                self._judged = len(self._profiles)
             if self._prepares and step.kind is StepKind.FIDELITY:  # one processor draws a reference sample
                 self._prepares = False
                 prepare_ahead()
@@ -166,6 +170,7 @@ class Executor:
             failed=len(_failures(release.artifact)) if step.kind is StepKind.VALIDATE else 0,
             at=datetime.now(UTC).isoformat(timespec="seconds"),
             synthesizer=runner.plan.synthesizer,
+            out=str(runner.run.out.absolute()) if step.kind is StepKind.PUBLISH and runner.run.out else "",
         )
         return Made(release, manifest)
 

@@ -43,6 +43,7 @@ class Manifest:
         failed: Expectations that do not hold, for a validate step.
         at: When it was made, or last found to be unchanged.
         synthesizer: Whose plan it was made by; "" where that was not written down yet.
+        out: Folder of the bundle, for a publish step.
     """
 
     release: str
@@ -53,6 +54,7 @@ class Manifest:
     failed: int = 0
     at: str = ""
     synthesizer: str = ""
+    out: str = ""
 
     def is_of(self, plan: Plan, step: Step) -> bool:
         """Return whether the synthesizer of ``plan`` made it: where that is not recorded, the definition proves it."""
@@ -68,6 +70,11 @@ def step_name(key: Key) -> str:
     'model/person'
     """
     return "/".join(key)
+
+
+def run_label(epsilon: str) -> str:
+    """Return what the record calls the last run at an ε whose bundle is in a folder of its own."""
+    return f"run {epsilon}"
 
 
 def definition_of(plan: Plan, step: Step) -> str:

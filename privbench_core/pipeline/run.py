@@ -6,18 +6,19 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privbench_core.errors import SpecError
 from privbench_core.files import file_name
 from privbench_core.pipeline.executor import Executor, Progress
 from privbench_core.pipeline.plans import plan_for, refuse_undeclared, run_name
-from privbench_core.pipeline.record import read_manifests
+from privbench_core.pipeline.record import read_manifests, run_label, write_manifests
 from privbench_core.pipeline.runner import Made, Release, Run, Runner
 from privbench_core.pipeline.status import ReleaseState
-from privbench_core.pipeline.workspace import Workspace, bundle_folder
+from privbench_core.pipeline.workspace import Workspace, bundle_folder, epsilon_name
 from privbench_core.privacy.budget import Price
 from privbench_core.privacy.noise import NoiseSource
+from privbench_core.publishing.verdicts import Verdict
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Key, Plan, StepKind
 
@@ -34,14 +35,27 @@ class RunResult:
         releases: Every step's release.
         out: Folder of the bundle.
         paid: Price amount spent by this run, in the plan's currency: 0 if everything had been released before.
-        warnings: What the released numbers say against using the bundle, a sentence each.
+        verdicts: How close each private table is, by released figures; worst first.
+        lost: What noise and bounds have taken from columns and links, a sentence each.
     """
 
     plan: Plan
     releases: Mapping[Key, Release]
     out: Path
     paid: float
-    warnings: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the released numbers say against using the bundle, a sentence each."""
+        return (*(str(verdict) for verdict in self.verdicts if verdict.warns), *self.lost)
+
+    def __repr__(self) -> str:
+        """Return what was made and paid in one line."""
+        paid = f"paid {Price(self.plan.price.measure, self.paid)}" if self.paid else "nothing paid, all bought before"
+        warnings = f"; {len(self.warnings)} warnings" if self.warnings else ""
+        return f"<RunResult at ε={self.plan.budget.epsilon:g}: {paid}; bundle in {self.out}{warnings}>"
 
 
 def run_spec(
@@ -60,7 +74,7 @@ def run_spec(
     progress: Progress | None = None,
     workspace: Workspace | None = None,
 ) -> RunResult:
-    """Run the whole plan of ``spec`` at ``epsilon`` and write the bundle to ``out``.
+    """Run the whole plan of ``spec`` at ``epsilon``, write the bundle to ``out``, and record it for `status`.
 
     Arguments and errors are those of `privbench_core.run`, but that the spec says whether noise is accepted. Tests
     inject ``noise``, which a durable ledger refuses. An open ``workspace`` is used; else the spec's own is opened.
@@ -81,8 +95,10 @@ def run_spec(
         runner.snapshot.forget()
         if workspace is None:
             here.close()
+    if delta is None and synthesizer in {None, spec.synthesizer}:  # else it is not what the spec describes
+        write_manifests(spec, run_label(epsilon_name(epsilon)), {key: step.manifest for key, step in made.items()})
     releases = {key: step.release for key, step in made.items()}
-    return RunResult(plan, releases, Path(out), sum(paid.amount for paid in prices_paid(made)), warnings_of(made))
+    return RunResult(plan, releases, Path(out), sum(paid.amount for paid in prices_paid(made)), *fidelity_of(made))
 
 
 def refresh_release(workspace: Workspace, state: ReleaseState, progress: Progress | None = None) -> dict[Key, Made]:
@@ -117,10 +133,19 @@ def prices_paid(made: Mapping[Key, Made]) -> list[Price]:
     return [step.release.paid for step in made.values() if step.release.paid is not None]
 
 
-def warnings_of(made: Mapping[Key, Made]) -> tuple[str, ...]:
-    """Return what the released numbers say against using a bundle, by the publish step that wrote it."""
-    published = [step for key, step in made.items() if key[0] == StepKind.PUBLISH.value]
-    return tuple(line for step in published for line in step.release.artifact.data.get("warnings", ()))
+def rows_of(made: Mapping[Key, Made]) -> Mapping[str, int]:
+    """Return the rows of each table, by the publish step that wrote a bundle."""
+    return dict(_published(made).get("rows", {}))
+
+
+def fidelity_of(made: Mapping[Key, Made]) -> tuple[tuple[Verdict, ...], tuple[str, ...]]:
+    """Return verdicts on tables and what was lost, by the publish step that wrote a bundle."""
+    data = _published(made)
+    return tuple(map(Verdict.from_dict, data.get("verdicts", ()))), tuple(data.get("lost", ()))
+
+
+def _published(made: Mapping[Key, Made]) -> Mapping[str, Any]:
+    return next((step.release.artifact.data for key, step in made.items() if key[0] == StepKind.PUBLISH.value), {})
 
 
 def public_workload(spec: Spec) -> dict[str, Workload]:

@@ -160,10 +160,7 @@ class Runner:
         identity: dict[str, Any] = {
             "database": spec.schema.name,
             "synthesizer": self.plan.synthesizer,
-            "step": step.key,
-            "version": step.code_version,
-            "parameters": dict(step.parameters),
-            "price": [step.price.measure.value, step.price.amount, step.price.delta],
+            **step.identity,
             "sources": {name: self.snapshot.fingerprint(name) for name in sorted({*step.reads, *public})},
             "inputs": {"/".join(key): digests[key] for key in step.inputs},
             "seed": self.run.seed if "seed" in step.depends else None,

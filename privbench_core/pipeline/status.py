@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 from privbench_core.pipeline.account_status import AccountStatus, Cost, standing
 from privbench_core.pipeline.plans import run_name
-from privbench_core.pipeline.record import Manifest, definition_of, read_manifests, step_name
+from privbench_core.pipeline.record import Manifest, definition_of, read_manifests, run_label, step_name
 from privbench_core.pipeline.runner import Run, Runner
 from privbench_core.pipeline.snapshot import Observed
 from privbench_core.pipeline.workspace import Workspace
@@ -69,6 +69,7 @@ class ReleaseState:
         made: The manifest of each step that was made.
         stale: The steps that are out of date, in the order of the plan.
         source: Keyed hash of the observed source: the same if and only if all tables are.
+        by_run: The same of the last ``privbench run``, whose bundle is elsewhere; None if there was none.
     """
 
     epsilon: str
@@ -76,12 +77,23 @@ class ReleaseState:
     made: Mapping[Key, Manifest]
     stale: tuple[Stale, ...]
     source: str
+    by_run: ReleaseState | None = None
+
+    @property
+    def shown(self) -> ReleaseState:
+        """This state, or while nothing is released here, that of the last run if there was one."""
+        return self if self.released else self.by_run or self
+
+    @property
+    def bundle(self) -> Manifest | None:
+        """What the last bundle was made from; None if there is none of this synthesizer."""
+        found = ((step, self.made.get(step.key)) for step in self.plan.steps if step.kind is StepKind.PUBLISH)
+        return next((made for step, made in found if made is not None and made.is_of(self.plan, step)), None)
 
     @property
     def released(self) -> bool:
         """Whether there was a bundle at this ε, of this synthesizer: until then, to make one is a person's decision."""
-        made = ((step, self.made[step.key]) for step in self.plan.steps if step.key in self.made)
-        return any(step.kind is StepKind.PUBLISH and manifest.is_of(self.plan, step) for step, manifest in made)
+        return self.bundle is not None
 
     @cached_property
     def pending(self) -> tuple[Step, ...]:
@@ -108,6 +120,8 @@ class ReleaseState:
             other = any(step.kind is StepKind.PUBLISH and step.key in self.made for step in self.plan.steps)
             by = f" with {self.plan.synthesizer}" if other else ""
             todo = f"materialise it by hand, or run privbench refresh --epsilon {self.epsilon}"
+            if self.by_run is not None and self.by_run.bundle is not None:
+                return f"released by privbench run on {self.by_run.bundle.at[:10]}; to have it refreshed, {todo}"
             return f"never released{by}: a first release is a decision; {todo}"
         changed = dict.fromkeys(table for s in self.stale if not s.missing for table in s.changed)
         causes = [f"{', '.join(changed)} changed"] if changed else []
@@ -129,7 +143,7 @@ class Status:
         unpaid: The outdated steps of every ε that no run has bought yet.
         account: Of the cohort.
         pending: What follows from changes, at all ε.
-        outdated: That, and what follows from edits of the spec or the code.
+        outdated: That, what follows from edits of the spec or the code, and what a new run would buy.
         first: What is still to be bought for a release at every ε.
     """
 
@@ -147,11 +161,13 @@ class Status:
 
     def headline(self) -> str:
         """Return what to know first, in one line."""
-        released = {epsilon: state for epsilon, state in self.states.items() if state.released}
+        released = {
+            epsilon if state.released else f"{epsilon} (by privbench run)": state.shown
+            for epsilon, state in self.states.items()
+            if state.shown.released
+        }
         if not released:
-            bought = ", ".join(self.bought)
-            where = f" here, though a run has bought {bought} for a bundle elsewhere" if bought else " yet"
-            return f"nothing released{where}; a release at all ε {self.first.in_words()}"
+            return f"nothing released yet; a release at all ε {self.first.in_words()}"
         stale = {epsilon: state.why() for epsilon, state in released.items() if not state.up_to_date}
         if not stale:
             return f"up to date at {', '.join(released)}; a refresh of all ε {self.account.whole.in_words()}"
@@ -159,7 +175,7 @@ class Status:
         for epsilon, why in stale.items():
             causes.setdefault(why, []).append(epsilon)
         said = "; ".join(f"at {', '.join(epsilons)}: {why}" for why, epsilons in causes.items())
-        cost = self.pending if any(state.pending for state in released.values()) else self.outdated
+        cost = self.pending if any(state.pending for state in self.states.values()) else self.outdated
         return f"stale {said}; refreshing {cost.in_words()}"
 
 
@@ -179,7 +195,7 @@ def status_of(
         unpaid,
         standing(spec, ledger, plans.values()),
         pending=cost({e: [step for step in state.pending if step in unpaid[e]] for e, state in released.items()}),
-        outdated=cost({epsilon: unpaid[epsilon] for epsilon in released}),
+        outdated=cost({epsilon: unpaid[epsilon] for epsilon, state in states.items() if state.shown.released}),
         first=cost(unpaid),
     )
 
@@ -207,11 +223,13 @@ def staleness(spec: Spec, plans: Mapping[str, Plan], observed: Mapping[str, str]
     """
     text = "\x1f".join(f"{table.name}={observed.get(table.name, '')}" for table in spec.schema.tables)
     source = blake2b(text.encode(), digest_size=8).hexdigest()
-    states = {}
-    for epsilon, plan in plans.items():
-        made = read_manifests(spec, plan, epsilon)
-        states[epsilon] = ReleaseState(epsilon, plan, made, _stale(plan, made, observed), source)
-    return states
+
+    def state(epsilon: str, label: str, by_run: ReleaseState | None = None) -> ReleaseState:
+        made = read_manifests(spec, plans[epsilon], label)
+        return ReleaseState(epsilon, plans[epsilon], made, _stale(plans[epsilon], made, observed), source, by_run)
+
+    ran = {epsilon: state(epsilon, run_label(epsilon)) for epsilon in plans}
+    return {epsilon: state(epsilon, epsilon, ran[epsilon] if ran[epsilon].released else None) for epsilon in plans}
 
 
 def _stale(plan: Plan, made: Mapping[Key, Manifest], observed: Mapping[str, str]) -> tuple[Stale, ...]:

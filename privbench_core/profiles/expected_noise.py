@@ -108,14 +108,22 @@ class LinkNoise:
     @property
     def all_noise(self) -> bool:
         """Whether noise hides even a quarter of the links, so that released numbers say nothing of which there are."""
-        part = SIGNIFICANT / SHOWN_DEVIATIONS * math.sqrt(HIDDEN_PARTS) * self.links
-        return self.rows is not None and self.rows <= part
+        return self.rows is not None and self.rows <= self.hidden
+
+    @property
+    def hidden(self) -> float:
+        """How many rows noise hides: as many as it takes to hide a quarter of their links."""
+        return SIGNIFICANT / SHOWN_DEVIATIONS * math.sqrt(HIDDEN_PARTS) * self.links
+
+    @property
+    def in_words(self) -> str:
+        """What is known of the key, without its name."""
+        found = "" if self.rows is None else f"about {max(0, round(self.rows)):,} rows, "
+        return f"links to {self.key.parent} are all noise at this ε ({found}± {self.links:,.0f})"
 
     def __str__(self) -> str:
         """Return in words what is known."""
-        what = f"links of {self.key.child} to {self.key.parent} by {', '.join(self.key.columns)}"
-        found = "" if self.rows is None else f"about {max(0, round(self.rows)):,} rows, "
-        return f"{what}: all noise at this ε ({found}± {self.links:,.0f})"
+        return f"{self.key.name}: {self.in_words}"
 
 
 def link_noise(

@@ -52,11 +52,15 @@ class Profile(Storable):
         """The columns of which noise leaves nothing: their domain, or one code of rows whose quarters it would hide."""
 
         def merged_by_noise(name: str, coder: Discretizer) -> bool:
-            parts = min(coder.codec.size, HIDDEN_PARTS)
-            bar = SIGNIFICANT * float(self.one_way.sigmas[name][0]) * math.sqrt(parts)
-            return name not in self.guessed and parts > 1 == coder.size and self.total <= bar
+            several = coder.codec.size > 1 == coder.size
+            return name not in self.guessed and several and self.total <= self._bar(name)
 
         return (*self.guessed, *(name for name, coder in self.discretizers.items() if merged_by_noise(name, coder)))
+
+    def _bar(self, name: str) -> float:
+        """Return how many rows the noise of a column hides."""
+        parts = min(self.discretizers[name].codec.size, HIDDEN_PARTS)
+        return SIGNIFICANT * float(self.one_way.sigmas[name][0]) * math.sqrt(parts)
 
     @property
     def made_up(self) -> dict[str, float]:
@@ -74,20 +78,36 @@ class Profile(Storable):
     @property
     def all_noise(self) -> bool:
         """Whether the released numbers show that they say nothing about the table: its rows, or all of its columns."""
-        no_rows = self.size.rows <= SIGNIFICANT * self.size.sigma
-        return no_rows or 0 < self._comparable == len(self.hidden)
+        return not self.rows_show or 0 < self._comparable == len(self.hidden)
+
+    @property
+    def rows_show(self) -> bool:
+        """Whether the table's rows stand out of their noise."""
+        return self.size.rows > SIGNIFICANT * self.size.sigma
+
+    @property
+    def noise_to_signal(self) -> float:
+        """Of a table that is `all_noise`: how many times smaller noise would have to be, by its rows or columns.
+
+        At least as many rows as their standard deviation are taken to be there: less is not known of any number.
+        """
+        if not self.rows_show:
+            return SIGNIFICANT * self.size.sigma / max(self.size.rows, self.size.sigma)
+        bars = [bar for name in self.hidden if name not in self.guessed for bar in [self._bar(name)]]
+        return max(1.0, min(bars, default=1.0) / max(self.total, 1.0))
 
     @property
     def noise_in_words(self) -> str:
         """How many rows, more or less, and how many columns noise hides."""
         rows = f"{max(0, round(self.size.rows)):,} ± {round(SHOWN_DEVIATIONS * self.size.sigma):,} rows"
-        return f"{rows}; noise hides {len(self.hidden)} of {self._comparable} columns" if self._comparable else rows
+        return f"{rows}; noise hides {len(self.hidden)} of {self._comparable} columns" if self.hidden else rows
 
     @property
     def _comparable(self) -> int:
         """Number of columns of which something was to be measured."""
         codecs = {name: discretizer.codec for name, discretizer in self.discretizers.items()}
-        return sum(codec.size > 1 or isinstance(codec, CategoricalCodec) for codec in codecs.values())
+        several = {name for name, codec in codecs.items() if codec.size > 1 or isinstance(codec, CategoricalCodec)}
+        return len(several.union(self.guessed))
 
     @property
     def total(self) -> float:

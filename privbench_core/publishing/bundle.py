@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from privbench_core.backends.loading import Loaded
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
-from privbench_core.files import file_name, recover_folder, replace_folder
+from privbench_core.files import as_path, file_name, recover_folder, replace_folder
 from privbench_core.publishing.rows_file import write_rows
 from privbench_core.publishing.texts import DUCKDB, PSQL, consumer_readme, duckdb_script, psql_script, write_csv
 from privbench_core.schema.columns import Column
@@ -67,6 +67,14 @@ class Bundle:
 
     path: Path
     manifest: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        """Return the database, its size and its guarantee in one line."""
+        rows = sum(entry["rows"] for entry in self.manifest["tables"].values())
+        stated = self.manifest["privacy"].get("guarantee", {}).get("add_or_remove_one_unit")
+        guarantee = f"; ε={stated['epsilon']:g}, δ={stated['delta']:g}" if stated else ""
+        tables = f"{len(self.tables)} table{'s' * (len(self.tables) != 1)}"
+        return f"<Bundle of {self.manifest['database']} in {self.path}: {tables}, {rows:,} rows{guarantee}>"
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -159,7 +167,7 @@ def write_bundle(
     if missing:
         raise InternalError(f"{', '.join(missing)}: no rows were given for the bundle")
 
-    refuse_foreign_bundle(Path(out), schema.name)
+    refuse_taken_folder(Path(out), schema.name)
 
     def write(folder: Path) -> None:
         from privbench_core.backends.duckdb.load import RowTrial
@@ -198,14 +206,14 @@ def write_bundle(
     return replace_folder(Path(out), write, replaceable=is_bundle)
 
 
-def read_bundle(path: Path) -> Bundle:
+def read_bundle(path: str | Path) -> Bundle:
     """Open a bundle and verify the checksum of every file it lists.
 
     Raises:
         BusyError: See `recover_folder`.
         PublishError: Not a bundle, another format version, or a file is missing or changed.
     """
-    folder = Path(path)
+    folder = as_path(path, "bundle", PublishError)
     if not is_bundle(folder):
         raise PublishError(f"{folder}: not a bundle; expected a folder with a {MANIFEST} that privbench run wrote")
     manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -269,8 +277,8 @@ def is_bundle(folder: Path) -> bool:
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT
 
 
-def refuse_foreign_bundle(folder: Path, database: str) -> None:
-    """Raise `PublishError` if the folder holds a bundle of another database: it must not be replaced."""
+def refuse_taken_folder(folder: Path, database: str) -> None:
+    """Raise `PublishError` if the folder holds anything but a bundle of the database: it must not be replaced."""
     if is_bundle(folder):
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("database")
         if found != database:
@@ -278,6 +286,8 @@ def refuse_foreign_bundle(folder: Path, database: str) -> None:
                 f"{folder}: holds a bundle of the database {found}, not of {database}; choose another folder, or"
                 " remove that bundle first"
             )
+    elif folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise PublishError(f"{folder}: exists already and is not a bundle; name a folder that is new or empty")
 
 
 def parts_of(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -1,26 +1,21 @@
 """Published fidelity figures: distances from the source, measured under differential privacy, with their noise.
 
 A distance cannot be negative, so pure noise looks like a distance of 0. A figure below twice its noise is therefore
-shown as an upper bound only. Verdicts say what a table's figures mean, relative to shuffled columns and to their own
-noise: arithmetic on released numbers, which costs nothing, and may be shown and published.
+shown as an upper bound only. What figures mean is said by `publishing.verdicts`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from enum import StrEnum
 from typing import Any
 
 from privbench_core.guards import TINY
-from privbench_core.spec.model import FidelityPolicy
 
 DEVIATIONS = 2.0
 """Standard deviations of noise in an interval, about 95% of a normal distribution."""
-_CLOSE = 0.10
-"""Distance below which pairs are close whatever shuffled columns are: "close" of `evaluation.verdict.DISTANCE`."""
-_LITTLE = 0.25  # of the reference: who is closer by less, even at best, is called no closer; chosen by hand
+ONE_WAY, TWO_WAY, JOIN, SIZE = "one-way TVD", "two-way TVD", "join TVD", "size, relative"
 
 
 @dataclass(frozen=True)
@@ -84,6 +79,12 @@ class FidelityFigure:
         return asdict(self)
 
     @property
+    def numbers(self) -> dict[str, float]:
+        """The figure, half of its interval, and that of shuffled columns, by name: to be plotted over releases."""
+        found = {"": self.value, ", ±": DEVIATIONS * self.noise, ", columns shuffled": self.shuffled}
+        return {self.metric + what: round(number, 4) for what, number in found.items() if number is not None}
+
+    @property
     def receipt(self) -> dict[str, Any]:
         """The figure for a manifest; ``value`` is None if it is not significant."""
         significant = self.value > DEVIATIONS * self.noise
@@ -93,6 +94,7 @@ class FidelityFigure:
             "plus_minus": round(min(1.0, DEVIATIONS * self.noise), 4),
             "at_most": round(min(1.0, self.value + DEVIATIONS * self.noise), 4),
             "columns_shuffled": None if self.shuffled is None else round(self.shuffled, 4),
+            "shuffled_plus_minus": round(min(1.0, DEVIATIONS * self.shuffled_noise), 4),
             "text": str(self),
         }
 
@@ -110,113 +112,7 @@ class FidelityFigure:
         return ", ".join(parts)
 
 
-def fidelity_table(fidelity: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a Markdown table of a manifest's ``fidelity_paid_for``; none without figures."""
-    rows = [
-        f"| {table} | {figure['metric']} | {figure['text']} |"
-        for table, figures in fidelity.items()
-        for figure in figures
-    ]
-    return ["| table | distance | from the original |", "|---|---|---|", *rows] if rows else []
-
-
 def _with_noise(value: float, noise: float) -> str:
     if value <= DEVIATIONS * noise:
         return f"at most {min(1.0, value + DEVIATIONS * noise):.3f} (all noise)"
     return f"{value:.3f} ± {DEVIATIONS * noise:.3f}"
-
-
-class Grade(StrEnum):
-    """What the released numbers say about a table, from the best to the worst."""
-
-    GOOD = "good"
-    UNKNOWN = "not measurable"
-    FAR = "far"
-    NOISE = "all noise"
-
-
-@dataclass(frozen=True)
-class TableVerdict:
-    """The verdict on one table.
-
-    Attributes:
-        table: Its name.
-        grade: The worst of its figures.
-        text: Why, in a sentence without its end.
-    """
-
-    table: str
-    grade: Grade
-    text: str
-
-    @property
-    def warns(self) -> bool:
-        """Whether people should know before they use the table."""
-        return self.grade is not Grade.GOOD
-
-    @property
-    def blocks(self) -> bool:
-        """Whether it stops a bundle whose owner wants that: what cannot be measured stops nothing."""
-        return self.grade in {Grade.FAR, Grade.NOISE}
-
-    def __str__(self) -> str:
-        """Return the sentence."""
-        return f"{self.table}: {self.text}"
-
-
-def judge_table(table: str, validated: Mapping[str, Any], policy: FidelityPolicy) -> TableVerdict:
-    """Return the verdict on a private table."""
-    if validated["noise"]:
-        return TableVerdict(table, Grade.NOISE, f"all noise at this ε ({validated['noise']}); its rows say nothing")
-    judged = [_judge(FidelityFigure.from_dict(figure), policy) for figure in validated["figures"]]
-    worst = max((grade for grade, _ in judged), key=list(Grade).index, default=Grade.GOOD)
-    why = [text for grade, text in judged if grade is worst]
-    return TableVerdict(table, worst, "; ".join(why) if worst is not Grade.GOOD else "as close as its figures say")
-
-
-def warnings_of(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPolicy) -> list[str]:
-    """Return what people should know before they use a bundle, a sentence per item."""
-    found = [judge_table(table, data, policy) for table, data in validated.items()]
-    lines = [str(verdict) for verdict in found if verdict.warns]
-    for table, data in validated.items():
-        lines += [f"{table}.{column}: {text}" for column, text in data["guessed"].items()]
-        lines += [
-            f"{table}.{column}: {share:.0%} of its rows have made-up values, for those that too few units share to be"
-            " named; figures of single columns count them as one value"
-            for column, share in data["made_up"].items()
-            if round(share, 2) > 0 and column not in data["guessed"]
-        ]
-        lines += [
-            f"{table}.{columns}: about {share:.0%} of the rows belong to owners with as many as max_children; if they"
-            " have more, those are left out: declare a larger bound"
-            for columns, share in data["at_bound"].items()
-            if share > _CLOSE
-        ]
-    return lines
-
-
-def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
-    error, limit = DEVIATIONS * figure.noise, policy.one_way
-    if figure.shuffled is None:
-        if figure.value - error > limit:
-            return Grade.FAR, f"its {figure.metric} is above {limit:g} ({figure})"
-        if error > limit:
-            return Grade.UNKNOWN, f"its {figure.metric} is too noisy to compare with {limit:g} ({figure})"
-        return Grade.GOOD, ""
-    reference = policy.to_shuffled * figure.shuffled
-    unsure = DEVIATIONS * math.hypot(figure.noise, policy.to_shuffled * figure.shuffled_noise)
-    than = "shuffled columns" if policy.to_shuffled == 1 else f"{policy.to_shuffled:g} times shuffled columns"
-    if figure.value + error <= _CLOSE or figure.value < reference - unsure:
-        return Grade.GOOD, ""
-    little = figure.value >= reference or reference - figure.value + unsure < _LITTLE * reference
-    if little and unsure < max(reference, figure.value):
-        return Grade.FAR, f"its {figure.metric} is no closer to the source than {than} ({figure})"
-    return Grade.UNKNOWN, f"its {figure.metric} is too noisy to compare with {than} ({figure})"
-
-
-def blocking(validated: Mapping[str, Mapping[str, Any]], policy: FidelityPolicy) -> Sequence[str]:
-    """Return why a bundle must not be published: nothing, unless the policy says that figures block."""
-    if not policy.block:
-        return []
-    found = [judge_table(table, data, policy) for table, data in validated.items()]
-    return [str(verdict) for verdict in found if verdict.blocks]

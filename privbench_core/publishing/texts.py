@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from privbench_core.backends.postgres.ddl import (
     name_list,
     qualified,
     quote_text,
+    sql_type,
 )
 from privbench_core.backends.postgres.load import copy_text
-from privbench_core.publishing.figures import fidelity_table
+from privbench_core.publishing.figures import JOIN, ONE_WAY, SIZE, TWO_WAY
+from privbench_core.publishing.verdicts import MEANINGS, Grade, Verdict
 from privbench_core.schema.tables import Schema, Table
 
 PSQL, DUCKDB = "load.sql", "load.duckdb.sql"
@@ -78,29 +80,84 @@ def duckdb_script(schema: Schema, tables: Entries) -> str:
 
 
 def consumer_readme(schema: Schema, tables: Entries, receipt: Mapping[str, Any], workload: Mapping[str, str]) -> str:
-    """Return the README: what the folder is, its privacy guarantee, its content and how to load it."""
+    """Return the README: what the folder is, what to trust, what was lost, the guarantee, loading and its content."""
     parts = [
         f"# {schema.name}: a synthetic database",
-        _summary(schema, receipt),
-        _guarantee(schema, receipt),
-        _fidelity(receipt),
-        _contents(schema, tables, workload),
+        _summary(receipt),
+        _trust(schema, tables, receipt),
         _constraints(receipt),
+        _lost(receipt),
+        _guarantee(schema, receipt),
         _loading(tables),
+        _contents(schema, tables, workload),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _summary(schema: Schema, receipt: Mapping[str, Any]) -> str:
-    public = [table.name for table in schema.tables if table.public]
+def _summary(receipt: Mapping[str, Any]) -> str:
     made = f" Learned on {receipt['created']}." if receipt.get("created") else ""
-    kept = f" The public tables ({', '.join(public)}) are those of the original." if public else ""
     return (
         "The rows are synthetic: sampled from a model of a private database that was learned under differential "
-        "privacy. Tables, columns, types and keys are those of the original; distributions and joins are similar. "
-        f"Key values are new, so no row stands for a person or thing of the original.{kept} Use it for tests, "
-        f"benchmarks and demos.{made}"
+        "privacy. Tables, columns, types and keys are those of the original. Key values are new, so no row stands for "
+        f"a person or thing of the original. Use it for tests, benchmarks and demos.{made}"
     )
+
+
+def _trust(schema: Schema, tables: Entries, receipt: Mapping[str, Any]) -> str:
+    """Return what holds, and how close each table is, worst first."""
+    verdicts = [Verdict.from_dict(stored) for stored in receipt.get("fidelity_verdicts", ())]
+    lines = [
+        "## What to trust",
+        "",
+        "Types, keys, foreign keys, NOT NULL and checks of `schema.sql` hold in every row.",
+    ]
+    if verdicts:
+        lines += ["How close the rest of each table is (worst first):", ""]
+        lines += [f"- **{grade}**: {MEANINGS[grade]}" for grade in Grade if any(v.grade is grade for v in verdicts)]
+    rows = [[v.subject, f"{tables[v.subject]['rows']:,}", v.grade or "", v.reason] for v in verdicts]
+    names = {v.subject for v in verdicts}
+    rows += [
+        [name, f"{entry['rows']:,}", "", "rows of the original" if schema.table(name).public else ""]
+        for name, entry in tables.items()
+        if name not in names
+    ]
+    lines += ["", *_table(["table", ">rows", "how close", "why"], rows)]
+    if any(receipt.get("fidelity_paid_for", {}).values()):
+        explained = (
+            "The figures are mean total variation distances between the original and the models of these rows: 0 is "
+            "equal, 1 has nothing in common. They were measured under the guarantee below, so each has noise: ± is two "
+            "standard deviations, and ≤ means that noise hides the figure. *Shuffled* is the original with its columns "
+            "shuffled independently of each other. In two-way figures, invented values count as absent from the "
+            "original."
+        )
+        lines += ["", explained, "", *_fidelity(receipt["fidelity_paid_for"])]
+    return "\n".join(lines)
+
+
+def _fidelity(paid_for: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """Return a table of the figures that were paid for: a line per table, a column per metric and its reference."""
+    columns = {ONE_WAY: "single columns", TWO_WAY: "pairs of columns", JOIN: "joined pairs", SIZE: "number of rows"}
+    headers = ["table", *(header for name in columns.values() for header in (name, "shuffled"))]
+    rows = []
+    for table, figures in paid_for.items():
+        cells = dict.fromkeys(columns, ("", ""))
+        for figure in figures:
+            value, shuffled, error = figure["value"], figure["columns_shuffled"], figure["shuffled_plus_minus"]
+            cells[figure["metric"]] = (
+                f"≤ {figure['at_most']:.2f}" if value is None else f"{value:.2f} ± {figure['plus_minus']:.2f}",
+                ""
+                if shuffled is None
+                else f"{shuffled:.2f} ± {error:.2f}"
+                if shuffled > error
+                else f"≤ {min(1.0, error + shuffled):.2f}",
+            )
+        rows.append([table, *(cell for pair in cells.values() for cell in pair)])
+    return _table(headers, rows)
+
+
+def _lost(receipt: Mapping[str, Any]) -> str:
+    lost = [line.removesuffix("; declare a domain") for line in receipt.get("fidelity_lost", ())]
+    return "\n".join(["## What was lost", "", *(f"- {_cell(line)}" for line in lost)]) if lost else ""
 
 
 def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
@@ -117,8 +174,8 @@ def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
         "a unit is added or removed": guarantee.get("add_or_remove_one_unit"),
         "a unit is replaced by another": guarantee.get("replace_one_unit"),
     }
-    rows = [f"| {when} | {figure['epsilon']} | {figure['delta']} |" for when, figure in figures.items() if figure]
-    lines += ["", "| when | ε | δ |", "|---|---|---|", *rows] if rows else []
+    rows = [[when, f"{stated['epsilon']:g}", f"{stated['delta']:.2g}"] for when, stated in figures.items() if stated]
+    lines += ["", *_table(["when", "ε", "δ"], rows)] if rows else []
     lines += [
         "",
         "Further releases about the same units add to this. `MANIFEST.json` has the full receipt under `privacy`.",
@@ -130,31 +187,17 @@ def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _fidelity(receipt: Mapping[str, Any]) -> str:
-    lines, warned = fidelity_table(receipt.get("fidelity_paid_for", {})), receipt.get("fidelity_warnings")
-    if not lines:
-        return ""
-    careful = ["**Be careful with these tables:**", "", *(f"- {line}" for line in warned), ""] if warned else []
-    explained = (
-        "Mean total variation distances between the original and the models of these rows: 0 is equal, 1 has nothing "
-        "in common. They were measured under the guarantee above, so each has noise (± is two standard deviations). "
-        "*Columns shuffled* is the distance of the original with its columns shuffled independently of each other. "
-        "In two-way figures, invented values count as absent from the original."
-    )
-    return "\n".join(["## How close it is", "", *careful, explained, "", *lines])
-
-
 def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> str:
-    lines = ["## What is in it", "", "| table | rows | primary key | what it is |", "|---|---:|---|---|"]
-    for name, entry in tables.items():
-        description = _cell(entry.get("description", ""))
-        lines.append(f"| {name} | {entry['rows']:,} | {', '.join(entry['primary_key'])} | {description} |")
-    for table in schema.sampling_order:
-        lines += ["", *_dictionary(table, tables[table.name])]
-    lines += ["", "`schema.sql` is the schema for PostgreSQL; `MANIFEST.json` has the SHA-256 of every file."]
+    lines = [
+        "## What is in it",
+        "",
+        "`schema.sql` is the schema for PostgreSQL; `MANIFEST.json` has the SHA-256 of every file.",
+    ]
     if workload:
         files = ", ".join(f"`{name}.sql`" for name in sorted(workload))
         lines += [f"`workload/` holds queries to run on it: {files}."]
+    for table in schema.sampling_order:
+        lines += ["", *_dictionary(table, tables[table.name], schema.schemas)]
     return "\n".join(lines)
 
 
@@ -175,21 +218,39 @@ def _constraints(receipt: Mapping[str, Any]) -> str:
     )
 
 
-def _dictionary(table: Table, entry: Mapping[str, Any]) -> list[str]:
+def _dictionary(table: Table, entry: Mapping[str, Any], schemas: Sequence[str]) -> list[str]:
     """Return the data dictionary of a table: its columns with type, keys, unit and description."""
     refers = {
         name: f"refers to {key.parent}.{parent}"
         for key in table.foreign_keys
         for name, parent in zip(key.columns, key.parent_columns, strict=True)
     }
-    lines = [f"### {table.name}", "", "| column | type | NULL | key | unit | what it is |", "|---|---|---|---|---|---|"]
-    for column in entry["columns"]:
-        name = column["name"]
+    rows = []
+    for declared, column in zip(table.columns, entry["columns"], strict=True):
+        name = declared.name
         keys = [*(["primary"] if name in table.primary_key else []), *([refers[name]] if name in refers else [])]
         null = "yes" if column["nullable"] else ""
-        unit, description = (_cell(column.get(fact, "")) for fact in ("unit", "description"))
-        lines.append(f"| {name} | {column['type']} | {null} | {'; '.join(keys)} | {unit} | {description} |")
-    return lines
+        rows.append(
+            [
+                name,
+                sql_type(declared, schemas),
+                null,
+                "; ".join(keys),
+                column.get("unit", ""),
+                column.get("description", ""),
+            ]
+        )
+    described = [_cell(entry["description"]), ""] if entry.get("description") else []
+    return [f"### {table.name}", "", *described, *_table(["column", "type", "NULL", "key", "unit", "what it is"], rows)]
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table without the columns that are empty everywhere; ``>`` aligns right."""
+    kept = [number for number in range(len(headers)) if any(row[number] for row in rows)]
+    lines = [[headers[number].lstrip(">") for number in kept]]
+    lines.append(["---:" if headers[number].startswith(">") else "---" for number in kept])
+    lines += [[_cell(row[number]) for number in kept] for row in rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def _cell(text: str) -> str:

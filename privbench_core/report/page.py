@@ -15,8 +15,8 @@ from privbench_core.evaluation.evaluation import INTERNAL, Evaluation
 from privbench_core.evaluation.heatmap import worst_and_typical
 from privbench_core.evaluation.inputs import refuse_inside_bundle
 from privbench_core.evaluation.marginals import DISTANCE_CAPTIONS, SEED, Figures
-from privbench_core.evaluation.verdict import Level
 from privbench_core.files import write_durably
+from privbench_core.publishing.verdicts import Grade
 from privbench_core.report import plots
 from privbench_core.schema.columns import Learn
 from privbench_core.version import __version__
@@ -134,7 +134,7 @@ def _time_plot(times: Sequence[Figures]) -> str:
 
 def advice_on(evaluation: Evaluation) -> Iterator[str]:
     """Yield what an owner can do about a bundle that is not close, in order of effect: a sentence each."""
-    if evaluation.verdict.level is Level.CLOSE:
+    if evaluation.verdict.grade is Grade.CLOSE:
         return
     schema = evaluation.inputs.pair.schema
     learned = [f"{t.name}.{c.name}" for t in schema.private_tables for c in t.modelled if isinstance(c.domain, Learn)]
@@ -142,9 +142,10 @@ def advice_on(evaluation: Evaluation) -> Iterator[str]:
         more = f" and {len(learned) - 6} more" if len(learned) > 6 else ""  # noqa: PLR2004 - six are named
         named = f"{', '.join(learned[:6])}{more}"
         yield f"Declare domains instead of learning them ({named}): this costs nothing and leaves more for the rest."
-    far = [r.subject for r in evaluation.verdict.remarks if r.level is not None and r.level is not Level.CLOSE]
-    if far:
-        yield f"Leave out columns that nobody needs, first in {', '.join(far)}: those that stay get their share."
+    worst = [v.subject for v in evaluation.verdict.verdicts if v.blocks and v.subject in evaluation.comparison.tables]
+    if worst:
+        named = ", ".join(worst[:6]) + (f" and {len(worst) - 6} more" if len(worst) > 6 else "")  # noqa: PLR2004
+        yield f"Leave out columns that nobody needs, first in {named}: those that stay get their share."
     guarantee = evaluation.inputs.summary.guarantee
     if guarantee:
         twice = f"ε={2 * guarantee[0]:g}"

@@ -6,7 +6,7 @@ evaluates to NULL holds. Uses synthetic rows only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -129,13 +129,14 @@ def made_to_satisfy(
     """
     changed: dict[str, pa.Array] = {}
 
+    def fits(name: str, values: pa.Array) -> Mask:
+        if isinstance(table.column(name).domain, Learn):
+            return np.ones(len(values), dtype=bool)
+        codec = discretizers[name].codec
+        return ~np.isin(codec.encode(pa.chunked_array([values])), codec.outside)
+
     def put(name: str, made: pa.Array) -> None:
-        before = changed.get(name, columns[name])
-        if not isinstance(table.column(name).domain, Learn):
-            codec = discretizers[name].codec
-            outside = pa.array(np.isin(codec.encode(pa.chunked_array([made])), codec.outside))
-            made = pc.if_else(outside, before, made)
-        changed[name] = made
+        changed[name] = pc.if_else(pa.array(fits(name, made)), made, changed.get(name, columns[name]))
 
     moves = [each for each in constraints if isinstance(each, PartOfDate) and each.part in MOVED]
     for move in {(each.of, MOVED[each.part]): each for each in reversed(moves)}.values():
@@ -146,7 +147,7 @@ def made_to_satisfy(
             changed |= _missing_together(constraint.columns, now, rng)
             continue
         if isinstance(constraint, InOrder):
-            changed |= _in_order(table, constraint, now, rng)
+            changed |= _in_order(table, constraint, now, fits, rng)
             continue
         put(constraint.column, computed(table, constraint, now))
     return changed
@@ -162,11 +163,18 @@ def _missing_together(names: Sequence[str], columns: Arrays, rng: np.random.Gene
     return {name: columns[name].take(pa.array(np.where(missing[name], take, rows), mask=none)) for name in names[1:]}
 
 
-def _in_order(table: Table, constraint: InOrder, columns: Arrays, rng: np.random.Generator) -> dict[str, pa.Array]:
+def _in_order(
+    table: Table,
+    constraint: InOrder,
+    columns: Arrays,
+    fits: Callable[[str, pa.Array], Mask],
+    rng: np.random.Generator,
+) -> dict[str, pa.Array]:
     """Return two columns so that one is at most the other.
 
     Rows that break it exchange the later value with another row, as both columns keep their distributions then; the few
-    for which no such row is found exchange their own two values.
+    for which no such row is found exchange their own two values. Where only one of these ``fits`` the declared domain
+    of the other column, both columns get it.
     """
     names = constraint.columns
     (first, null), (last, none) = (numbers_of(table.column(name), columns[name]) for name in names)
@@ -179,15 +187,19 @@ def _in_order(table: Table, constraint: InOrder, columns: Arrays, rng: np.random
         other = rng.choice(known, len(broken))
         once = np.unique(other, return_index=True)[1]
         one, other = broken[once], other[once]
-        fits = (first[one] <= last[place[other]]) & (first[other] <= last[place[one]]) & ~np.isin(other, broken)
-        one, other = one[fits], other[fits]
+        both = (first[one] <= last[place[other]]) & (first[other] <= last[place[one]]) & ~np.isin(other, broken)
+        one, other = one[both], other[both]
         place[one], place[other] = place[other], place[one]
     ends = columns[names[1]].take(pa.array(place))
-    turned = np.zeros(len(last), dtype=bool)
-    turned[known] = first[known] > last[place[known]]
-    swapped = pa.array(turned)
-    start = columns[names[0]]
-    return {names[0]: pc.if_else(swapped, ends, start), names[1]: pc.if_else(swapped, start, ends)}
+    starts = columns[names[0]]
+    turned = known[first[known] > last[place[known]]]
+
+    def exchanged(name: str, own: pa.Array, other: pa.Array) -> pa.Array:
+        takes = np.zeros(len(own), dtype=bool)
+        takes[turned] = fits(name, other.take(pa.array(turned)))
+        return pc.if_else(pa.array(takes), other, own)
+
+    return {names[0]: exchanged(names[0], starts, ends), names[1]: exchanged(names[1], ends, starts)}
 
 
 def _comparable(values: pa.Array) -> pa.Array:

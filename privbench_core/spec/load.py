@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.errors import SourceError, SpecError, did_you_mean, most_similar
+from privbench_core.files import as_path
 from privbench_core.schema.constraints import reachable
 from privbench_core.schema.tables import Schema
 from privbench_core.spec import forms
@@ -43,7 +44,7 @@ def load_spec(path: str | Path) -> Spec:
     Raises:
         SpecError: With every problem found; each line names the place, what was found and what to do.
     """
-    path = Path(path).absolute()
+    path = as_path(path, "spec", SpecError).absolute()
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:

@@ -168,7 +168,7 @@ class Spec:
     """
 
     schema: Schema
-    source: str = field(repr=False)  # may hold a password, and representations end in logs
+    source: str
     path: Path
     epsilons: tuple[float, ...]
     delta: float
@@ -185,10 +185,19 @@ class Spec:
     cohort: str = ""
     owners: tuple[str, ...] = ()
     changes: Mapping[str, Change] = field(default_factory=dict)
-    ledger: str | None = field(default=None, repr=False)  # may hold a password
+    ledger: str | None = None
     fidelity: FidelityPolicy = field(default_factory=FidelityPolicy)
     engine: str = DEFAULT_ENGINE
-    cluster: str | None = field(default=None, repr=False)  # may hold a token
+    cluster: str | None = None
+
+    def __repr__(self) -> str:
+        """Return it in one line, without source, ledger and cluster: they may hold passwords, and it ends in logs."""
+        private, public = len(self.schema.private_tables), len(self.schema.tables) - len(self.schema.private_tables)
+        epsilons = ", ".join(f"{epsilon:g}" for epsilon in self.epsilons)
+        return (
+            f"<Spec of {self.schema.name}: {private} private and {public} public tables; unit {self.schema.unit}; "
+            f"ε={epsilons} at δ={self.delta:g}, lifetime ε={self.lifetime_epsilon:g}; synthesizer {self.synthesizer}>"
+        )
 
     @property
     def accepting_noise(self) -> Spec:

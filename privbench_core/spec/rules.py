@@ -258,7 +258,9 @@ def _sql_type(table: Table, column: Column) -> Iterator[str]:
         yield f"type {column.type}, but sql_type {stored} holds {fitting}; change one of them"
         return
     yield from _room(column, stored)
-    if stored.is_array and column.domain is None and not table.public:
+    if table.public:  # its values are the source's
+        return
+    if stored.is_array and column.domain is None:
         yield f"an array {stored}, which nothing is made for without domain: learn; declare it, or leave the column out"
     made = column.type.opaque and not isinstance(column.domain, Pattern) and column.name not in table.key_columns
     if made and not stored.facts.any_text and not stored.is_array:

@@ -8,7 +8,7 @@ one synthesizer from another.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, reduce
@@ -22,6 +22,7 @@ import pyarrow as pa
 from privbench_core.errors import InternalError
 from privbench_core.privacy.budget import Budget, Price
 from privbench_core.privacy.session import PrivateSession
+from privbench_core.schema.identity import Identity
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import FidelityPolicy
 from privbench_core.synthesizers.artifact import Artifact, PartFiles
@@ -131,10 +132,25 @@ class Step:
     version: str = "1"
     depends: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return its name, price and what it reads in one line."""
+        price = f"{self.price}, reads {', '.join(self.reads)}" if self.reads else "free"
+        return f"<Step {'/'.join(self.key)}: {price}>"
+
     @property
     def code_version(self) -> str:
         """The version and, of steps that measure, model or draw, the tuning: part of the release's identity."""
         return f"{self.version}, tuning {TUNING.fingerprint}" if self.kind in _TUNED else self.version
+
+    @property
+    def identity(self) -> Identity:
+        """What determines its result beside synthesizer, rows and inputs' content: part of the release's identity."""
+        return {
+            "step": self.key,
+            "version": self.code_version,
+            "parameters": dict(self.parameters),
+            "price": [self.price.measure.value, self.price.amount, self.price.delta],
+        }
 
 
 @dataclass(frozen=True)
@@ -170,6 +186,12 @@ class Plan:
         if not Price(total.measure, amount, delta).fits(total):
             raise InternalError(f"the plan costs {amount:.6g}, more than its budget {total}")
 
+    def __repr__(self) -> str:
+        """Return its budget, size and price in one line."""
+        paid = sum(bool(step.reads) for step in self.steps)
+        budget = f"ε={self.budget.epsilon:g}, δ={self.budget.delta:g}"
+        return f"<Plan by {self.synthesizer} at {budget}: {len(self.steps)} steps, {paid} of them paid; {self.price}>"
+
     def step(self, key: Key) -> Step:
         """Return the step of that key."""
         return self._by_key[key]
@@ -178,6 +200,30 @@ class Plan:
     def price(self) -> Price:
         """The price of all steps together: what a release costs if nothing of it was bought before."""
         return reduce(operator.add, (step.price for step in self.steps))
+
+    @cached_property
+    def nearest(self) -> dict[Key, tuple[Key, ...]]:
+        """The inputs of each step but those that another input was made from: what a drawing of the plan needs."""
+        number = {step.key: i for i, step in enumerate(self.steps)}
+        found: dict[Key, tuple[Key, ...]] = {}
+        for step in self.steps:
+            kept, behind = [], set[Key]()
+            for key in sorted(step.inputs, key=number.__getitem__, reverse=True):
+                if key not in behind:
+                    kept.append(key)
+                    behind.update(self.step(key).inputs)
+            found[step.key] = tuple(reversed(kept))
+        return found
+
+    def first_reads(self, public: Collection[str]) -> dict[Key, frozenset[str]]:
+        """Return the tables that each step is the first on its line to look at; all look at the ``public`` ones."""
+        seen: dict[Key, frozenset[str]] = {}
+        first: dict[Key, frozenset[str]] = {}
+        for step in self.steps:
+            before = frozenset[str]().union(*(seen[key] for key in step.inputs))
+            seen[step.key] = before.union(step.reads, public)
+            first[step.key] = seen[step.key] - before
+        return first
 
     @cached_property
     def _by_key(self) -> dict[Key, Step]:

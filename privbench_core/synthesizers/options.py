@@ -125,13 +125,15 @@ class Prices:
 def divided(schema: Schema, budget: Budget, validation: float) -> tuple[Price, Price, dict[str, float]]:
     """Return what a budget has for measuring and for fidelity figures, and the δ of each private table.
 
+    It is an equal share where the table has lists to learn, so that lists of one table change no release of others.
+
     Raises:
         SpecError: Tables that cannot be sampled, or checks that can never hold.
         UnsupportedBudgetError: Lists of values to learn without a δ.
     """
     refuse_impossible(schema, budget)
-    total, learners = budget.total(), [table.name for table in schema.private_tables if lists_to_learn(table)]
-    deltas = {t.name: total.delta / len(learners) if t.name in learners else 0.0 for t in schema.private_tables}
+    total, tables = budget.total(), schema.private_tables
+    deltas = {table.name: total.delta / len(tables) if lists_to_learn(table) else 0.0 for table in tables}
     return total.share(1 - validation), total.share(validation), deltas
 
 

@@ -58,6 +58,7 @@ def test_the_documents_run(beside_the_example: Path, blocks: list[str]) -> None:
         exec(compile(block, "documents", "exec"), names)
     assert 0.1 <= names["account"].balance.spent <= 0.8
     assert names["result"].paid > 0
+    assert repr(names["evaluation"]).startswith("<Evaluation of bundle against households, with queries: ")
     assert len(names["persons"]) == pytest.approx(pq.read_metadata("person.parquet").num_rows, rel=0.05)
     assert names["loaded"].rows["person"] == len(names["persons"])
     assert (beside_the_example / "report" / "report.html").exists()

@@ -47,8 +47,8 @@ def test_the_notebook_runs(
     shown = [run_cell("".join(cell["source"]), names) for cell in cells if cell["cell_type"] == "code"]
     printed = capsys.readouterr().out
     assert names["folder"].parent == tmp_path
-    assert "unit: household" in printed
-    assert "guarantee: ε = 0.8, δ = 1e-09" in printed
+    assert "unit household; ε=0.2, 0.8, 3.2 at δ=1e-09, lifetime ε=20" in repr(shown[1])
+    assert "rows; ε=0.8, δ=1e-09>" in printed
     assert "paid: 0" in printed
     assert names["close"]["bundle"].to_numpy() == pytest.approx(names["close"]["source"].to_numpy(), rel=0.35)
     assert names["made_share"] == pytest.approx(names["true_share"], abs=0.05)

@@ -32,5 +32,7 @@ def test_a_built_wheel_runs_the_demo_in_an_empty_environment(tmp_path: Path) -> 
     found = run(there / "privbench", "demo", "--dir", tmp_path / "demo", cwd=tmp_path)
     assert "of the lifetime budget" in found
     assert (tmp_path / "demo" / "bundle" / "MANIFEST.json").is_file()
+    run(there / "privbench", "demo", "--example", "shop", "--dir", tmp_path / "shop", cwd=tmp_path)
+    assert (tmp_path / "shop" / "bundle" / "MANIFEST.json").is_file()
     where = run(there / "python", "-c", "import privbench_core; print(privbench_core.__file__)", cwd=tmp_path)
     assert str(tmp_path) in where

@@ -11,7 +11,9 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
+from dagster._core.definitions.data_version import StaleStatus
 from dagster._core.execution.plan.objects import StepFailureData
+from dagster._utils.test.data_versions import get_stale_status_resolver
 
 from privbench_assets.build import build_defs
 from privbench_assets.keys import step_key
@@ -35,6 +37,7 @@ class Orchestrated:
         instance: Event log and runs.
         said: Why the last tick asked for nothing, if so.
         requests: What it asked for, by ε.
+        evaluated: The last evaluation of the automation conditions.
     """
 
     path: Path
@@ -43,6 +46,7 @@ class Orchestrated:
     defs: dg.Definitions = field(init=False)
     said: str = ""
     requests: dict[str, dg.RunRequest] = field(default_factory=dict)
+    evaluated: dg.EvaluateAutomationConditionsResult | None = None
 
     def __post_init__(self) -> None:
         self.defs = build_defs(self.path)
@@ -113,6 +117,24 @@ class Orchestrated:
                 if step_of(key) != STATUS:
                     requested.setdefault(step_of(key), []).append(epsilon)
         return requested
+
+    def follow(self, epsilon: str) -> list[str]:
+        """Evaluate the automation conditions once, and run what they ask for at one ε."""
+        self.evaluated = dg.evaluate_automation_conditions(
+            self.defs, self.instance, cursor=self.evaluated.cursor if self.evaluated else None
+        )
+        asked = [r.key for r in self.evaluated.results if epsilon in self.evaluated.get_requested_partitions(r.key)]
+        steps = [step_of(key) for key in asked]
+        if steps:
+            assert self.refresh(epsilon, steps, tags={"dagster/from_automation_condition": "true"}).success
+        return steps
+
+    def stale(self, epsilon: str) -> set[str]:
+        """The steps that Dagster itself shows as out of date at one ε, by data versions alone."""
+        graph = self.defs.resolve_asset_graph()
+        resolver = get_stale_status_resolver(self.instance, graph.assets_defs)
+        keys = [key for key in graph.materializable_asset_keys if graph.get(key).is_partitioned]
+        return {step_of(key) for key in keys if resolver.get_status(key, epsilon) is StaleStatus.STALE}
 
     def change(self, table: str) -> None:
         """Change one value of a table of the source, inside of its domain."""

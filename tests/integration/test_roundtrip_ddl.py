@@ -82,11 +82,13 @@ CREATE TABLE a (
     id int PRIMARY KEY, name text COLLATE "C", m int DEFAULT mine(4), s int NOT NULL DEFAULT nextval('shared'),
     t bigint DEFAULT nextval('odd'), y year, bad int GENERATED ALWAYS AS (mine(m)) STORED, tags bytea[],
     many int GENERATED ALWAYS AS (cardinality(tags)) STORED, place int4range, CHECK (mine(m) > 0),
+    found tsvector, first int GENERATED ALWAYS AS (lower(place)) STORED, CONSTRAINT near CHECK (place <@ '[0,9]'),
     CONSTRAINT few CHECK (length(tags[1]) > 0 OR true), CONSTRAINT apart EXCLUDE USING gist (place WITH &&),
     CONSTRAINT late UNIQUE (m) DEFERRABLE, CONSTRAINT wide UNIQUE (s) INCLUDE (name),
     CONSTRAINT one UNIQUE NULLS NOT DISTINCT (t)
 );
 ALTER TABLE a ADD CONSTRAINT soon CHECK (m > 0) NOT VALID;
+CREATE INDEX of_found ON a USING gist (found);
 CREATE INDEX of_mine ON a (mine(m)); CREATE INDEX of_tags ON a USING gin (tags);
 CREATE UNIQUE INDEX partly ON a (m) WHERE name IS NULL; CREATE UNIQUE INDEX lowered ON a (lower(name));
 CREATE UNIQUE INDEX down ON a (name DESC);
@@ -223,14 +225,17 @@ def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) ->
         "the NULLS NOT DISTINCT of the constraint one",
         "the check a_m_check, which needs the function mine(integer)",
         "the check few, because of tags",
+        "the check near, which needs the type int4range of place, which is read as text",
         "the check year_check of the domain of y, which needs the function mine(integer)",
         "the collation C of name",
         "the computed column bad, which needs the function mine(integer)",
+        "the computed column first, which needs the type int4range of place, which is read as text",
         "the computed column many, because of tags",
         "the default of m, which needs the function mine(integer)",
         "the exclusion constraint apart",
         "the foreign key on (x) to d, because these columns have one to a already",
         "the form of the unique index down, btree (name DESC)",
+        "the index of_found, which needs the type tsvector of found, which is read as text",
         "the index lowered, which is on an expression and unique, and made-up rows would not keep to it",
         "the index of_mine, which needs the function mine(integer)",
         "the index partly, which is partial and unique, and made-up rows would not keep to it",

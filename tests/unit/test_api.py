@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,61 @@ def test_importing_loads_nothing_heavy():
 
 def test_every_error_is_a_privbench_error():
     assert all(issubclass(getattr(privbench_core, name), PrivbenchError) for name in ERRORS)
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_path_stands_for_a_spec_and_what_is_returned_prints_as_one_line(town_spec: Path, tmp_path: Path):
+    out = str(tmp_path / "bundle")
+    result, again = (privbench_core.run(path, 0.8, out=out) for path in (str(town_spec), town_spec))
+    spec, bundle = privbench_core.load_spec(town_spec), privbench_core.read_bundle(out)
+    plan = privbench_core.plan(str(town_spec), 0.8)
+    rows = sum(bundle.table(name).num_rows for name in bundle.tables)
+    about = "2 private and 0 public tables; unit household; ε=0.8, 3.2 at δ=1e-09, lifetime ε=20"
+    assert [repr(each) for each in (spec, plan, plan.steps[0], result, again, bundle)] == [
+        f"<Spec of town: {about}; synthesizer privbench>",
+        f"<Plan by fake at ε=0.8, δ=1e-09: 9 steps, 4 of them paid; {plan.price}>",
+        f"<Step profile/household: {plan.steps[0].price}, reads household>",
+        f"<RunResult at ε=0.8: paid {plan.price}; bundle in {out}>",
+        f"<RunResult at ε=0.8: nothing paid, all bought before; bundle in {out}>",
+        f"<Bundle of town in {out}: 2 tables, {rows:,} rows; ε=0.8, δ=1e-09>",
+    ]
+    assert str(town_spec.parent) not in repr(spec), "the source may hold a password"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("load_spec", {"path": None}, "spec: expected a path, as text or as a Path, not NoneType"),
+        ("plan", {"spec": {"database": "secret"}}, "spec: expected .* not dict"),
+        ("plan", {"epsilon": "secret"}, "epsilon: expected a number, not str"),
+        ("run", {"seed": None, "workers": 1.5}, "seed: expected a whole number, not NoneType\nworkers: .* not float"),
+        ("run", {"out": None}, "out: expected a path"),
+        ("run", {"out": "spec.yaml"}, r"spec\.yaml: exists already and is not a bundle"),
+        ("run", {"spec": "missing.yaml"}, r"missing\.yaml: cannot be read"),
+        ("evaluate", {"bundle": 3}, "bundle: expected a path"),
+        ("evaluate", {}, "bundle: not a bundle"),
+        ("publish", {"bundle": None}, "bundle: expected a path"),
+        ("publish", {"target_url": 3}, "target_url: expected a path"),
+        ("read_bundle", {"path": ["secret"]}, "bundle: expected a path, .* not list"),
+    ],
+)
+@pytest.mark.usefixtures("fake")
+def test_arguments_of_another_type_are_refused_by_name_before_anything_is_opened_and_not_repeated(
+    name: str, given: dict[str, object], said: str, town_spec: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(town_spec.parent)
+    called = getattr(privbench_core, name)
+    usual = {
+        "path": "spec.yaml",
+        "spec": "spec.yaml",
+        "epsilon": 0.8,
+        "out": "b",
+        "bundle": "bundle",
+        "target_url": "x",
+    }
+    needed = [p.name for p in signature(called).parameters.values() if p.default is p.empty]
+    with pytest.raises(PrivbenchError, match=said) as refused:
+        called(**{argument: usual[argument] for argument in needed} | given)
+    assert type(refused.value) is not PrivbenchError
+    assert "secret" not in str(refused.value)
+    assert not (town_spec.parent / ".privbench").exists()

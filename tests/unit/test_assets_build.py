@@ -42,11 +42,11 @@ def test_every_step_is_an_asset_and_only_profiles_depend_on_the_source(town_spec
         "town/model/person_model": {"profile/person_profile"},
         "town/fanout/person.household_id_fanout": {"model/household_model", "model/person_model"},
         "town/sample/household_sample": {"model/household_model"},
-        "town/sample/person_sample": {"model/person_model", "fanout/person.household_id_fanout"},
+        "town/sample/person_sample": {"fanout/person.household_id_fanout"},
         "town/validate/all_validate": {"sample/household_sample", "sample/person_sample"},
-        "town/publish/bundle": {"sample/household_sample", "sample/person_sample", "validate/all_validate"},
+        "town/publish/bundle": {"validate/all_validate"},
         "town/evaluate/report": {"publish/bundle"},
-        "town/benchmark_status": {"publish/bundle", "source/household", "source/person"},
+        "town/benchmark_status": {"publish/bundle"},
     }
     assert not (town_spec.parent / ".privbench").exists()
 
@@ -56,10 +56,13 @@ def test_assets_say_what_they_are(town_spec: Path, fake: FakeSynthesizer) -> Non
     defs = build_defs(replace(load_spec(town_spec), owners=tuple(owners)))
     specs = {"/".join(spec.key.path[1:]): spec for spec in defs.resolve_all_asset_specs()}
     for name, spec in specs.items():
-        assert (list(spec.owners), spec.group_name) == (owners, "town"), name
+        assert list(spec.owners) == owners, name
+        assert spec.group_name == "__".join(["town", *(t for t in ("household", "person") if f"/{t}" in name)]), name
         assert spec.kinds, name
         assert spec.description, name
         assert {"privbench/stage", "privbench/spends"} <= spec.tags.keys(), name
+        free = spec.tags["privbench/stage"] in {"fanout", "sample", "validate"}  # with the fake synthesizer
+        assert (spec.automation_condition is not None) is free, name
     model, sample = specs["model/person_model"], specs["sample/person_sample"]
     assert model.kinds == {"fake", "model"}
     assert (model.tags["privbench/spends"], sample.tags["privbench/spends"]) == ("yes", "no")

@@ -10,6 +10,7 @@ import pytest
 
 from privbench_assets.checks import check_results
 from privbench_assets.resources import session_resource
+from privbench_assets.status import report_status
 from privbench_core.privacy.budget import Measure, zero
 from privbench_core.publishing.figures import FidelityFigure
 from privbench_core.spec.load import load_spec
@@ -49,10 +50,15 @@ def test_fidelity_warns_and_blocks_where_the_spec_says_so(
     assert integrity.passed
     assert (fidelity.passed, fidelity.severity) == (passed, severity)
     told = fidelity.description or ""
-    assert ("all noise at this ε (3 ± 40 rows)" in told) is bool(noise)
-    assert fidelity.metadata["two-way TVD"].value == str(figure)
+    assert ("all noise: 3 ± 40 rows" in told) is bool(noise)
+    shown = {name: fidelity.metadata[name] for name in fidelity.metadata if name.startswith("two-way TVD")}
+    assert shown == {
+        "two-way TVD": dg.MetadataValue.float(figure.value),
+        "two-way TVD, ±": dg.MetadataValue.float(0.02),
+        "two-way TVD, columns shuffled": dg.MetadataValue.float(0.3),
+    }
 
 
 def test_a_run_can_accept_noise_by_its_configuration(town_spec: Path) -> None:
-    schema = session_resource(load_spec(town_spec), {}).config_schema.as_field().config_type
+    schema = session_resource(load_spec(town_spec), {}, report_status).config_schema.as_field().config_type
     assert {"seed", "scale", "accept_noise"} <= set(schema.fields)  # type: ignore[attr-defined]

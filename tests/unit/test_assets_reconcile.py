@@ -78,6 +78,39 @@ def test_a_change_runs_its_line_once_at_every_epsilon_that_was_made(settled: Orc
     assert requested.keys().isdisjoint({"profile/person", "model/person"})
 
 
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        ("person", LINE_OF_PERSON),
+        (
+            "household",
+            [
+                "profile/household",
+                "model/household",
+                "fanout/person.household_id",
+                "sample/household",
+                *LINE_OF_PERSON[3:],
+            ],
+        ),
+    ],
+)
+def test_dagster_shows_as_stale_what_the_sensor_makes_though_the_graph_has_the_nearest_inputs_alone(
+    settled: Orchestrated, table: str, line: list[str]
+) -> None:
+    settled.observe()
+    assert settled.stale(LOW) == set()
+    settled.change(table)
+    settled.observe()
+    requested, made = {*settled.tick()}, []
+    while stale := settled.stale(LOW):
+        assert settled.refresh(LOW, [*stale]).success
+        made += sorted(stale)
+    assert len(made) == len({*made})
+    assert {*made} >= requested
+    assert {*made} == {*line}
+    assert settled.tick() == {}
+
+
 def test_a_run_at_another_epsilon_is_an_observation_too(settled: Orchestrated) -> None:
     settled.change("person")
     assert settled.refresh(HIGH).success
@@ -134,6 +167,39 @@ def test_a_failed_step_is_tried_once_more_and_then_waits(settled: Orchestrated) 
     settled.change("person")
     settled.observe()
     assert settled.tick() == at([LOW], LINE_OF_PERSON)
+
+
+def test_what_is_free_follows_by_itself_once_all_that_is_paid_was_made_by_hand(settled: Orchestrated) -> None:
+    assert settled.follow(LOW) == []
+    settled.change("person")
+    settled.observe()
+    assert settled.follow(LOW) == []
+    assert settled.refresh(LOW, ["profile/person"]).success
+    assert settled.follow(LOW) == [], "the model, which costs something here, waits for a person"
+    assert settled.refresh(LOW, ["model/person"]).success
+    spent = settled.spent()
+    assert settled.follow(LOW) == ["fanout/person.household_id"], "free with this synthesizer"
+    assert settled.follow(LOW) == ["sample/person"]
+    assert settled.follow(LOW) == ["validate/all"]
+    assert settled.follow(LOW) == []
+    assert settled.tick() == at([LOW], ["publish/bundle"])
+    assert settled.answer(LOW).success
+    assert settled.follow(LOW) == [], "a run that has them among its own"
+    settled.fake.versions["sample", "household"] = "2"
+    settled.reload()
+    assert settled.follow(LOW) == [], "the models that go with an edit may not be bought yet"
+    assert settled.spent() == spent
+
+
+def test_what_followed_by_itself_gives_a_failed_refresh_no_new_attempts(settled: Orchestrated) -> None:
+    settled.fake.broken[MODEL] = ValueError("x")
+    settled.change("person")
+    settled.observe()
+    settled.settle()
+    assert settled.follow(LOW) == []
+    assert settled.refresh(LOW, ["sample/household"], tags={"dagster/from_automation_condition": "true"}).success
+    assert settled.tick() == {}
+    assert "failed 2 times" in settled.said
 
 
 def test_what_a_person_has_repaired_in_part_is_finished(settled: Orchestrated) -> None:

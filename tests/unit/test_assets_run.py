@@ -63,6 +63,9 @@ def test_metadata_shows_released_facts_and_the_place_of_a_whole_bundle(operated:
     assert columns["works"].constraints.nullable
     assert columns["household_id"].description == "references household(id)"
     assert sample["price"] == "free: reads no private row"
+    assert profile["price ρ"] == pytest.approx(profile["paid ρ"])
+    made_from = {"source/household", "source/person", "fanout/person.household_id", "model/person"}
+    assert {record.data["asset"] for record in sample["made from"]} == made_from
     assert (bundle["bundle"], bundle["ε"]) == (str(folder), 0.8)
     files = {record.data["file"] for record in bundle["files"]}
     assert files == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}

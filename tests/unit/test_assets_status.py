@@ -9,8 +9,9 @@ import dagster as dg
 import pytest
 
 from privbench_assets.checks import UP_TO_DATE
-from privbench_assets.status import BUDGET, DATABASE, age_in_words
+from privbench_assets.status import BUDGET
 from privbench_core.pipeline.record import last_observed
+from privbench_core.pipeline.table_states import DATABASE, age_in_words
 from privbench_core.pipeline.workspace import database_folder
 from privbench_core.privacy.budget import Budget
 from tests.helpers.orchestrated import Orchestrated, errors, failure_of, shown
@@ -117,8 +118,15 @@ def test_an_observation_updates_the_check_of_every_bundle(operated: Orchestrated
     assert bundle_checks(operated) == {"0.8": stale, "3.2": fine}
 
 
-def test_the_status_is_reported_after_a_failure(operated: Orchestrated) -> None:
+def test_the_status_is_reported_by_every_run_that_changes_it_and_after_a_failure(operated: Orchestrated) -> None:
+    assert operated.refresh("0.8", ["profile/person"]).success
+    assert headline(operated).startswith("nothing released yet")
     assert operated.refresh("0.8").success
+    assert headline(operated).startswith("up to date at 0.8")
+    reported = operated.instance.fetch_materializations(operated.key("benchmark_status"), limit=9).records
+    assert len(reported) == 2
+    assert operated.refresh("0.8", ["profile/person"]).success
+    assert operated.instance.fetch_materializations(operated.key("benchmark_status"), limit=9).records == reported
     operated.fake.broken[("model", "person")] = ValueError("x")
     operated.change("person")
     refused = operated.refresh("0.8")
@@ -152,7 +160,10 @@ def test_a_broken_table_does_not_stand_in_the_way_of_the_others(operated: Orches
         for log in operated.instance.all_logs(result.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     ]
     checked = [event.asset_check_evaluation_data.check_name for event in logged if event is not None]
-    assert checked == [UP_TO_DATE, BUDGET], "a status without its check would look unchecked"
+    assert checked == [UP_TO_DATE]
+    budget = dg.AssetCheckKey(operated.key("benchmark_status"), BUDGET)
+    history = operated.instance.event_log_storage.get_asset_check_execution_history(budget, limit=9)
+    assert len(history) == 2, "a status without its check would look unchecked"
     assert headline(operated).startswith("stale at 0.8: person changed; ")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.kept import KeptRuns, PeerRun
 from benchmarks.one_unit import hidden, largest_shares
+from benchmarks.operational_schema import Loss, lost_lines
 from benchmarks.population import LARGEST, Population, california, households
 from benchmarks.refinement import GivenRows, _place
 from benchmarks.relations import Pair
@@ -196,3 +197,13 @@ def test_what_one_unit_makes_up_of_a_query_bounds_how_well_it_can_be_answered() 
     much, little = (hidden(schema, rows, workload, epsilon, 0.0) for epsilon in (1000.0, 0.5))
     assert float(much["Q-error, 95th"]) < 1.01
     assert float(little["Q-error, median"]) > 1.5
+
+
+def test_lines_that_a_dump_lacks_are_counted_by_kind_whatever_their_order() -> None:
+    table = (
+        "-- Name: {0}; Type: TABLE; Schema: public; Owner: -\nCREATE TABLE public.{0} (\n    id integer,\n    {1}\n);\n"
+    )
+    view = "-- Name: v; Type: VIEW; Schema: billing; Owner: -\n--\nCREATE VIEW billing.v AS\n SELECT 1;\n"
+    source = "SET x = 1;\n" + table.format("a", "name text") + table.format("b", "at date") + view
+    found = lost_lines(source, table.format("b", "at date") + table.format("a", "name varchar"))
+    assert found == [Loss("TABLE", 6, 1, ["a"]), Loss("VIEW", 2, 2, ["billing.v"])]

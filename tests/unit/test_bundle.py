@@ -105,8 +105,9 @@ def test_the_readme_speaks_to_its_consumers_and_does_without_a_guarantee(tmp_pat
     text = (bundle / "README.md").read_text(encoding="utf-8")
     assert "| a unit is replaced by another | 1.6 | 2e-09 |" in text
     assert "The privacy unit is one row of home." in text
-    assert "| pet | 4 | home id, nr |  |" in text
-    assert "| home id | integer |  | primary; refers to home.id |  |  |" in text
+    assert "| table | rows | why |\n| --- | ---: | --- |" in text
+    assert "| place | 2 | rows of the original |" in text
+    assert "| home id | bigint |  | primary; refers to home.id |" in text
     assert "declared them public: place." in text
     assert 'psql "$URL" -f load.sql' in text
     assert "duckdb benchmark.duckdb < load.duckdb.sql" in text
@@ -369,8 +370,8 @@ def test_descriptions_and_units_reach_the_manifest_and_the_dictionary(tmp_path):
     told = {"description": "What it | costs", "unit": "EUR"}
     assert entry["columns"][1] == {"name": "price", "type": "integer", "nullable": False, **told}
     readme = (written / "README.md").read_text(encoding="utf-8")
-    assert "| t | 1 | id | All that is sold |" in readme
-    assert "| price | integer |  |  | EUR | What it \\| costs |" in readme
+    assert "### t\n\nAll that is sold\n" in readme
+    assert "| price | bigint |  | EUR | What it \\| costs |" in readme
 
 
 def test_the_duckdb_script_loads_the_bundle_without_privbench(bundle, tables, monkeypatch):

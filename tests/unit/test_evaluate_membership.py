@@ -25,7 +25,7 @@ from privbench_core.evaluation.encode import EncodedTable, encode_tables
 from privbench_core.evaluation.inputs import DatabasePair
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.privacy_figures import find_traces
-from privbench_core.schema.columns import Column, ColumnType, Values
+from privbench_core.schema.columns import Column, ColumnType, Range, Values
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from tests.helpers.databases import forum, shop
@@ -264,3 +264,22 @@ def test_rows_that_keep_their_keys_are_found_although_numbers_coincide() -> None
     z = source["entry"]["z"]
     leaked = bundle | {"entry": bundle["entry"].set_column(2, "z", z)}
     assert [where for where, bad in found_traces(source, leaked).items() if bad] == ["entry.id"]
+
+
+def test_a_copy_is_found_where_keys_number_rows_in_their_order_and_that_order_is_no_copy() -> None:
+    """Rows with equal keys have nearly the same date, and all that follows from it; only a copy has the whole row."""
+    columns = tuple(Column(name, ColumnType.INTEGER, Range(0, 999)) for name in ("day", "until", "sum"))
+    rental = Schema("r", (Table("rental", (integer("id"), *columns), ("id",), row_order="day"),), "rental")
+
+    def rentals(seed: int) -> dict[str, pa.Table]:
+        rng = np.random.default_rng(seed)
+        day = np.sort(rng.integers(0, 990, 5_000))
+        until = day + rng.integers(1, 9, len(day))
+        return {
+            "rental": pa.table({"id": np.arange(5_000) + 1, "day": day, "until": until, "sum": day // 2 + until % 7})
+        }
+
+    source = rentals(0)
+    for bundle, copied in ((rentals(1), False), (source, True)):
+        traces = find_traces(DatabasePair(rental, source, bundle), {}, np.random.default_rng(0))
+        assert {trace["where"]: trace["suspicious"] for trace in traces} == {"rental.id": copied}

@@ -98,7 +98,8 @@ def test_commands_that_count_nothing_import_no_library_for_counting(
     given = [argument.format(spec=town_spec, folder=town_spec.parent) for argument in arguments]
     code = [sys.executable, "-c", IMPORTED, *given]
     done = subprocess.run(code, cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert (done.stderr.split(), done.returncode) == (["0"], 0)
+    tries_schema = ["duckdb"] if arguments[0] == "plan" else []
+    assert (done.stderr.split(), done.returncode) == (["0", *tries_schema], 0)
 
 
 def test_a_heavy_library_is_seen() -> None:

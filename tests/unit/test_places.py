@@ -167,7 +167,7 @@ def test_what_a_run_bought_for_a_bundle_elsewhere_is_said_to_cost_nothing_here(t
     code, _ = privbench("run", town_spec, "--epsilon", "0.8", "--out", town_spec.parent / "elsewhere")
     assert code == 0
     said = privbench("status", town_spec)[1]
-    assert said.startswith("town: nothing released here, though a run has bought 0.8 for a bundle elsewhere; ")
+    assert said.startswith("town: up to date at 0.8 (by privbench run); ")
     said = privbench("refresh", town_spec, "--dry-run")[1]
     assert "give --epsilon. At 0.8 it costs nothing: a run has bought it for a bundle elsewhere." in " ".join(
         said.split()

@@ -11,7 +11,7 @@ from privbench_core.evaluation.runtime import (
     percent,
     query_time,
     run_time_figures,
-    run_time_remarks,
+    run_time_verdicts,
 )
 
 A, B, C = (QueryPlan(f"Seq Scan on {name}") for name in "abc")
@@ -82,12 +82,12 @@ def test_figures_of_run_times():
     assert found["same_plan"] == pytest.approx(2 / 3)
     assert found["plan_similarity"] == pytest.approx((1 + 0.4 + 1) / 3)
     assert (found["measured"], found["times"][0]["discrepancy_percent"]) == (3, pytest.approx(50))
-    (remark,) = run_time_remarks(found)
+    (remark,) = run_time_verdicts(found)
     assert str(remark).startswith("Run time: differs by 50.0% in the median; the source differs from itself by 10.0%.")
 
 
 def test_nothing_measured_is_no_figure():
     found = run_time_figures([], [{"query": 1, "reason": "failed"}], 500, RunTimeSettings(limit=1), "16.2")
     assert {found[name] for name in ("discrepancy_percent", "same_plan", "plan_similarity")} == {None}
-    assert list(run_time_remarks(found)) == []
+    assert list(run_time_verdicts(found)) == []
     assert (percent(0, 0), percent(0, 1), percent(4, 3)) == (0, 100, 25)

@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 
-from privbench_core.publishing.figures import (
-    FidelityFigure,
-    Grade,
-    blocking,
-    fidelity_table,
-    judge_table,
-    warnings_of,
-)
+from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.publishing.verdicts import Grade, Verdict, blocking, judge_table, judge_tables, lost_in
 from privbench_core.spec.model import FidelityPolicy
 
 WHERE = ("person", "join TVD")
@@ -45,13 +39,6 @@ def test_figures_survive_being_stored():
     assert FidelityFigure.from_dict(figure.to_dict() | {"limit": 0.3}) == figure
 
 
-def test_a_table_of_the_manifests_figures():
-    figure = FidelityFigure.of(WHERE, (30.0, 120.0), 1.0, 200.0)
-    lines = fidelity_table({"person": [figure.receipt], "household": []})
-    assert lines[2:] == ["| person | join TVD | 0.150 ± 0.010, columns shuffled 0.600 ± 0.010 |"]
-    assert fidelity_table({"household": []}) == []
-
-
 def validated(
     *figures: FidelityFigure,
     noise: str = "",
@@ -67,11 +54,14 @@ def validated(
 @pytest.mark.parametrize(
     ("value", "shuffled", "noise", "grade"),
     [
-        (0.15, 0.40, 0.01, Grade.GOOD),
-        (0.05, 0.04, 0.01, Grade.GOOD),  # nothing depends on anything, and the model is close
+        (0.15, 0.40, 0.01, Grade.ROUGH),
+        (0.05, 0.04, 0.01, Grade.CLOSE),  # nothing depends on anything, and the model is close
         (0.40, 0.40, 0.01, Grade.FAR),
         (0.45, 0.40, 0.01, Grade.FAR),
         (0.37, 0.40, 0.02, Grade.FAR),  # closer, but not beyond its noise
+        (0.39, 0.40, 0.0, Grade.FAR),  # closer, but not by anything that matters
+        (0.20, 0.05, 0.01, Grade.ROUGH),  # nothing depends on anything, so there is nothing to lose
+        (0.30, 0.05, 0.01, Grade.FAR),
         (0.30, 0.40, 0.30, Grade.UNKNOWN),
         (0.00, 0.00, 0.08, Grade.UNKNOWN),
     ],
@@ -83,7 +73,7 @@ def test_pairs_are_judged_by_shuffled_columns(value: float, shuffled: float, noi
 
 @pytest.mark.parametrize(
     ("value", "noise", "grade"),
-    [(0.1, 0.01, Grade.GOOD), (0.3, 0.01, Grade.FAR), (0.3, 0.04, Grade.GOOD), (0.3, 0.2, Grade.UNKNOWN)],
+    [(0.05, 0.01, Grade.CLOSE), (0.3, 0.01, Grade.FAR), (0.3, 0.04, Grade.ROUGH), (0.3, 0.2, Grade.UNKNOWN)],
 )
 def test_columns_are_judged_by_their_limit_and_their_noise(value: float, noise: float, grade: Grade) -> None:
     assert judge_table("t", validated(FidelityFigure("t", COLUMNS, value, noise)), FidelityPolicy()).grade is grade
@@ -93,43 +83,51 @@ def test_shuffled_columns_that_noise_hides_are_no_reference() -> None:
     """.078, left of .31 ± .04 once columns that are .30 off are taken away, is ± .12."""
     figure = FidelityFigure("t", PAIRS, 0.1, 0.01, 0.31, 0.02).with_columns_off(0.3)
     assert judge_table("t", validated(figure), FidelityPolicy()).grade is Grade.UNKNOWN
-    exact = FidelityFigure("t", PAIRS, 0.1, 0.01, 0.078, 0.01)
+    exact = FidelityFigure("t", PAIRS, 0.2, 0.01, 0.178, 0.01)
     assert judge_table("t", validated(exact), FidelityPolicy()).grade is Grade.FAR
 
 
 def test_a_stricter_owner_asks_for_less_than_shuffled_columns() -> None:
     data = validated(FidelityFigure("t", PAIRS, 0.3, 0.001, 0.4, 0.001))
-    assert judge_table("t", data, FidelityPolicy()).grade is Grade.GOOD
+    assert judge_table("t", data, FidelityPolicy()).grade is Grade.ROUGH
     strict = judge_table("t", data, FidelityPolicy(to_shuffled=0.5))
     assert strict.grade is Grade.FAR
-    assert "than 0.5 times shuffled columns (0.300 ± 0.002, columns shuffled 0.400 ± 0.002)" in str(strict)
+    assert str(strict) == (
+        "t: far: pairs of columns are no closer than 0.5 times shuffled columns (0.30 ± 0.00 off, against 0.40 ± 0.00)"
+    )
 
 
-def test_warnings_name_noise_far_tables_and_guessed_domains_and_say_nothing_of_good_ones() -> None:
+def test_verdicts_come_worst_first_and_give_the_one_reason_that_matters() -> None:
+    both = FidelityFigure("far", PAIRS, 0.4, 0.001, 0.4, 0.001), FidelityFigure("far", WHERE[1], 0.5, 0.001, 0.4, 0.001)
     tables = {
-        "good": validated(FidelityFigure("good", COLUMNS, 0.01, 0.001)),
+        "close": validated(FidelityFigure("close", COLUMNS, 0.01, 0.001)),
         "gone": validated(FidelityFigure("gone", COLUMNS, 0.0, 0.5), noise="3 ± 40 rows"),
-        "far": validated(FidelityFigure("far", PAIRS, 0.4, 0.001, 0.4, 0.001), price="assumed 0 to 1,000"),
+        "far": validated(FidelityFigure("far", COLUMNS, 0.2, 0.001), *both),
         "unknown": validated(FidelityFigure("unknown", COLUMNS, 0.1, 0.5)),
     }
-    lines = warnings_of(tables, FidelityPolicy())
-    assert [line.partition(":")[0] for line in lines] == ["gone", "far", "unknown", "far.price"]
-    assert lines[0] == "gone: all noise at this ε (3 ± 40 rows); its rows say nothing"
+    found = judge_tables(tables, FidelityPolicy())
+    assert [str(verdict) for verdict in found] == [
+        "gone: all noise: 3 ± 40 rows",
+        "far: far: pairs of columns are no closer than shuffled columns (0.40 ± 0.00 off, against 0.40 ± 0.00)",
+        "unknown: not measurable: noise hides how far off single columns are (at most 1.00)",
+        "close: close: single columns are 0.01 ± 0.00 off",
+    ]
+    assert [verdict.warns for verdict in found] == [True, True, True, False]
+    assert [Verdict.from_dict(verdict.to_dict()) for verdict in found] == found
     assert blocking(tables, FidelityPolicy()) == []
     assert [line.partition(":")[0] for line in blocking(tables, FidelityPolicy(block=True))] == ["gone", "far"]
 
 
-def test_made_up_values_are_said_whatever_the_figures_say() -> None:
-    """Figures count all values that were not named as one, so they see nothing of them."""
-    made_up = {"id": 1.0, "city": 0.63, "country": 0.02, "sex": 0.002, "zip": 0.9}
+def test_what_was_lost_is_said_once_for_all_columns_of_which_it_is_true() -> None:
+    """Figures count all values that were not named as one, so they see nothing of made-up ones."""
     close = FidelityFigure("person", COLUMNS, 0.01, 0.001)
-    lines = warnings_of({"person": validated(close, made_up=made_up, zip="noise hid all of it")}, FidelityPolicy())
-    said = [line.partition(": ")[0] for line in lines]
-    assert said == [f"person.{name}" for name in ("zip", "id", "city", "country")]
-    assert "63% of its rows have made-up values" in lines[2]
-
-
-def test_a_bound_that_cuts_many_rows_off_is_said() -> None:
-    tables = {"flight": validated(at_bound={"tailnum": 0.8}), "visit": validated(at_bound={"pet": 0.03})}
-    (line,) = warnings_of(tables, FidelityPolicy())
-    assert line.startswith("flight.tailnum: about 80% of the rows belong to owners with as many as max_children")
+    made_up = {"id": 1.0, "city": 0.63, "country": 0.02, "sex": 0.002, "zip": 0.9}
+    tables = {
+        "person": validated(close, made_up=made_up, zip="noise hid all of it", born="noise hid its range"),
+        "visit": validated(at_bound={"pet": 0.03}, begun="noise hid its range"),
+        "flight": validated(at_bound={"tailnum": 0.8}),
+    }
+    bound, named, *hidden = lost_in(tables)
+    assert bound.startswith("flight.tailnum: about 80% of the rows belong to owners with as many as max_children")
+    assert named.endswith("Share of rows: person.id 100%, person.city 63%, person.country 2%")
+    assert hidden == ["person.zip: noise hid all of it", "person.born, visit.begun: noise hid its range"]

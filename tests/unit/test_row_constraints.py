@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 import pytest
 
 from privbench_core.columns.declared_constraints import declared_constraints
+from privbench_core.columns.discretizer import Discretizer
+from privbench_core.columns.registry import codec_for
 from privbench_core.columns.row_constraints import NOT_APPLICABLE, SATISFIED, VIOLATED, expected_numbers, verdicts
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.profiles.measure_profile import implied_joints, learn_table
@@ -286,13 +288,20 @@ def test_rows_in_a_wrong_order_exchange_values_so_that_columns_keep_theirs() -> 
     rng = np.random.default_rng(0)
     low, high = rng.integers(0, 60, 1000), rng.integers(40, 100, 1000)
     values = {"low_tide": pa.array(low), "high_tide": pa.array(high)}
-    made = made_to_satisfy(ORDER, [InOrder("low_tide", "high_tide")], values, {}, rng)
+    tides = [replace(ORDER.column(name), domain=Learn()) for name in values]
+    table, constraint = replace(ORDER, columns=tuple(tides)), InOrder("low_tide", "high_tide")
+    made = made_to_satisfy(table, [constraint], values, {}, rng)
     found = {name: each.to_numpy() for name, each in made.items()}
     assert (found["low_tide"] <= found["high_tide"]).all()
     assert sorted(found["high_tide"]) == sorted(high)
     values = {"low_tide": pa.array([5, None, 2]), "high_tide": pa.array([3, 1, 1])}
-    made = made_to_satisfy(ORDER, [InOrder("low_tide", "high_tide")], values, {}, rng)
+    made = made_to_satisfy(table, [constraint], values, {}, rng)
     assert made["low_tide"].to_pylist() == [3, None, 1]
+    assert made["high_tide"].to_pylist() == [5, 1, 2]
+    declared = replace(table, columns=(replace(tides[0], domain=Range(2, 9)), tides[1]))
+    discretizers = {"low_tide": Discretizer(codec_for(declared.columns[0]))}
+    made = made_to_satisfy(declared, [constraint], values, discretizers, rng)
+    assert made["low_tide"].to_pylist() == [3, None, 2], "no value enters a domain that it is not of"
     assert made["high_tide"].to_pylist() == [5, 1, 2]
 
 

@@ -137,6 +137,12 @@ def test_each_mistake_is_explained(tmp_path: Path, old: str, new: str, expected:
     explained(tmp_path, changed(old, new), expected)
 
 
+def test_addresses_of_a_public_table_are_those_of_the_source(tmp_path: Path) -> None:
+    public = "  hosts:\n    primary_key: id\n    columns: {id: integer, ip: {type: text, sql_type: inet}}\n"
+    text = changed("{unit: customer,", "{unit: customer, public: [hosts],").rstrip() + f"\n{public}"
+    assert load(tmp_path, text).schema.table("hosts").public
+
+
 def test_names_of_every_kind_are_welcome(tmp_path: Path) -> None:
     longest = "n" * 63
     for name in ("select", "Order", "größe", "a b", "a/b", "..", "*", '"', "'", longest):

@@ -52,9 +52,9 @@ def test_a_measurement_that_is_all_noise_is_never_published_as_a_distance_of_not
     assert noisy
     assert all(figure["at_most"] >= figure["plus_minus"] > 0 and "all noise" in figure["text"] for figure in noisy)
     readme = (out / "README.md").read_text(encoding="utf-8")
-    assert "## How close it is" in readme
-    assert all(f"| {figure['metric']} | {figure['text']} |" in readme for figure in figures)
-    assert "| 0.000 ±" not in readme
+    assert "## What to trust" in readme
+    assert all(f"| ≤ {figure['at_most']:.2f} |" in readme for figure in noisy)
+    assert "| 0.00 ±" not in readme
 
 
 def test_a_table_that_is_too_far_warns_and_blocks_where_the_spec_says_so(tmp_path: Path):
@@ -64,14 +64,14 @@ def test_a_table_that_is_too_far_warns_and_blocks_where_the_spec_says_so(tmp_pat
     here = replace(here, spec=replace(here.spec, fidelity=FidelityPolicy(to_shuffled=0.2)))
     result = here.run(80.0)
     assert [line.partition(":")[0] for line in result.warnings] == ["child"]
-    assert "its two-way TVD is no closer to the source than 0.2 times shuffled columns" in result.warnings[0]
+    assert "far: pairs of columns are no closer than 0.2 times shuffled columns" in result.warnings[0]
     manifest = json.loads((here.out / "MANIFEST.json").read_text(encoding="utf-8"))
-    assert tuple(manifest["privacy"]["fidelity_warnings"]) == result.warnings
+    assert manifest["privacy"]["fidelity_verdicts"] == [verdict.to_dict() for verdict in result.verdicts]
     readme = (here.out / "README.md").read_text(encoding="utf-8")
-    assert all(f"- {line}" in readme for line in result.warnings)
+    assert all(f"| {verdict.grade} | {verdict.reason} |" in readme for verdict in result.verdicts)
     spent = here.spent
     strict = replace(here, spec=replace(here.spec, fidelity=FidelityPolicy(block=True, to_shuffled=0.2)))
-    with pytest.raises(ValidationError, match="fidelity blocks: child: its two-way TVD is no closer"):
+    with pytest.raises(ValidationError, match="fidelity blocks: child: far: pairs of columns are no closer"):
         strict.run(80.0)
     assert replace(here, spec=replace(here.spec, fidelity=FidelityPolicy())).run(80.0).warnings == ()
     assert here.spent == spent
@@ -80,7 +80,7 @@ def test_a_table_that_is_too_far_warns_and_blocks_where_the_spec_says_so(tmp_pat
 def test_a_run_stops_before_it_buys_noise_and_a_yes_goes_on(tmp_path: Path):
     schema, tables = planted_pair(3)
     here = place_of(tmp_path, schema, tables)
-    with pytest.raises(NoiseOnlyError, match=r"parent: all noise .* --accept-noise"):
+    with pytest.raises(NoiseOnlyError, match=r"(?s)parent: .* ± .*; noise hides 2 of 2 columns\. .*--accept-noise"):
         here.run(0.1, accept_noise=False)
     assert 0 < here.spent < 0.9 * here.plan_total(0.1)
     assert not here.out.exists()
@@ -88,7 +88,7 @@ def test_a_run_stops_before_it_buys_noise_and_a_yes_goes_on(tmp_path: Path):
     result = here.run(0.1)
     assert here.spent == pytest.approx(before + result.paid)
     assert here.spent == pytest.approx(here.plan_total(0.1))
-    assert any(line.startswith("parent: all noise at this ε") for line in result.warnings)
+    assert any(line.startswith("parent: all noise: ") for line in result.warnings)
     said_in_spec = replace(here.spec, fidelity=FidelityPolicy(accept_noise=True))
     assert replace(here, spec=said_in_spec).run(0.1, accept_noise=False).paid == 0
 
@@ -96,7 +96,7 @@ def test_a_run_stops_before_it_buys_noise_and_a_yes_goes_on(tmp_path: Path):
 def test_plenty_of_rows_are_bought_without_a_question(tmp_path: Path):
     schema, tables = planted_pair(800)
     result = place_of(tmp_path, schema, tables).run(3.2, accept_noise=False)
-    assert not any("all noise at this" in line for line in result.warnings)
+    assert not any("all noise" in line for line in result.warnings)
 
 
 def test_nothing_is_published_if_one_expectation_fails(town_spec: Path, fake: FakeSynthesizer):

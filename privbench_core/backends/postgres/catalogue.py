@@ -28,6 +28,7 @@ from privbench_core.schema.columns import ColumnType, Generated, IdentitySequenc
 from privbench_core.schema.constraints import Check, Index, usual_name
 from privbench_core.schema.partitions import Partition, Partitioning
 from privbench_core.schema.tables import View, split_name
+from privbench_core.schema.types.registry import parse_sql_type
 from privbench_core.spec.location import describe, open_engine
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ class _Reflected:
     indexes: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     names: dict[tuple[str, ...], str] = field(default_factory=dict)  # of keys, where they are not the usual ones
+    read_as: dict[str, str] = field(default_factory=dict)  # columns that a benchmark has in another type
 
     def table(self) -> FoundTable:
         name = self.about.called
@@ -145,6 +147,8 @@ class _Reflected:
         self._note(self.about.indexes, f"the indexes {self.about.indexes}, which only partitions of {name} have")
         self._note(self.about.guarded, f"the row security of {name}, which may hide rows from this login")
         columns = tuple(self._column(row) for row in self.columns if not row.generated)
+        strange = (column for column in columns if column.type and column.note and not parse_sql_type(column.native))
+        self.read_as = {c.name: f"{c.native} of {c.name}, which is read as {c.type}" for c in strange}
         generated = [self._generated(row) for row in self.columns if row.generated]
         primary = next((self._key_columns(row) for row in self.constraints if row.kind == "p"), ())
         indexes = [row for row in self.indexes if self._fits(row)]
@@ -232,8 +236,9 @@ class _Reflected:
     def _generated(self, row: Any) -> tuple[Generated, tuple[str, ...]] | None:
         """Return a computed column with those that it is computed from; None if a benchmark cannot have it."""
         named = self.enums.get((row.home, row.enum or ""))
-        if row.needs or (named is None and row.home != "pg_catalog"):
-            self.notes.append(f"the computed column {row.name}, which needs the {row.needs or f'type {row.native}'}")
+        needs = row.needs or self._other_type(row.made_of)
+        if needs or (named is None and row.home != "pg_catalog"):
+            self.notes.append(f"the computed column {row.name}, which needs the {needs or f'type {row.native}'}")
             return None
         self._note(row.generated != "s", f"that {row.name} is virtual; it is computed when a row is stored")
         written = self._local(row.written)
@@ -265,9 +270,14 @@ class _Reflected:
         self._note(row.nulls_clash == "true", f"the NULLS NOT DISTINCT of the constraint {row.name}")
         return tuple(row.columns)
 
+    def _other_type(self, columns: Iterable[str] | None) -> str | None:
+        """Return the type of a column that a benchmark has in another one, where its functions and operators fail."""
+        return next((f"type {self.read_as[name]}" for name in columns or () if name in self.read_as), None)
+
     def _fits(self, row: Any) -> bool:
         """Return whether an index can be taken over."""
-        reason = f"needs the {row.needs}" if row.needs else None
+        needs = row.needs or (None if row.definition == row.usual else self._other_type(row.made_of))
+        reason = f"needs the {needs}" if needs else None
         if not row.valid:
             reason = "is not valid"
         elif not row.made_of:
@@ -333,15 +343,16 @@ class _Reflected:
             if row.kind != "c":
                 continue
             missing = ", ".join(sorted(set(row.columns or ()).difference(usable)))
-            if row.needs or missing:
-                reason = f"because of {missing}" if missing else f"which needs the {row.needs}"
+            needs = row.needs or self._other_type(row.columns)
+            if needs or missing:
+                reason = f"because of {missing}" if missing else f"which needs the {needs}"
                 self.notes.append(f"the check {row.name}, {reason}")
             else:
                 self._note(not row.valid, f"that the check {row.name} is NOT VALID")
                 yield Check(row.name, readable(self._local(row.expression), textual))
         for row in self.domain_checks:
-            if row.needs:
-                self.notes.append(f"the check {row.name} of the domain of {row.column}, which needs the {row.needs}")
+            if needs := row.needs or self._other_type([row.column]):
+                self.notes.append(f"the check {row.name} of the domain of {row.column}, which needs the {needs}")
             elif row.column in usable:
                 about = row.quoted.join(re.split(r"\bVALUE\b", row.expression))
                 yield Check(f"{row.column}_{row.name}", readable(self._local(about), textual))

@@ -15,7 +15,7 @@ from privbench_core.schema.columns import Column, Range, Scalar, Values
 from privbench_core.schema.constraints import Check, ForeignKey
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.schema.types.base import OrderedType
-from privbench_core.synthesizers.contract import Plan, Step
+from privbench_core.synthesizers.contract import Plan, Step, StepKind
 from privbench_core.synthesizers.steps.fidelity import fidelity_step
 from privbench_core.synthesizers.steps.link import fanout_key
 from privbench_core.synthesizers.steps.publish import publish_step
@@ -39,7 +39,11 @@ def whole_plan(name: str, schema: Schema, budget: Budget, measuring: Sequence[St
     free = zero(validation.measure)
     private = schema.private_tables
     inside_out = [table for table in schema.sampling_order if not table.public]
-    steps = _inputs_first(measuring)
+    rank = {table.name: number for number, table in enumerate(schema.sampling_order)}
+    # Profiles of owners come before those of their rows: how many there are may show that the rest would be noise.
+    profiles = [step for step in measuring if step.kind is StepKind.PROFILE]
+    others = [step for step in measuring if step.kind is not StepKind.PROFILE]
+    steps = _inputs_first([*sorted(profiles, key=lambda step: rank[step.table]), *others])
     steps += [fidelity_step(schema, table, validation.share(1 / len(private))) for table in inside_out]
     for table in schema.sampling_order:
         steps.append(public_step(table, free) if table.public else sample_step(schema, table, free))

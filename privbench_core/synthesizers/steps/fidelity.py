@@ -44,7 +44,7 @@ from privbench_core.privacy.session import PrivateSession
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.profiles.names import parent_column
 from privbench_core.profiles.profile import Profile
-from privbench_core.publishing.figures import DEVIATIONS, FidelityFigure
+from privbench_core.publishing.figures import DEVIATIONS, JOIN, ONE_WAY, SIZE, TWO_WAY, FidelityFigure
 from privbench_core.sampling.children import row_weights
 from privbench_core.schema.identity import column_identity, constraints_identity, key_identity
 from privbench_core.schema.tables import Schema, Table
@@ -58,7 +58,6 @@ from privbench_core.synthesizers.steps.sampled import Sample, SampledTable
 Array = NDArray[np.float64]
 Rare = tuple[int, float]
 """A code, and how many rows share one of its values."""
-ONE_WAY, TWO_WAY, JOIN, SIZE = "one-way TVD", "two-way TVD", "join TVD", "size, relative"
 
 
 def fidelity_step(schema: Schema, table: Table, price: Price) -> Step:

@@ -57,8 +57,11 @@ def profile_step(
         "columns": [column_identity(column) for column in table.attributes],
         "primary key": list(table.primary_key),
         "unique": [list(columns) for columns in table.unique],
-        # All bounds on these tables decide which rows are kept and how much each may count.
-        "keys": [[key_identity(key) for key in schema.table(name).foreign_keys] for name in reads],
+        # Bounds decide which rows are kept and how much each may count, but for those of keys that become NULL.
+        "keys": [
+            [key_identity(key) for key in schema.table(name).foreign_keys if key.cascades or key.same_unit]
+            for name in reads
+        ],
         "stability": stability(schema, table.name),
         **({"documents": "1"} if documents_to_learn(table.attributes) else {}),
         **({"lags": "3"} if own_lag_pairs(table) or relative_dates(table) else {}),

@@ -11,7 +11,8 @@ from privbench_core.errors import InternalError, ValidationError
 from privbench_core.privacy.budget import Price
 from privbench_core.profiles.expected_noise import link_noise
 from privbench_core.publishing.bundle import RowRanges, read_bundle, write_bundle, write_table
-from privbench_core.publishing.figures import FidelityFigure, blocking, warnings_of
+from privbench_core.publishing.figures import FidelityFigure
+from privbench_core.publishing.verdicts import blocking, judge_tables, lost_in
 from privbench_core.sampling.keys import added_by, as_added
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
@@ -55,8 +56,10 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
             name: [FidelityFigure.from_dict(figure).receipt for figure in data["figures"]]
             for name, data in validated.items()
         }
-        warnings = [*warnings_of(validated, context.fidelity), *hidden]
-        receipt = {**context.receipt, "fidelity_paid_for": figures, "fidelity_warnings": warnings}
+        verdicts = [verdict.to_dict() for verdict in judge_tables(validated, context.fidelity)]
+        lost = [*hidden, *lost_in(validated)]
+        fidelity = {"fidelity_verdicts": verdicts, "fidelity_lost": lost, "fidelity_paid_for": figures}
+        receipt = {**context.receipt, **fidelity}
         if kept := {name: data["constraints"] for name, data in validated.items() if data["constraints"]}:
             receipt["constraints"] = kept
         queries, noted = _workload(context, schema, sampled)
@@ -68,7 +71,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         }
         path = write_bundle(context.out, schema, ranges, receipt, queries, context.workers, csv=context.csv)
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
-        return Artifact({"path": str(path), "rows": rows_of, "warnings": warnings, "summary": {"rows": rows_of}})
+        return Artifact({"rows": rows_of, "verdicts": verdicts, "lost": lost, "summary": {"rows": rows_of}})
 
     prices = {key.name: (step.price.measure.value, step.price.amount) for key, step in links.items()}
     reordered = [table.name for table in schema.private_tables if added_by(schema, table)]
@@ -76,7 +79,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         "links": {key.name: [*prices[key.name], bounds_references(step)] for key, step in links.items()},
         **({"as added": reordered} if reordered else {}),
     }
-    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="6")
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="7")
 
 
 def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: int, file: Path) -> None:

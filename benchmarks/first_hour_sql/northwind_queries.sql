@@ -1,0 +1,10 @@
+SELECT count(*) FROM orders WHERE customer_id = 'ALFKI';
+SELECT c.country, count(*) FROM customers c JOIN orders o ON o.customer_id = c.customer_id GROUP BY c.country;
+SELECT o.order_id, sum(d.unit_price * d.quantity) FROM orders o JOIN order_details d ON d.order_id = o.order_id GROUP BY o.order_id ORDER BY 2 DESC LIMIT 10;
+SELECT p.product_name, sum(d.quantity) FROM products p JOIN order_details d ON d.product_id = p.product_id GROUP BY p.product_name;
+SELECT * FROM order_details WHERE order_id = 10300;
+SELECT e.last_name, count(*) FROM employees e JOIN orders o ON o.employee_id = e.employee_id WHERE o.shipped_date > '1997-01-01' GROUP BY e.employee_id;
+SELECT k.category_name, avg(d.discount) FROM categories k JOIN products p ON p.category_id = k.category_id JOIN order_details d ON d.product_id = p.product_id GROUP BY k.category_name;
+SELECT c.company_name FROM customers c WHERE NOT EXISTS (SELECT FROM orders o WHERE o.customer_id = c.customer_id);
+SELECT s.company_name, max(o.freight) FROM shippers s JOIN orders o ON o.ship_via = s.shipper_id GROUP BY s.company_name;
+SELECT ship_country, date_trunc('month', order_date), count(*) FROM orders GROUP BY 1, 2 ORDER BY 1, 2;

@@ -1,0 +1,10 @@
+SELECT count(*) FROM users JOIN accounts ON accounts.id = users.account_id WHERE accounts.country = 'DE';
+SELECT status, count(*) FROM tickets GROUP BY status ORDER BY 2 DESC;
+SELECT * FROM tickets WHERE project_id = 40 ORDER BY created_at DESC LIMIT 10;
+SELECT t.id, count(c.id) FROM tickets t LEFT JOIN comments c ON c.ticket_id = t.id WHERE t.priority = 'critical' GROUP BY t.id;
+SELECT count(*) FROM audit_log WHERE at >= '2024-03-01' AND at < '2024-06-01';
+SELECT account_id, max(at) FROM audit_log GROUP BY account_id ORDER BY 2 DESC LIMIT 20;
+SELECT count(*) FROM events WHERE payload @> '{"plan": "team"}';
+SELECT a.name, sum(i.total) FROM accounts a JOIN billing.invoices i ON i.account_id = a.id GROUP BY a.id ORDER BY 2 DESC LIMIT 10;
+SELECT p.name, count(*) FROM projects p JOIN tickets t ON t.project_id = p.id JOIN users u ON u.id = t.assignee_id WHERE u.two_factor GROUP BY p.id;
+SELECT s.plan, sum(l.amount) FROM billing.subscriptions s JOIN billing.invoices i ON i.subscription_id = s.id JOIN billing.invoice_lines l ON l.invoice_id = i.id GROUP BY s.plan;

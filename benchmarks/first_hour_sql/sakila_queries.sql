@@ -1,0 +1,10 @@
+SELECT * FROM rental WHERE rental_id = 4000;
+SELECT c.last_name, sum(p.amount) FROM customer c JOIN payment p ON p.customer_id = c.customer_id GROUP BY c.customer_id ORDER BY 2 DESC LIMIT 10;
+SELECT f.title, count(*) FROM film f JOIN inventory i ON i.film_id = f.film_id JOIN rental r ON r.inventory_id = i.inventory_id GROUP BY f.film_id;
+SELECT count(*) FROM payment WHERE payment_date >= '2007-02-01' AND payment_date < '2007-03-01';
+SELECT k.name, count(*) FROM category k JOIN film_category fc ON fc.category_id = k.category_id JOIN film f ON f.film_id = fc.film_id WHERE f.rating = 'PG' GROUP BY k.name;
+SELECT * FROM rental WHERE customer_id = 100 AND return_date IS NULL;
+SELECT ci.city, count(*) FROM city ci JOIN address a ON a.city_id = ci.city_id JOIN customer cu ON cu.address_id = a.address_id GROUP BY ci.city;
+SELECT title FROM film WHERE length > 170 ORDER BY title;
+SELECT s.store_id, sum(p.amount) FROM store s JOIN staff e ON e.store_id = s.store_id JOIN payment p ON p.staff_id = e.staff_id GROUP BY s.store_id;
+SELECT a.last_name, count(*) FROM actor a JOIN film_actor fa ON fa.actor_id = a.actor_id GROUP BY a.actor_id ORDER BY 2 DESC LIMIT 5;

@@ -1,0 +1,10 @@
+SELECT * FROM orders WHERE customer_id = 700 ORDER BY placed_at DESC;
+SELECT c.country, count(*), sum(o.total) FROM customer c JOIN orders o ON o.customer_id = c.id GROUP BY c.country;
+SELECT p.name, sum(l.quantity) FROM product p JOIN order_line l ON l.sku = p.sku GROUP BY p.name ORDER BY 2 DESC LIMIT 10;
+SELECT * FROM order_line WHERE order_id = 5000;
+SELECT count(*) FROM orders WHERE placed_at >= '2024-12-01' AND placed_at < '2024-12-08';
+SELECT t.topic, count(m.number) FROM ticket t JOIN message m ON m.ticket_id = t.id GROUP BY t.topic;
+SELECT c.full_name FROM customer c WHERE NOT EXISTS (SELECT FROM orders o WHERE o.customer_id = c.id);
+SELECT a.city, count(*) FROM address a JOIN orders o ON (o.customer_id, o.shipping_line) = (a.customer_id, a.line) GROUP BY a.city;
+SELECT * FROM ticket WHERE closed_at IS NULL ORDER BY opened_at LIMIT 20;
+SELECT p.method, sum(p.amount) FROM payment p JOIN orders o ON o.id = p.order_id WHERE o.status = 'returned' GROUP BY p.method;

@@ -1,0 +1,255 @@
+"""Stop a run of which most is known to be noise before it buys that, and say what would help.
+
+All of it is decided by the spec, prices and released numbers alone, so it costs nothing and may be shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from privbench_core.errors import NoiseOnlyError, SpecError, UnsupportedBudgetError
+from privbench_core.estimators.segmentation import SIGNIFICANT
+from privbench_core.guards import HIDDEN_PARTS, SHOWN_DEVIATIONS
+from privbench_core.pipeline.plans import plan_for
+from privbench_core.privacy.neighbour_relation import differences, neighbour_relation
+from privbench_core.privacy.relations import keys_into_other_units
+from privbench_core.profiles.expected_noise import expected_noise, link_noise
+from privbench_core.profiles.measure_domains import expected_codes
+from privbench_core.profiles.profile import Profile
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.model import Spec
+from privbench_core.spec.rules import find_problems
+from privbench_core.synthesizers.contract import Key, Plan, Step, StepKind
+from privbench_core.synthesizers.steps.link import bounds_references
+
+Profiles = Mapping[str, Profile]
+"""Released so far, by table."""
+_MOST_NOISE = 0.5  # share of what is left to pay that may be noise: a run of which most is still useful goes on
+_WORTH_A_STOP = 0.1  # share of the run that would be noise: less is bought, and the bundle says which tables are noise
+_SMALLER = 10  # bounds that are tried are so many times smaller, each
+_CLOSER = 1.05  # a larger ε than what is estimated to do, each time it does not
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A table or a key of which all that is measured is noise.
+
+    Attributes:
+        subject: The table, or the key in words.
+        found: By which numbers.
+        times: How many times smaller the noise would have to be.
+        measured: Its noise by schema and plan, in any unit; None where the plan measures nothing of it.
+        keys: Those whose bounds and removals scale it.
+    """
+
+    subject: str
+    found: str
+    times: float
+    measured: Callable[[Schema, Plan], float | None]
+    keys: tuple[ForeignKey, ...]
+
+    def times_with(self, spec: Spec, plan: Plan, other: Spec, other_plan: Plan) -> float:
+        """Return ``times`` under another spec and plan than ``spec`` and ``plan``; at most 1 if that is enough."""
+        now, then = self.measured(spec.schema, plan), self.measured(other.schema, other_plan)
+        return self.times * (then / now) if now and then is not None else math.inf
+
+
+def refuse_noise(spec: Spec, plan: Plan, left: Sequence[Step], profiles: Profiles) -> None:
+    """Refuse to buy the rest of a run of which most is known to be noise.
+
+    Args:
+        spec: The spec.
+        plan: The plan.
+        left: Its steps that are still to be paid for.
+        profiles: Released so far, by table.
+
+    Raises:
+        NoiseOnlyError: More than half of what is left to pay, and a tenth of the run, would buy noise.
+    """
+    found = noise_of(spec.schema, plan, left, profiles)
+    total, rest = plan.price.amount, sum(step.price.amount for step in left)
+    noise = sum(step.price.amount for step in left if step.key in found)
+    if noise < max(_MOST_NOISE * rest, _WORTH_A_STOP * total):
+        return
+    bought = {step.key for step in plan.steps if step.reads} - {step.key for step in left}
+    lines: dict[str, list[str]] = {}
+    for each in sorted(dict.fromkeys(found.values()), key=lambda noise: noise.subject not in profiles):
+        todo = ", or ".join(remedies(spec, plan, each, bought)) or "none within the lifetime budget; leave it out"
+        lines.setdefault(f"{each.found}. Remedy: {todo}", []).append(each.subject)
+    listed = "\n".join(f"  {', '.join(subjects)}: {why}" for why, subjects in lines.items())
+    raise NoiseOnlyError(
+        f"stopped after {1 - rest / total:.0%} of the run's budget, which is kept: a run at this ε pays again only for"
+        f" what a change of the spec reaches. At ε={plan.budget.epsilon:g}, {noise / total:.0%} of the budget would buy"
+        f" noise:\n{listed}\n  A smaller unit, declared domains and fewer columns or tables help all of them, at new"
+        " prices for every step; no ε shows a table that is empty. To buy noise, for numbers of rows and columns that"
+        " say little: pass --accept-noise, set accept_noise in Dagster, or write fidelity: {accept_noise: true}"
+    )
+
+
+def noise_of(schema: Schema, plan: Plan, left: Sequence[Step], profiles: Profiles) -> dict[Key, Noise]:
+    """Return of which table or key the steps that are still to be paid for would only measure noise."""
+    tables = {name: _of_table(schema, plan, name, profiles) for name in dict.fromkeys(step.table for step in left)}
+    found = {}
+    for step in left:
+        noise = tables[step.table] or (_along(schema, step, profiles) if step.kind is StepKind.FANOUT else None)
+        if noise is not None:
+            found[step.key] = noise
+    return found
+
+
+def _of_table(schema: Schema, plan: Plan, name: str, profiles: Profiles) -> Noise | None:
+    """Return the noise of a table: by its profile, or before there is one, by what is known of those above it.
+
+    However many rows of a unit count in full, rows stand out of their noise no more than the units do that have some.
+    """
+    measured, own, owner = partial(_bar, name), profiles.get(name), schema.table(name).owner_key
+    bar, keys = measured(schema, plan), tuple(keys_into_other_units(schema, name))
+    if bar is None or (own is not None and not own.all_noise):
+        return None
+    if own is not None:
+        times = max(own.noise_to_signal, bar / _units(schema, name, profiles))
+        return Noise(name, own.noise_in_words, times, measured, keys)
+    if owner is None:
+        return None
+    above = _of_table(schema, plan, owner.parent, profiles)
+    if above is not None and owner.parent not in profiles:
+        return replace(above, subject=name)
+    if above is not None and not profiles[owner.parent].rows_show:
+        return replace(
+            above, subject=name, found=f"its rows belong to rows of {owner.parent}, whose number noise hides"
+        )
+    units = _units(schema, owner.parent, profiles)
+    if units > bar:
+        return None
+    return Noise(
+        name, f"about {round(units):,} units at most, and noise hides {round(bar):,}", bar / units, measured, keys
+    )
+
+
+def _bar(name: str, schema: Schema, plan: Plan) -> float | None:
+    """Return how many units with a row in a table its noise hides at least, as rows or in all of its columns."""
+    price = next((step.price for step in plan.steps if step.key == ("profile", name)), None)
+    if price is None:
+        return None
+    noise, codes = expected_noise(schema, name, price), expected_codes(schema.table(name))
+    of_cells = noise.cell * math.sqrt(min(*codes, HIDDEN_PARTS)) if codes else 0.0
+    return SIGNIFICANT / SHOWN_DEVIATIONS * max(noise.rows, of_cells)
+
+
+def _units(schema: Schema, name: str, profiles: Profiles) -> float:
+    """Return about how many units have rows in a table at most, by the nearest profile at or above it."""
+    for above in (name, *(key.parent for key in schema.ownership_path(name))):
+        if above in profiles:
+            size = profiles[above].size
+            return max(1.0, size.rows, size.sigma) if size.bound == 1 else max(1.0, float(size.units_of.sum()))
+    return math.inf
+
+
+def _along(schema: Schema, step: Step, profiles: Profiles) -> Noise | None:
+    """Return the noise of a key off the ownership path, if its released number of rows is too small for its bounds."""
+    own = profiles.get(step.table)
+    key = next((key for key in schema.table(step.table).foreign_keys if step.key[1] == key.name), None)
+    if own is None or key is None or key.owner:
+        return None
+    noise = link_noise(schema, key, step.price, own.size, bounded=bounds_references(step))
+    if not noise.all_noise:
+        return None
+
+    def measured(other: Schema, plan: Plan) -> float | None:
+        there = next((each for each in other.table(key.child).foreign_keys if each.name == key.name), None)
+        paid = next((each for each in plan.steps if each.key == step.key), None)
+        if there is None or paid is None:
+            return None
+        return link_noise(other, there, paid.price, own.size, bounded=bounds_references(paid)).links
+
+    found = f"about {max(0, round(own.size.rows)):,} rows, ± {noise.links:,.0f}"
+    keys = tuple(dict.fromkeys([key, *keys_into_other_units(schema, key.child)]))
+    return Noise(f"links along {key.name}", found, noise.hidden / max(own.size.rows, 1.0), measured, keys)
+
+
+def remedies(spec: Spec, plan: Plan, noise: Noise, bought: Collection[Key] = ()) -> Iterator[str]:
+    """Yield what would make more than noise of a table or a key, each in words; what keeps more comes first.
+
+    Args:
+        spec: The spec.
+        plan: Its plan at one ε.
+        noise: The table or key.
+        bought: Steps that are paid for.
+    """
+    paid = {step.key: step.price.amount for step in plan.steps if step.key in bought}
+    for changes in (_smaller_bounds(spec, noise.keys), _staying(spec, noise.keys)):
+        for what, changed in changes:
+            other = _planned(changed, plan, plan.budget.epsilon)
+            if other is None or noise.times_with(spec, plan, changed, other) >= 1:
+                continue
+            same, relations = unchanged(plan, other), map(neighbour_relation, (spec.schema, changed.schema))
+            if paid and differences(*relations):
+                yield f"{what}, and another database name: costs under two declarations do not add up"
+            elif paid:
+                kept = sum(price for key, price in paid.items() if key in same) / sum(paid.values())
+                yield f"{what} (reuses {kept:.0%} of what is bought)"
+            else:
+                yield what
+            break
+    epsilon = plan.budget.epsilon * noise.times
+    while epsilon <= spec.lifetime_epsilon:
+        epsilon = float(f"{epsilon * _CLOSER:.2g}")
+        other = _planned(spec, plan, epsilon)
+        if other is None:
+            return
+        times = noise.times_with(spec, plan, spec, other)
+        if times < 1:
+            yield f"ε of at least about {epsilon:g}"
+            return
+        epsilon *= times
+
+
+def _smaller_bounds(spec: Spec, keys: Sequence[ForeignKey]) -> Iterator[tuple[str, Spec]]:
+    """Yield specs in which fewer rows may refer to one along some keys, each with what was changed."""
+    bound = max((key.max_children or 1 for key in keys), default=1)
+    while bound > 1:
+        bound = max(1, bound // _SMALLER)
+        less = {key.name: replace(key, max_children=min(bound, key.max_children or bound)) for key in keys}
+        yield f"max_children: {bound} at {', '.join(less)} if no row has more", _with_keys(spec, less)
+
+
+def _staying(spec: Spec, keys: Sequence[ForeignKey]) -> Iterator[tuple[str, Spec]]:
+    """Yield the spec in which rows stay when what they refer to along some keys goes, if they do not yet."""
+    stay = {key.name: replace(key, on_unit_removed=OnUnitRemoved.SET_NULL) for key in keys if key.cascades}
+    if stay:
+        yield f"on_unit_removed: set null at {', '.join(stay)} if rows stay there", _with_keys(spec, stay)
+
+
+def _with_keys(spec: Spec, keys: Mapping[str, ForeignKey]) -> Spec:
+    tables = tuple(
+        replace(table, foreign_keys=tuple(keys.get(key.name, key) for key in table.foreign_keys))
+        for table in spec.schema.tables
+    )
+    return replace(spec, schema=replace(spec.schema, tables=tables))
+
+
+def _planned(spec: Spec, plan: Plan, epsilon: float) -> Plan | None:
+    """Return the plan of a changed spec at an ε, None if the spec is against the rules, or cannot be planned."""
+    if find_problems(spec.schema, delta=plan.budget.delta):
+        return None
+    try:
+        return plan_for(spec, epsilon, delta=plan.budget.delta, synthesizer=plan.synthesizer)
+    except (SpecError, UnsupportedBudgetError):
+        return None
+
+
+def unchanged(plan: Plan, other: Plan) -> frozenset[Key]:
+    """Return the steps of a plan whose releases another plan would find again."""
+    same = set[Key]()
+    there = {step.key: step for step in other.steps}
+    for step in plan.steps:
+        found = there.get(step.key)
+        if found is None or (step.identity, step.inputs, step.reads) != (found.identity, found.inputs, found.reads):
+            continue
+        if same.issuperset(step.inputs):
+            same.add(step.key)
+    return frozenset(same)
