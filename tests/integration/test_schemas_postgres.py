@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ from privbench_core.draft.draft import Decisions, reflect
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.errors import PublishError, SourceError, SpecError
 from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.schema.columns import Range, Values
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec, VersionQuery, Watermark
@@ -174,6 +176,24 @@ def test_duckdb_has_the_schemas_but_no_keys_between_them(bundle: Path, tmp_path:
         assert loaded.rows["billing.event"] == 2
         why = "billing.invoice.customer: the foreign key, because customer is in another schema"
         assert why in loaded.left_out
+
+
+def test_what_a_server_refuses_is_refused_before_anything_is_spent(
+    postgres: str, tmp_path: Path, spec: Spec, parted: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = nullcontext(SimpleNamespace(url=postgres))
+    monkeypatch.setattr("privbench_core.publishing.dry_load.temporary_postgres", lambda _: server)
+    for whole, old, new, found in (
+        (
+            spec,
+            "SELECT id, born",
+            "SELECT id, nobody",
+            'shown: PostgreSQL refuses the view: column "nobody" does not exist',
+        ),
+        (parted, "'2020-02-01'", "'2019-02-01'", "visit: PostgreSQL refuses its partitions: empty range bound"),
+    ):
+        with pytest.raises(SpecError, match=found):
+            refuse_unloadable(load(tmp_path, changed_once(dump_spec(whole), old, new)).schema)
 
 
 def test_queries_name_the_schema(spec: Spec) -> None:
