@@ -79,9 +79,9 @@ def _refused_by_postgres(schema: Schema) -> Sequence[str]:
             for what, part in _parts(table)
             if (why := _refused(connection, replace(schema, tables=(part,), views=())))
         ]
-        for number, view in enumerate(() if parts else schema.views, 1):
+        for number, view in enumerate(() if parts else schema.views, start=1):
             if why := _refused(connection, replace(schema, views=schema.views[:number])):
-                parts = [f"{view.name}: PostgreSQL refuses the view: {why}. {_TODO}"]
+                parts.append(f"{view.name}: PostgreSQL refuses the view: {why}. {_TODO}")
                 break
     return parts or [f"PostgreSQL refuses the schema of the bundle: {whole}. Nothing was spent."]
 
@@ -105,7 +105,7 @@ def _parts(table: Table) -> Iterator[tuple[str, Table]]:
     alone = replace(table, foreign_keys=(), implied_keys=(), unique=(), checks=(), indexes=(), generated=())
     bare = replace(alone, columns=plain, partitioned=None)
     if table.partitioned:
-        yield "its partitions", replace(bare, partitioned=table.partitioned)
+        yield "the partitions", replace(bare, partitioned=table.partitioned)
     yield from ((f"the check {check.name}", replace(bare, checks=(check,))) for check in table.checks)
     yield from ((f"the computed column {each.name}", replace(bare, generated=(each,))) for each in table.generated)
     for column in table.columns:

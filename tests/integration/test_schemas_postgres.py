@@ -178,22 +178,14 @@ def test_duckdb_has_the_schemas_but_no_keys_between_them(bundle: Path, tmp_path:
         assert why in loaded.left_out
 
 
-def test_what_a_server_refuses_is_refused_before_anything_is_spent(
-    postgres: str, tmp_path: Path, spec: Spec, parted: Spec, monkeypatch: pytest.MonkeyPatch
+def test_partitions_that_a_server_refuses_cost_nothing(
+    postgres: str, tmp_path: Path, parted: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = nullcontext(SimpleNamespace(url=postgres))
     monkeypatch.setattr("privbench_core.publishing.dry_load.temporary_postgres", lambda _: server)
-    for whole, old, new, found in (
-        (
-            spec,
-            "SELECT id, born",
-            "SELECT id, nobody",
-            'shown: PostgreSQL refuses the view: column "nobody" does not exist',
-        ),
-        (parted, "'2020-02-01'", "'2019-02-01'", "visit: PostgreSQL refuses its partitions: empty range bound"),
-    ):
-        with pytest.raises(SpecError, match=found):
-            refuse_unloadable(load(tmp_path, changed_once(dump_spec(whole), old, new)).schema)
+    text = changed_once(dump_spec(parted), "'2020-02-01'", "'2019-02-01'")
+    with pytest.raises(SpecError, match="visit: PostgreSQL refuses the partitions: empty range bound"):
+        refuse_unloadable(load(tmp_path, text).schema)
 
 
 def test_queries_name_the_schema(spec: Spec) -> None:
