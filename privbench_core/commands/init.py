@@ -184,7 +184,7 @@ def _stays(place: KeyPlace, role: Role) -> bool:
     table, columns, parent = place
     question = f"   When a row of {parent} is removed with its unit, do the rows of {table} that refer to it by"
     cost = f"If they are removed too, noise grows with their number: {role.noise_in_words}"
-    return typer.confirm(f"{question} {', '.join(columns)} stay, with NULL there? {cost}", default=False)
+    return typer.confirm(f"{question} {', '.join(columns)} stay, without this reference? {cost}", default=False)
 
 
 def _bound(place: KeyPlace, role: Role) -> int:

@@ -354,7 +354,7 @@ def test_the_ddl_is_kept_by_the_server(url: str) -> None:
 
 def test_a_draft_of_the_database_loads_once_decided(url: str, tmp_path: Path) -> None:
     draft = reflect(url, "clinic")
-    assert "unit: Person # one row" in draft
+    assert "unit: Person # each row" in draft
     assert "mood: {type: category, nullable: true, sql_type: mood}" in draft  # its values are those of the enum
     cut = draft[: draft.index("  odd:")] + draft[draft.index("  visit:") :]
     loaded = load(tmp_path, changed(cut, "public:\n    - CHOOSE", "public: [zone]"))

@@ -214,7 +214,7 @@ def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) ->
     draft = draft_of(new_database(postgres, "lost", LOST), tmp_path / "draft.yaml")
     found = {line.strip().removeprefix("# left out: ") for line in draft.splitlines() if "# left out: " in line}
     assert found == {
-        "of_tags, because of tags",
+        "of_tags, which needs tags",
         "tags (bytea[]) holds several values in one; make it a table of its own in the source, or do without",
         "the shared sequence of s, which gets its own",
         "that the check soon is NOT VALID",
@@ -224,13 +224,13 @@ def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) ->
         "the MATCH FULL of the foreign key c_id_day_fkey",
         "the NULLS NOT DISTINCT of the constraint one",
         "the check a_m_check, which needs the function mine(integer)",
-        "the check few, because of tags",
+        "the check few, which needs tags",
         "the check near, which needs the type int4range of place, which is read as text",
         "the check year_check of the domain of y, which needs the function mine(integer)",
         "the collation C of name",
         "the computed column bad, which needs the function mine(integer)",
         "the computed column first, which needs the type int4range of place, which is read as text",
-        "the computed column many, because of tags",
+        "the computed column many, which needs tags",
         "the default of m, which needs the function mine(integer)",
         "the exclusion constraint apart",
         "the foreign key on (x) to d, because these columns have one to a already",

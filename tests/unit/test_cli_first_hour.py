@@ -148,7 +148,7 @@ create table note(id integer primary key, memo integer not null references memo(
     assert result.exit_code == 0, result.output
     assert "rows of employee refer to one of them by boss" in result.stdout
     assert "rows of memo refer to a row of employee by reader" in result.stdout
-    assert "do the rows of note that refer to it by cited stay, with NULL there?" in result.stdout
+    assert "do the rows of note that refer to it by cited stay, without this reference?" in result.stdout
     assert "rows of note refer to rows of memo of one unit by cited" in result.stdout
     assert result.stdout.count("Write numbers above 0") == 2
     assert "Run it now at ε=0.8?" in result.stdout
