@@ -90,7 +90,7 @@ def test_a_failed_check_stops_before_publishing_and_stays_in_the_way(operated: O
 
 def test_a_source_that_changed_after_its_profile_is_refused(operated: Orchestrated) -> None:
     early = operated.refresh("0.8", ["model/person"])
-    assert "profile/person: not made yet at ε=0.8; make it first" in errors(early)
+    assert "profile/person: no result yet at ε=0.8; run this step first" in errors(early)
     assert operated.refresh("0.8", ["profile/household", "profile/person"]).success
     cost = operated.spent()
     operated.change("person")

@@ -89,7 +89,7 @@ def test_the_first_line_says_what_is_stale_and_what_it_costs(operated: Orchestra
     operated.change("person")
     operated.observe()
     said = re.fullmatch(
-        r"stale at 0\.8: person changed; refreshing costs (\d+\.\d)% of the lifetime, about (\d+) more possible",
+        r"stale at 0\.8: person changed; refreshing costs (\d+\.\d)% of the lifetime budget, about (\d+) more possible",
         headline(operated),
     )
     assert said, headline(operated)

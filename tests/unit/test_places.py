@@ -115,7 +115,7 @@ def test_a_folder_that_no_database_made_is_refused(town_spec: Path) -> None:
     spec = load_spec(town_spec)
     (spec.state / "town").mkdir(parents=True)
     (spec.state / "town" / "notes.txt").touch()
-    with pytest.raises(ReleaseError, match="does not say whose it is"):
+    with pytest.raises(ReleaseError, match="does not say which database it belongs to"):
         Workspace(spec)
 
 

@@ -390,7 +390,7 @@ def test_the_cap_in_rho_is_that_of_the_lifetime(place: Place) -> None:
 )
 def test_tables_of_another_layout_are_refused(place: Place, layout: int, statement: str) -> None:
     raw(place, statement)
-    refusal = f"layout {layout}, this privbench knows {LAYOUT}: use the version that made it"
+    refusal = f"layout {layout}, but this privbench reads {LAYOUT}: use the version that wrote it"
     with pytest.raises(LedgerError, match=refusal):
         open_ledger(place, PURE)
 

@@ -52,7 +52,7 @@ def test_what_one_run_holds_another_cannot_have(place: Place) -> None:
                 match=r"the run at ε=0\.5: costs 50\.0% .*100\.0% of it is not spent, but another run holds 75\.0%",
             ) as refused:
                 attempt()
-            assert "Wait until no other run is at work" in str(refused.value)
+            assert "Wait until the other run has ended" in str(refused.value)
         assert ledger.count() == 0
         assert ledger.balance().spent == 0, "what is held is not spent"
         ledger.hold("a small one", pure(0.25), "other", "second")
