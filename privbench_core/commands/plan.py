@@ -70,9 +70,8 @@ def show_plans(
     ``rows`` are rough public numbers of rows, as TABLE=NUMBER, to forecast what each table will show.
     """
     spec = with_engine(load_spec(path), engine)
-    stated = _stated_rows(spec.schema, rows)
     refuse_unloadable(spec.schema)
-    spec = replace(spec, engine=engine_of(spec))
+    stated, spec = _stated_rows(spec.schema, rows), replace(spec, engine=engine_of(spec))
     epsilons = spec.epsilons if epsilon is None else (epsilon,)
     plans = [plan_for(spec, each, delta=delta, synthesizer=synthesizer) for each in epsilons]
     account, unenforced = standing_of(spec), unenforced_checks(spec.schema)
@@ -144,9 +143,7 @@ def _report_reaches(inside: Sequence[str], reaches: Sequence[Reach]) -> None:
         for reach in reaches:
             say(f"  {reach.subject} {reach.stability:,.0f} times: {reach.why}")
         say("If such a key always refers to a row of the same unit, declare same_unit: true: it then adds no noise.")
-        say(
-            "If rows stay when the row they refer to is removed, declare on_unit_removed: set null: it adds less noise."
-        )
+        say("If rows stay when the row they refer to goes, declare on_unit_removed: set null: it adds less noise.")
         say("Declare both before the first run: a later change needs another database name.")
         say("If the rows of one unit have fewer children than the product of bounds, declare max_children_per_unit.")
 

@@ -31,7 +31,7 @@ Profiles = Mapping[str, Profile]
 _MOST_NOISE = 0.5  # share of what is left to pay that may be noise: a run of which most is still useful goes on
 _WORTH_A_STOP = 0.1  # share of the run that would be noise: less is bought, and the bundle says which tables are noise
 _SMALLER = 10  # bounds that are tried are so many times smaller, each
-_CLOSER = 1.05  # a larger ε than what is estimated to do, each time it does not
+_CLOSER, _TRIES = 1.05, 9  # a larger ε than what is estimated to do, each time it does not
 
 
 @dataclass(frozen=True)
@@ -199,17 +199,16 @@ def remedies(spec: Spec, plan: Plan, noise: Noise, bought: Collection[Key] = ())
             else:
                 yield what
             break
-    epsilon = plan.budget.epsilon * noise.times
-    while epsilon <= spec.lifetime_epsilon:
-        epsilon = float(f"{epsilon * _CLOSER:.2g}")
+    epsilon, times = plan.budget.epsilon, noise.times
+    for _ in range(_TRIES):
+        epsilon = float(f"{epsilon * times * _CLOSER:.2g}")
         other = _planned(spec, plan, epsilon)
-        if other is None:
+        if other is None or epsilon > spec.lifetime_epsilon:
             return
         times = noise.times_with(spec, plan, spec, other)
         if times < 1:
             yield f"ε of at least about {epsilon:g}"
             return
-        epsilon *= times
 
 
 def _smaller_bounds(spec: Spec, keys: Sequence[ForeignKey]) -> Iterator[tuple[str, Spec]]:

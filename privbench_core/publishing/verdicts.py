@@ -130,13 +130,14 @@ def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
         return small, f"{what} are closer than {against}"
     little = figure.value >= reference or reference - figure.value + unsure < _LITTLE * reference
     if little and unsure < max(reference, figure.value):
-        nothing_to_keep = reference <= CLOSE and not too_far
-        return Grade.ROUGH if nothing_to_keep else Grade.FAR, f"{what} are no closer than {against}"
+        nothing_to_keep = reference + DEVIATIONS * policy.to_shuffled * figure.shuffled_noise <= CLOSE
+        rough = nothing_to_keep and figure.value + error <= policy.one_way
+        return Grade.ROUGH if rough else Grade.FAR, f"{what} are no closer than {against}"
     return Grade.UNKNOWN, f"noise hides whether {what} are closer than {against}"
 
 
 def _distance(value: float, noise: float) -> str:
-    if value <= DEVIATIONS * noise:
+    if noise and value <= DEVIATIONS * noise:
         return f"at most {min(1.0, value + DEVIATIONS * noise):.2f}"
     return f"{value:.2f} ± {DEVIATIONS * noise:.2f}" if noise else f"{value:.2f}"
 

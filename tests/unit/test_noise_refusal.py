@@ -121,7 +121,7 @@ def test_little_noise_is_bought_and_said_by_the_bundle(tmp_path: Path) -> None:
     schema = replace(schema, tables=(*schema.tables, empty))
     place = place_of(tmp_path, schema, tables | {"note": rows_of(empty, id=[], u=[], n=pa.array([], pa.string()))})
     result = place.run(3.2, accept_noise=False)
-    assert [line for line in result.warnings if "note: all noise at this ε" in line]
+    assert [line for line in result.warnings if line.startswith("note: all noise")]
 
 
 def test_what_a_bound_does_not_reach_is_found_again(tmp_path: Path) -> None:

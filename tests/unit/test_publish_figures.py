@@ -62,6 +62,7 @@ def validated(
         (0.39, 0.40, 0.0, Grade.FAR),  # closer, but not by anything that matters
         (0.20, 0.05, 0.01, Grade.ROUGH),  # nothing depends on anything, so there is nothing to lose
         (0.30, 0.05, 0.01, Grade.FAR),
+        (0.56, 0.00, 0.15, Grade.FAR),  # noise hides whether there is something to lose
         (0.30, 0.40, 0.30, Grade.UNKNOWN),
         (0.00, 0.00, 0.08, Grade.UNKNOWN),
     ],

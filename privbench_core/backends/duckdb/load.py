@@ -58,16 +58,17 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
             keys = [key for key, why in obstacles.items() if why is None]
             tables[table.name] = _table(table, schema.schemas, keys, connection, left_out)
             connection.execute(tables[table.name])
-    after = []
-    for table in schema.tables:
-        left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
-        left_out += [f"{table.name}: the partitions"] if table.partitioned else []
-        for index in table.indexes or ():
-            if index.using is None:
+        after = []
+        for table in schema.tables:
+            left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
+            left_out += [f"{table.name}: the partitions"] if table.partitioned else []
+            for index in table.indexes or ():
                 on = f"{qualified(table.name, schema.schemas)} ({name_list(index.columns)})"
-                after.append(f"CREATE INDEX {quote_identifier(index.name)} ON {on};")
-            else:
-                left_out.append(f"{table.name}: the index {index.name}, which DuckDB has no such kind of")
+                statement = f"CREATE INDEX {quote_identifier(index.name)} ON {on};"
+                if index.using is None and _runs(connection, statement):
+                    after.append(statement)
+                else:
+                    left_out.append(f"{table.name}: the index {index.name}, which DuckDB has no such kind of")
     left_out += [f"the view {view.name}" for view in schema.views]
     bare = [dataclasses.replace(table, generated=()) for table in schema.tables]
     after += [statement for table in bare for statement in comment_statements(table, schema.schemas)]
@@ -139,9 +140,12 @@ def _type(column: Column, schemas: Sequence[str]) -> str:
 
 def _accepts(connection: duckdb.DuckDBPyConnection, inside: Sequence[str]) -> bool:
     """Return whether DuckDB makes a table of these lines."""
+    return _runs(connection, f"CREATE TEMP TABLE tried ({', '.join(inside)}); DROP TABLE tried")
+
+
+def _runs(connection: duckdb.DuckDBPyConnection, statements: str) -> bool:
     try:
-        connection.execute(f"CREATE TEMP TABLE tried ({', '.join(inside)})")
-        connection.execute("DROP TABLE tried")
+        connection.execute(statements)
     except duckdb.Error:
         return False
     return True
