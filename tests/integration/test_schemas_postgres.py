@@ -102,7 +102,7 @@ def test_who_names_schemas_gets_those(url: str) -> None:
     one = reflect(f"{url}&schema=billing")
     assert "\n  invoice:" in one
     assert "schemas:" not in one
-    assert "the foreign key invoice_customer_fkey, which leads to public.customer, not read here" in one
+    assert "the foreign key invoice_customer_fkey to public.customer, which is not read" in one
     turned = reflect(url, decisions=Decisions(schemas=("billing", "public")))
     assert "\n  public.customer:" in turned
     assert "sql_type: status" in turned
@@ -116,7 +116,7 @@ def test_a_name_that_could_be_in_two_schemas_is_refused(postgres: str) -> None:
     script = 'CREATE SCHEMA billing; CREATE TABLE billing.a (id int); CREATE TABLE "billing.plan" (id int PRIMARY KEY);'
     url = new_database(postgres, "spread_names", script)
     with pytest.raises(
-        SourceError, match=r"billing\.plan may be in either of two schemas; choose schemas with --schemas"
+        SourceError, match=r"billing\.plan could be a table of either of two schemas; choose schemas with --schemas"
     ):
         reflect(url)
     one = reflect(url, decisions=Decisions(schemas=("public",)))
@@ -267,7 +267,7 @@ def test_partitions_and_heirs_are_one_table_whose_rows_are_read_once(parted: Spe
         "# left out: the tables card_pay, which inherit from pay: their rows are here, without the columns card"
         in draft
     )
-    assert "# left out: the foreign key refund_first_fkey, which leads to log.y20, not read here" in draft
+    assert "# left out: the foreign key refund_first_fkey to log.y20, which is not read" in draft
     assert "# left out: the indexes of_one, y20_id_idx, which only partitions of log.event have" in draft
     assert "# left out: that odd is partitioned, which needs the function mine(date)" in draft
 

@@ -472,7 +472,7 @@ def test_all_that_duckdb_knows_is_in_the_draft(tmp_path: Path) -> None:
     assert "somebody" not in draft
     assert "# left out: the index lowered, which is on an expression" in draft
     assert "tags: {type: json, domain: learn, nullable: true, sql_type: 'text[]'} # common keys and values" in draft
-    assert "# left out: pairs (MAP(VARCHAR, INTEGER)) holds several values in one; make it a table of its own" in draft
+    assert "# left out: pairs (MAP(VARCHAR, INTEGER)) holds several values per row; store them in a table" in draft
     assert "# common keys and values are learned, each as a column; rare ones are made up; STRUCT(" in draft
     assert "clock: {type: interval, domain: {min: PT0S, max: PT24H}, nullable: true} # a time of day" in draft
     assert "# Person_price_check: at least 0" in draft
