@@ -46,7 +46,7 @@ def written(folder: Path, tables: str, more: str = "") -> Path:
 @pytest.mark.parametrize(
     ("kind", "key", "message"),
     [
-        ("integer", "{columns: up, references: aa}", "b.up: references 'aa', which is no table; did you mean 'a'?"),
+        ("integer", "{columns: up, references: aa}", "b.up: references 'aa', which is not a table; did you mean 'a'?"),
         (
             "integer",
             "{columns: up, references: {table: a, columns: n}, max_children: 2}",

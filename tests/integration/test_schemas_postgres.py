@@ -186,7 +186,9 @@ def test_queries_name_the_schema(spec: Spec) -> None:
 def test_a_spec_with_schemas_is_of_postgresql(tmp_path: Path, spec: Spec) -> None:
     text = spec.path.read_text(encoding="utf-8")
     folder = re.sub(r"source: .*", "source: rows", text)
-    with pytest.raises(SpecError, match="schemas are those of PostgreSQL, and this source is not one; remove schemas"):
+    with pytest.raises(
+        SpecError, match="only PostgreSQL sources have schemas, and this source is not one; remove schemas"
+    ):
         load(tmp_path, folder)
 
 
@@ -300,12 +302,12 @@ def test_a_bundle_has_the_partitions_and_a_place_for_every_row(postgres: str, pa
         (
             "max: '2021-12-31'",
             "max: '2022-12-31'",
-            "made-up rows may be outside of the partitions of event; add {name:",
+            "synthetic rows may fall outside the partitions of event; add {name:",
         ),
         ("by: RANGE (day)\n", "by: RANGE (day); DROP\n", "write what follows PARTITION BY, like RANGE (ordered)"),
         ("values: IN ('s')", "values: IN 's'", "write what follows FOR VALUES in its definition"),
-        ("of: y21", "of: y20", "the partition y21a is of y20, which is no partitioned one"),
-        ("name: sale_s,", "name: click,", "a partition is called like a table"),
+        ("of: y21", "of: y20", "the partition y21a names y20 under of, which is not a partitioned"),
+        ("name: sale_s,", "name: click,", "a partition and a table have this name"),
         ("columns: region", "columns: regio", "no such column"),
     ],
 )

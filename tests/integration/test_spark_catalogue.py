@@ -367,7 +367,7 @@ def test_pyspark_is_asked_for(town_spec: Path, monkeypatch: pytest.MonkeyPatch) 
         ("source: sc://host:15002;token=hunter2", "source: the URL names no schema of the cluster's catalogue; write"),
         ("source: sc://host/;token=hunter2", "source: the URL names no schema of the cluster's catalogue; write"),
         ("source: sc://host/main.;token=hunter2", "source: the URL names no schema of the cluster's catalogue; write"),
-        ("source: sc://host/town\ncluster: sc://hunter2", "spec: cluster is not the one that source names"),
+        ("source: sc://host/town\ncluster: sc://hunter2", "spec: cluster is not the cluster of source"),
         ("source: sc://host/town\nengine: source", "spec: engine source counts in PostgreSQL, and this source is not"),
     ],
 )

@@ -161,7 +161,7 @@ def test_a_status_that_cannot_be_gathered_hides_no_failure_and_says_nothing_priv
     result = operated.refresh("0.8", ["profile/person", "model/person"])
     events = "\n".join(str(event) for event in operated.instance.all_logs(result.run_id))
     assert "SourceError: person.age: 3 are wrong" in errors(result)
-    assert "benchmark_status could not be gathered: OSError" in events
+    assert "benchmark_status could not be computed: OSError" in events
     assert SECRET not in events
 
 

@@ -244,7 +244,7 @@ CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES cli
     spec = decide(tmp_path, draft, {"public:\n    - CHOOSE": "public: [country, staff]"})
     assert [table.name for table in spec.schema.tables if table.public] == ["country", "staff"]
     mistaken = problems(tmp_path, draft.replace("public:\n    - CHOOSE", "public: [contry]"))
-    assert "privacy: public lists 'contry', which is no table; did you mean 'country'?" in mistaken
+    assert "privacy: public lists 'contry', which is not a table; did you mean 'country'?" in mistaken
 
 
 def test_tables_that_units_are_linked_with_are_no_public_ones_without_a_word(tmp_path: Path) -> None:
