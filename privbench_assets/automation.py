@@ -79,7 +79,7 @@ def refresh_schedule(
         job=job,
         description=(
             f"Runs {job.name} for every ε that was released before. If the source has changed since then, each ε"
-            f" is paid for again, and the costs add up. benchmark_status of {name} says how many times that is possible."
+            f" is paid for again, and the costs add up. benchmark_status of {name} says how often that is possible."
         ),
     )
     def refresh(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:

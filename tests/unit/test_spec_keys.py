@@ -299,8 +299,8 @@ YEARS = "{type: integer, domain: {min: 1990, max: 2020}}"
          "post.editor: on_unit_removed is 'restrict'; write cascade or set null"),
         (EDITED.replace("references: a, max_children: 9, optional: true", "references: p, on_unit_removed: cascade")
          + PUBLIC,
-         "post.editor: on_unit_removed: cascade on a key to a public table, whose rows are never removed with"
-         " a unit; remove it"),
+         ("post.editor: on_unit_removed: cascade on a key to a public table, whose rows are never removed with"
+          " a unit; remove it")),
         (REQUIRED.replace("set null", "set null, same_unit: true").replace("max_children: 9, ", ""),
          ("post.editor: on_unit_removed: set null on a required key with same_unit: true, which costs no noise; remove"
          " it")),
