@@ -380,7 +380,7 @@ def test_two_runs_at_once_that_do_not_both_fit(new_town: NewTown) -> None:
         workspace.ledger.hold("the run at ε=0.9", total, "another purpose", "mark")
         ended = town.run()
         assert ended.startswith("BudgetExhaustedError: the run at ε=0.8: costs ")
-        assert "but another run holds " in ended
+        assert "but another run has held " in ended
         assert not town.looked()
         assert not town.booked()
         at_work.close()  # as when the process is killed

@@ -149,7 +149,7 @@ def test_nobody_waits_for_a_run_that_was_killed(spec: Spec) -> None:
     process.start()
     here.recv()
     assert still_held(spec) == [pytest.approx(0.9)]
-    with pytest.raises(BudgetExhaustedError, match="another run holds 90"):
+    with pytest.raises(BudgetExhaustedError, match="another run has held 90"):
         run(spec, 0.8)
     process.kill()
     process.join()

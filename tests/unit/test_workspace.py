@@ -100,7 +100,7 @@ def test_an_old_ledger_beside_newer_releases_is_refused_without_the_memory_of_it
         _spend(workspace)
     (spec.state / "old").rename(spec.state / "ledger.sqlite")
     shutil.rmtree(spec.state / "spending")
-    with pytest.raises(LedgerError, match="holds 1 reservations, and this state folder has seen 2"):
+    with pytest.raises(LedgerError, match="holds 1 reservations, but this state folder has seen 2"):
         Workspace(spec)
 
 
