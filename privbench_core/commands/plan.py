@@ -116,7 +116,7 @@ def show_plans(
     say()
     show(
         f"Guarantee and price of a run, for {spec.schema.unit_in_words}",
-        [">run", ">one added or removed", ">one replaced", ">lifetime ε spent after the run", ">price"],
+        [">run", ">unit added or removed", ">unit replaced", ">lifetime ε spent after the run", ">price"],
         [_terms(spec, account, plan) for plan in plans],
     )
     spent = f"ε={account.balance.spent:.4g} at δ={account.balance.delta:.2g}"
@@ -164,7 +164,7 @@ def report_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCo
             row += [_uncertain(noise.rows, noise.most, size), f"{noise.cell * counted:,.0f}"]
         rows.append(row)
     heads = [head for plan in plans for head in (f">± rows, ε={plan.budget.epsilon:g}", ">± a cell")]
-    show("Size of the noise in rows (19 times of 20)", ["table", ">rows per unit, at most", *heads], rows)
+    show("Size of the noise in rows (19 times out of 20)", ["table", ">rows per unit, at most", *heads], rows)
     say("± a cell: the noise in the count of one value of a column. A value with fewer rows is lost in the noise.")
     if any(spec.schema.max_rows_per_unit(t.name) > 1 and t.name not in released for t in spec.schema.private_tables):
         say("T caps the rows counted per unit. Released numbers choose it, to minimise noise plus truncation.")
@@ -229,7 +229,7 @@ def report_expectations(
     heads = [f"ε={plan.budget.epsilon:g}" for plan in plans]
     show("What to expect of each table", ["table", ">rows, about", *heads], rows)
     levels = " / ".join(map(str, list(Expectation)[1:]))
-    say(f"Numbers: how many rows {schema.unit} must have before a run shows {levels}.")
+    say(f"Numbers: how many rows {schema.unit} needs for {levels}.")
     say("The forecast assumes rows spread over many units. Columns with many values, and rare values, need more.")
     if not stated and not released:
         say(f"For a forecast in words, state rough public numbers of rows: --rows {schema.unit}=2000 --rows ..")

@@ -88,9 +88,9 @@ def refuse_noise(spec: Spec, plan: Plan, left: Sequence[Step], profiles: Profile
         f"stopped after spending {1 - rest / total:.0%} of the run's budget. Its results are kept: another run at this"
         f" ε pays again only for what a change of the spec affects. At ε={plan.budget.epsilon:g},"
         f" {noise / total:.0%} of the budget would buy noise:\n{listed}\n  A smaller unit, declared domains, and fewer"
-        " columns or tables help all of them, but change the price of every step. No ε shows an empty table. To go on,"
-        " although these rows and columns will say little: pass --accept-noise, set accept_noise in Dagster, or write"
-        " fidelity: {accept_noise: true}"
+        " columns or tables help all of them, but change the price of every step. An empty table is noise at any ε. To"
+        " go on, although these rows and columns will say little: pass --accept-noise, set accept_noise in Dagster, or"
+        " write fidelity: {accept_noise: true}"
     )
 
 
@@ -124,7 +124,7 @@ def _of_table(schema: Schema, plan: Plan, name: str, profiles: Profiles) -> Nois
         return replace(above, subject=name)
     if above is not None and not profiles[owner.parent].rows_show:
         return replace(
-            above, subject=name, found=f"its rows depend on {owner.parent}, and noise hides how many rows that has"
+            above, subject=name, found=f"rows depend on {owner.parent}, and noise hides how many rows it has"
         )
     units = _units(schema, owner.parent, profiles)
     if units > bar:

@@ -89,7 +89,7 @@ def test_a_larger_epsilon_is_named_that_is_enough(tmp_path: Path) -> None:
     plan = plan_for(spec, 0.2)
     parent = {"parent": known["parent"]}
     found = noise_of(spec.schema, plan, [step for step in plan.steps if step.reads], parent)
-    assert found["profile", "child"].found == "its rows depend on parent, and noise hides how many rows that has"
+    assert found["profile", "child"].found == "rows depend on parent, and noise hides how many rows it has"
     words = list(remedies(spec, plan, found["fidelity", "parent"]))
     enough = re.fullmatch(r"ε of at least about ([\d.]+)", words[-1])
     assert enough, words
