@@ -12,6 +12,7 @@ from typing import Any
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.draft.columns import FROM_PARTITIONS, draft_columns, given, one_line
 from privbench_core.draft.keys import usable_keys
+from privbench_core.draft.names import own_name
 from privbench_core.draft.related import related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
@@ -92,7 +93,8 @@ def draft_table(
 
 
 def _likely_key(table: FoundTable) -> tuple[str, ...]:
-    usual = {"id", f"{table.name}_id".casefold(), f"{table.name}id".casefold()}
+    own = own_name(table.name)
+    usual = {"id", f"{own}_id".casefold(), f"{own}id".casefold()}
     found = tuple(name for name in table.usable if name.casefold() in usual)
     return found if len(found) == 1 else ()
 
@@ -211,10 +213,8 @@ def _partitioned(table: FoundTable, kept: set[str], *, public: bool, bounded: bo
     kind = column.type or ColumnType.TEXT
     domain = found.bounds(kind) if bounded else Values(column.values) if column.values else None
     nullable = column.nullable and column.name not in table.primary_key
-    for rest in (
-        () if public else found.missing_partitions(table.name.rpartition(".")[2], domain, kind, nullable=nullable)
-    ):
-        yield f"        - {flow_yaml(forms.PARTITION.write(rest))} # for synthetic rows outside the other partitions"
+    for rest in () if public else found.missing_partitions(own_name(table.name), domain, kind, nullable=nullable):
+        yield f"        - {flow_yaml(forms.PARTITION.write(rest))} # for synthetic rows outside the rest"
 
 
 def _without(name: str, missing: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from privbench_core.draft.names import (
     first_match,
     identifying_columns,
     is_called_after_persons,
+    own_name,
     singular,
     words_of,
 )
@@ -254,7 +255,7 @@ def _claims(table: FoundTable, key: FoundKey, paths: Mapping[str, tuple[str, ...
     unit, referring = paths[key.parent][0], {name for other in table.foreign_keys for name in other.columns}
     groups = (group for group in (table.primary_key, *table.unique) if set(group) > set(key.columns))
     direct = key.parent == unit and any(referring.issuperset(group) for group in groups)
-    called, parent = words_of(table.name), words_of(singular(key.parent))
+    called, parent = words_of(own_name(table.name)), words_of(singular(key.parent))
     place = -min((table.primary_key.index(name) for name in key.columns if name in table.primary_key), default=99)
     return (
         (not table.is_optional(key), "its columns are never NULL"),

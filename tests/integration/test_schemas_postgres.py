@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ from privbench_core.draft.draft import Decisions, reflect
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.errors import PublishError, SourceError, SpecError
 from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.schema.columns import Range, Values
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec, VersionQuery, Watermark
@@ -123,7 +125,10 @@ def test_a_name_that_could_be_in_two_schemas_is_refused(postgres: str) -> None:
     assert "\n  billing.plan:" in one
     assert "# left out: the schema billing, as you decided\n" in one
     with pytest.raises(SourceError, match="no table in empty"):
-        reflect(new_database(postgres, "empty"))
+        reflect(url := new_database(postgres, "empty"))
+    execute(url, "CREATE SCHEMA app; CREATE TABLE app.person (id int PRIMARY KEY); DROP SCHEMA public")
+    assert "\nschemas: [public, app] #" in reflect(url)
+    assert "\n  app.person:" in reflect(url), "a bundle has it in the same schema"
 
 
 def test_rows_versions_and_counts_are_those_of_the_right_table(spec: Spec) -> None:
@@ -171,6 +176,16 @@ def test_duckdb_has_the_schemas_but_no_keys_between_them(bundle: Path, tmp_path:
         assert loaded.rows["billing.event"] == 2
         why = "billing.invoice.customer: the foreign key, because customer is in another schema"
         assert why in loaded.left_out
+
+
+def test_partitions_that_a_server_refuses_cost_nothing(
+    postgres: str, tmp_path: Path, parted: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = nullcontext(SimpleNamespace(url=postgres))
+    monkeypatch.setattr("privbench_core.publishing.dry_load.temporary_postgres", lambda _: server)
+    text = changed_once(dump_spec(parted), "'2020-02-01'", "'2019-02-01'")
+    with pytest.raises(SpecError, match="visit: PostgreSQL refuses the partitions: empty range bound"):
+        refuse_unloadable(load(tmp_path, text).schema)
 
 
 def test_queries_name_the_schema(spec: Spec) -> None:

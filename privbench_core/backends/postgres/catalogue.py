@@ -57,7 +57,7 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
         with engine.connect() as connection:
             there = connection.execute(sa.text(SCHEMAS)).fetchall()
             current = tuple(row.name for row in there if row.current)
-            chosen = tuple(dict.fromkeys(schemas)) or tuple(row.name for row in there if _is_read(row, url)) or current
+            chosen = tuple(dict.fromkeys(schemas)) or _all_schemas(there, current, url)
             given = {"schemas": list(chosen)}
             found = {name: connection.execute(sa.text(query), given).fetchall() for name, query in QUERIES.items()}
     except sa.exc.SQLAlchemyError as error:
@@ -104,9 +104,15 @@ def _names_schema(url: URL) -> bool:
     return "search_path" in str(url.query.get("options", ""))
 
 
-def _is_read(schema: Any, url: URL) -> bool:
-    """Return whether a schema is read where nobody lists those that are: the one of the URL, or all with tables."""
-    return bool(schema.current if _names_schema(url) else schema.filled and schema.usable)
+def _all_schemas(there: Sequence[Any], current: tuple[str, ...], url: URL) -> tuple[str, ...]:
+    """Return the schemas to read where nobody lists them: the one of the URL, or all with tables.
+
+    The first is the current one even if it has no table, so that all others keep their names in a bundle.
+    """
+    filled = tuple(row.name for row in there if row.filled and row.usable)
+    if _names_schema(url) or set(filled) <= set(current):
+        return current
+    return tuple(dict.fromkeys((*(current or ("public",)), *filled)))
 
 
 def _enum_names(columns: Iterable[Any], schemas: Sequence[str]) -> Enums:
