@@ -51,15 +51,15 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
                 BUDGET,
                 asset=status_key(name),
                 description=(
-                    "Whether the lifetime budget and the refresh policy pay for two more refreshes of all ε. A warning"
-                    " when the next one is the last, or will be refused; nothing is stopped by it."
+                    "The lifetime budget and the refresh policy allow two more refreshes of all ε. Warns when the next"
+                    " refresh is the last or will be refused. Stops nothing."
                 ),
             )
         ],
         required_resource_keys={resource},
         description=(
-            f"What is stale in the benchmark of {name}, what a refresh costs, and what is left. The ε add up: a"
-            " receiver of several bundles has learned as much as all of them together tell."
+            f"What is stale in the benchmark of {name}, what a refresh costs, and what is left. The ε add up:"
+            " whoever receives several bundles learns what they reveal together."
         ),
     )
     def status(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare
@@ -88,7 +88,7 @@ def report_status(context: dg.InitResourceContext, session: Session) -> None:
             instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
             instance.report_runless_asset_event(_evaluation(check))
     except Exception as error:  # noqa: BLE001 - it may quote anything, and is no reason to fail a run that is over
-        context.log.info("benchmark_status could not be gathered: %s", type(error).__name__)  # type: ignore[union-attr]
+        context.log.info("benchmark_status could not be computed: %s", type(error).__name__)  # type: ignore[union-attr]
 
 
 def _bundles_seen(instance: dg.DagsterInstance, session: Session) -> dict[str, str]:

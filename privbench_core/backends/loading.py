@@ -37,11 +37,11 @@ def refuse_tables(found: Sequence[str], of_bundle: Sequence[str], where: str) ->
     same = sorted(set(found) & set(of_bundle))
     if same:
         raise PublishError(
-            f"{where}: has {_some(same)} already; pass --replace to drop and load anew, or choose another target"
+            f"{where}: already has {_some(same)}; pass --replace to drop and reload them, or choose another target"
         )
     if found:
         raise PublishError(
-            f"{where}: is not empty (it has {_some(sorted(found))}); pass --replace to load beside what is there, or"
+            f"{where}: is not empty (it holds {_some(sorted(found))}); pass --replace to load beside what is there, or"
             " choose another target"
         )
 

@@ -77,7 +77,7 @@ def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey]
         first = single.setdefault(frozenset(key.columns), key)
         if first is not key:
             where = f"the foreign key on ({', '.join(key.columns)}) to {key.parent}"
-            notes.append(f"{where}, because these columns have one to {first.parent} already")
+            notes.append(f"{where}, because these columns already refer to {first.parent}")
     return list(single.values()), implied, notes
 
 

@@ -84,8 +84,8 @@ def why_unit(catalogue: Catalogue, unit: str) -> str:
     if persons is None:
         return "guessed from the names"
     more = len(_gained(catalogue, unit, persons))
-    without = f"{more} more {'table belongs' if more == 1 else 'tables belong'} to no unit"
-    return f"guessed: each row of {persons} belongs to one; with {persons} as the unit, {without}"
+    without = f"{more} more {'table would belong' if more == 1 else 'tables would belong'} to no unit"
+    return f"guessed: each of {persons} belongs to one; with the unit {persons}, {without}"
 
 
 def most_cover(catalogue: Catalogue) -> str:
@@ -260,10 +260,10 @@ def _claims(table: FoundTable, key: FoundKey, paths: Mapping[str, tuple[str, ...
     return (
         (not table.is_optional(key), "its columns are never NULL"),
         (direct, f"it is part of a key of {table.name} and leads straight to {unit}"),
-        (-cost, "other keys then stay within the unit, without noise"),
-        (len(paths[key.parent]), f"{key.parent} is the furthest from {unit}"),
-        (called.startswith(parent), f"{table.name} is called after {key.parent}"),
-        (not is_called_after_persons(key.parent), f"{key.parent} is a thing, and not who deals with it"),
+        (-cost, "other keys then stay within one unit and add no noise"),
+        (len(paths[key.parent]), f"{key.parent} is the most detailed: the furthest from {unit}"),
+        (called.startswith(parent), f"{table.name} is named after {key.parent}"),
+        (not is_called_after_persons(key.parent), f"{key.parent} is a thing, not a person who deals with it"),
         (place, f"{', '.join(key.columns)} stands first in the primary key"),
     )
 
