@@ -89,5 +89,5 @@ def test_an_index_that_duckdb_has_no_key_for_is_left_out_there() -> None:
         "film", (integer("id"), tags), ("id",), indexes=(Index("by_id", ("id",)), Index("by_tags", ("tags",)))
     )
     made = duckdb_schema(Schema("s", (table,), "film"))
-    assert made.left_out == ("film: the index by_tags, which DuckDB has no such kind of",)
+    assert made.left_out == ("film: the index by_tags, of a kind that DuckDB does not have",)
     assert ["by_id" in statement for statement in made.after] == [True]
