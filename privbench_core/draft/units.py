@@ -256,11 +256,13 @@ def _claims(table: FoundTable, key: FoundKey, paths: Mapping[str, tuple[str, ...
     groups = (group for group in (table.primary_key, *table.unique) if set(group) > set(key.columns))
     direct = key.parent == unit and any(referring.issuperset(group) for group in groups)
     called, parent = words_of(own_name(table.name)), words_of(singular(key.parent))
+    others = any(other is not key and other.parent == key.parent for other in table.foreign_keys)
     place = -min((table.primary_key.index(name) for name in key.columns if name in table.primary_key), default=99)
     return (
         (not table.is_optional(key), "its columns are never NULL"),
         (direct, f"it is part of a key of {table.name} and leads straight to {unit}"),
         (-cost, "other keys then stay within one unit and add no noise"),
+        (not others, f"{table.name} refers to one row of {key.parent}, and to several of others"),
         (len(paths[key.parent]), f"{key.parent} is the most detailed: the furthest from {unit}"),
         (called.startswith(parent), f"{table.name} is named after {key.parent}"),
         (not is_called_after_persons(key.parent), f"{key.parent} is a thing, not a person who deals with it"),
@@ -333,12 +335,12 @@ def _names_owner(
     key: FoundKey, owner: FoundKey, owners: dict[str, FoundKey], paths: dict[str, tuple[str, ...]]
 ) -> bool:
     """Return whether a row names the owner of what it refers to by columns called so on its own way to the unit."""
-    above = owners.get(key.parent)
-    if above is None or above.parent not in paths[owner.parent][:-1]:
+    above, way = owners.get(key.parent), paths[owner.parent]
+    if above is None or above.parent not in way:
         return False
     mine = dict(zip(key.parent_columns, key.columns, strict=True))
-    below = paths[owner.parent][paths[owner.parent].index(above.parent) + 1]
-    return owners[below].columns == tuple(mine.get(column) for column in above.columns)
+    down = owner if above.parent == owner.parent else owners[way[way.index(above.parent) + 1]]
+    return down.columns == tuple(mine.get(column) for column in above.columns)
 
 
 def _is_among_members(key: FoundKey, owner: FoundKey, paths: dict[str, tuple[str, ...]]) -> bool:
