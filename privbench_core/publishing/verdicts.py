@@ -17,7 +17,7 @@ from privbench_core.publishing.figures import DEVIATIONS, JOIN, ONE_WAY, SIZE, T
 from privbench_core.spec.model import FidelityPolicy
 
 CLOSE = 0.10
-"""Largest distance that is close, whatever that of shuffled columns. Chosen by hand; docs/evaluation.md."""
+"""Largest distance that is close, whatever that of shuffled columns. Chosen by hand; docs/spec.md."""
 _LITTLE = 0.25  # of the reference: who is closer by less, even at best, is no closer; chosen by hand
 _LEAST = 0.05  # of the reference: who is closer by less is no closer, even without noise; chosen by hand
 _NOUNS = {ONE_WAY: "single columns", TWO_WAY: "pairs of columns", JOIN: "joined pairs", SIZE: "numbers of rows"}
