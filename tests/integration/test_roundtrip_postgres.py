@@ -244,7 +244,7 @@ def test_publishing_again_replaces_enums_too(postgres: str, bundle: Path) -> Non
     url = new_database(postgres, "twice")
     load_bundle(bundle, url)
     with pytest.raises(
-        PublishError, match="has Order, line, line_tag, order_detail, part and 3 more already; pass --rep"
+        PublishError, match="already has Order, line, line_tag, order_detail, part and 3 more; pass --rep"
     ):
         load_bundle(bundle, url)
     assert load_bundle(bundle, url, replace=True).rows["staff"] == 1

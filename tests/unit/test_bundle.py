@@ -224,7 +224,7 @@ def test_loading_into_duckdb(tmp_path, bundle, tables, form):
         ]
         with pytest.raises(duckdb.ConstraintException):
             connection.execute("INSERT INTO home VALUES (1, NULL)")
-    with pytest.raises(PublishError, match="has home, pet, place already; pass --replace"):
+    with pytest.raises(PublishError, match="already has home, pet, place; pass --replace"):
         load_bundle(bundle, str(file))
     with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
         connection.execute("CREATE TABLE mine AS SELECT 1 AS x")

@@ -620,7 +620,7 @@ def test_ledger_says_what_a_run_at_work_holds(shop: Path) -> None:
             assert "of the lifetime budget (ρ=" in " ".join(call(command, shop).stdout.split())
             assert "A run begun at 20" in call(command, shop).stdout
     assert data_of("ledger", shop)["held"] == []
-    assert "A run at work" not in call("ledger", shop).stdout
+    assert "A run begun" not in call("ledger", shop).stdout
 
 
 def test_another_neighbour_relation_is_refused_before_anything_is_paid(shop: Path) -> None:

@@ -151,7 +151,7 @@ create table note(id integer primary key, memo integer not null references memo(
     assert "do the rows of note that refer to it by cited stay, without this reference?" in result.stdout
     assert "rows of note refer to rows of memo of one unit by cited" in result.stdout
     assert result.stdout.count("Write numbers above 0") == 2
-    assert "Run it now at ε=0.8?" in result.stdout
+    assert "Run this plan now at ε=0.8?" in result.stdout
     spec = load_spec(out)
     assert [key.max_children for key in spec.schema.table("employee").foreign_keys] == [7]
     bounds = {key.columns: key.max_children for key in spec.schema.table("memo").foreign_keys}
