@@ -123,7 +123,9 @@ def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
     reference = policy.to_shuffled * figure.shuffled
     unsure = DEVIATIONS * math.hypot(figure.noise, policy.to_shuffled * figure.shuffled_noise)
     factor = "" if policy.to_shuffled == 1 else f"{policy.to_shuffled:g} times "
-    against = f"{factor}shuffled columns ({distance} off, against {_distance(figure.shuffled, figure.shuffled_noise)})"
+    against = (
+        f"{factor}shuffled columns ({distance} off; shuffled: {_distance(figure.shuffled, figure.shuffled_noise)})"
+    )
     if small is Grade.CLOSE:
         return small, off
     if figure.value < reference - max(unsure, _LEAST * reference):

@@ -252,7 +252,7 @@ def test_publishing_again_replaces_enums_too(postgres: str, bundle: Path) -> Non
 
 def test_a_target_with_other_tables_is_not_empty(postgres: str, bundle: Path) -> None:
     url = new_database(postgres, "busy", "CREATE TABLE mine AS SELECT 1 AS x")
-    with pytest.raises(PublishError, match=r"is not empty \(it has mine\); pass --replace to load beside"):
+    with pytest.raises(PublishError, match=r"is not empty \(it holds mine\); pass --replace to load beside"):
         load_bundle(bundle, url)
     load_bundle(bundle, url, replace=True)
     assert rows(url, "SELECT x FROM mine") == [(1,)]

@@ -192,7 +192,7 @@ def test_the_verdict_is_that_of_the_worst_table_or_workload(distance: float, est
 
 def test_the_verdict_says_what_is_lost_and_where_shuffled_columns_are_closer() -> None:
     (verdict,) = comparison(0.05, joint=0.2, shuffled=0.2, fanout_tvd=0.0).verdicts(POLICY)
-    lost = "joined pairs along 0.p are no closer than shuffled columns (0.20 off, against 0.20)"
+    lost = "joined pairs along 0.p are no closer than shuffled columns (0.20 off; shuffled: 0.20)"
     assert (verdict.subject, verdict.grade, verdict.reason) == ("0", Grade.FAR, lost)
     (verdict,) = comparison(0.05, fanout_tvd=0.2).verdicts(POLICY)
     assert str(verdict) == "0: rough: children per parent along 0.p are 0.20 off"
