@@ -150,12 +150,14 @@ def test_plan_says_which_keys_stay_inside_of_a_unit_and_what_the_others_cost(sho
     assert found["keys_inside_of_a_unit"] == []
     assert found["stability_above_one"]["refund"] > 1
     said = " ".join(call("plan", shop).stdout.split())
-    assert "refund 25 times: removing a unit takes away up to 12 rows of other units, along refund.purchase (4" in said
+    assert (
+        "refund 25 times: removing a unit also removes up to 12 rows of other units, along refund.purchase (4" in said
+    )
     optional = refund.replace("purchase: integer}", "purchase: {type: integer, nullable: true}}")
     shop.write_text(SPEC.rstrip() + optional % "max_children: 3, optional: true", encoding="utf-8")
     assert data_of("plan", shop)["stability_above_one"] == {"refund.purchase": 25}
     said = " ".join(call("plan", shop).stdout.split())
-    assert "refund.purchase 25 times: only what is measured along this key: up to 12 rows of other units lose" in said
+    assert "refund.purchase 25 times: only counts along this key: up to 12 rows of other units lose" in said
 
 
 def test_plan_says_when_the_lifetime_budget_cannot_pay(shop: Path) -> None:
