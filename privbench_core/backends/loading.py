@@ -26,6 +26,11 @@ class Loaded:
     rows: dict[str, int]
     left_out: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return the size, and how much the target cannot hold, in one line."""
+        without = f"; {len(self.left_out)} left out" if self.left_out else ""
+        return f"<Loaded {len(self.rows)} tables, {sum(self.rows.values()):,} rows{without}>"
+
 
 def refuse_tables(found: Sequence[str], of_bundle: Sequence[str], where: str) -> None:
     """PublishError if a target holds any table."""

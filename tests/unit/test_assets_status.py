@@ -49,6 +49,7 @@ def test_a_changed_source_and_its_half_made_refresh_are_told(operated: Orchestra
     assert operated.refresh("0.8").success
     operated.change("person")
     operated.observe()
+    assert status(operated)["bundles out of date"] == 1
     found = states(operated)
     assert found["household"][0] == "sampled"
     assert found["person"][0] == "sampled; source changed since (person)"
