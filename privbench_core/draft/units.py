@@ -85,7 +85,7 @@ def why_unit(catalogue: Catalogue, unit: str) -> str:
         return "guessed from the names"
     more = len(_gained(catalogue, unit, persons))
     without = f"{more} more {'table would belong' if more == 1 else 'tables would belong'} to no unit"
-    return f"guessed: each of {persons} belongs to one; with the unit {persons}, {without}"
+    return f"guessed: each row of {persons} belongs to one; with the unit {persons}, {without}"
 
 
 def most_cover(catalogue: Catalogue) -> str:

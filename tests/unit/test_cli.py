@@ -573,7 +573,9 @@ def test_the_refresh_after_the_last_is_refused_before_anything_is_looked_at(shop
     assert data_of("plan", shop)["plans"][0]["lifetime"]["affordable"] is True  # ε=0.5 has not had its first
     declare(shop, "refresh: {decay: 0.9}")
     short = call("run", shop, "--epsilon", 1, "--out", shop.parent / "other")
-    assert re.search(r"up to refresh 2 privacy.refresh allows [\d.]+% .* is left: short by [\d.e-]+", short.stderr)
+    assert re.search(
+        r"privacy.refresh allows [\d.]+% of it up to refresh 2 .* is left: short by [\d.e-]+", short.stderr
+    )
 
 
 def test_a_lifetime_without_delta_after_one_with_it_is_refused_in_one_line(shop: Path) -> None:

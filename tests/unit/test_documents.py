@@ -191,7 +191,7 @@ def test_a_spec_has_documents_taken_apart_where_a_list_may_be_learned(tmp_path: 
 
 def test_engines_in_databases_refuse_documents(tmp_path: Path) -> None:
     spec = load(tmp_path, f"engine: duckdb\n{SPEC}")
-    with pytest.raises(SourceError, match=r"the documents of user\.doc apart; run with --engine memory"):
+    with pytest.raises(SourceError, match=r"the documents of user\.doc into values; run with --engine memory"):
         open_engine(spec, None, b"", tmp_path)  # type: ignore[arg-type]
 
 

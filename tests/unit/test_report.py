@@ -350,7 +350,7 @@ def test_a_bundle_of_another_schema_or_damaged_is_one_clear_error(town: Town, to
     more = replace(household, columns=(*floats, Column("cars", ColumnType.INTEGER, Range(0, 9))))
     other = replace(spec, schema=Schema("town", (more, person), "household"))
     with pytest.raises(
-        PublishError, match=r"rooms is integer there and float.*household\.cars is missing; use the spec"
+        PublishError, match=r"rooms is integer in the bundle and float.*household\.cars is missing; use the spec"
     ):
         read_bundle_and_source(other, bundle)
     with pytest.raises(PublishError, match="table elsewhere is missing"):
