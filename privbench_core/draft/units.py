@@ -258,8 +258,8 @@ def _claims(table: FoundTable, key: FoundKey, paths: Mapping[str, tuple[str, ...
     called, parent = words_of(own_name(table.name)), words_of(singular(key.parent))
     place = -min((table.primary_key.index(name) for name in key.columns if name in table.primary_key), default=99)
     return (
-        (not table.is_optional(key), "its columns are never NULL"),
-        (direct, f"it is part of a key of {table.name} and leads straight to {unit}"),
+        (not table.is_optional(key), "this key is never NULL"),
+        (direct, f"this key is part of a key of {table.name} and leads straight to {unit}"),
         (-cost, "other keys then stay within one unit and add no noise"),
         (len(paths[key.parent]), f"{key.parent} is the most detailed: the furthest from {unit}"),
         (called.startswith(parent), f"{table.name} is named after {key.parent}"),
