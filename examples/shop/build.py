@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 SEED = 51
-CUSTOMERS = 5_000
+CUSTOMERS = 15_000
 
 HERE = Path(__file__).resolve().parent
 TABLES, SUPPORT = ((HERE / f"{name}.sql").read_text(encoding="utf-8") for name in ("shop", "support"))
@@ -356,7 +356,7 @@ def build(path: Path, customers: int = CUSTOMERS) -> dict[str, int]:
     return written
 
 
-def build_postgres(url: str, customers: int = CUSTOMERS) -> dict[str, int]:
+def build_postgres(url: str, customers: int = CUSTOMERS // 3) -> dict[str, int]:
     """Make all tables in an empty PostgreSQL database; return rows by table."""
     made = tables(customers)
     with psycopg.connect(url) as connection:
