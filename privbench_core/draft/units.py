@@ -85,7 +85,7 @@ def why_unit(catalogue: Catalogue, unit: str) -> str:
         return "guessed from the names"
     more = len(_gained(catalogue, unit, persons))
     without = f"{more} more {'table would belong' if more == 1 else 'tables would belong'} to no unit"
-    return f"guessed: each of {persons} belongs to one; with the unit {persons}, {without}"
+    return f"guessed: each row of {persons} belongs to one; with the unit {persons}, {without}"
 
 
 def most_cover(catalogue: Catalogue) -> str:
@@ -259,8 +259,8 @@ def _claims(table: FoundTable, key: FoundKey, paths: Mapping[str, tuple[str, ...
     others = any(other is not key and other.parent == key.parent for other in table.foreign_keys)
     place = -min((table.primary_key.index(name) for name in key.columns if name in table.primary_key), default=99)
     return (
-        (not table.is_optional(key), "its columns are never NULL"),
-        (direct, f"it is part of a key of {table.name} and leads straight to {unit}"),
+        (not table.is_optional(key), "this key is never NULL"),
+        (direct, f"this key is part of a key of {table.name} and leads straight to {unit}"),
         (-cost, "other keys then stay within one unit and add no noise"),
         (not others, f"{table.name} refers to one row of {key.parent}, and to several of others"),
         (len(paths[key.parent]), f"{key.parent} is the most detailed: the furthest from {unit}"),

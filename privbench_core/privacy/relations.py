@@ -198,7 +198,7 @@ def _reach_of_table(schema: Schema, table: str) -> Reach | None:
     if not keys:
         return None
     ways = (f"{key.name} ({bound_in_words(schema, key)})" for key in keys)
-    why = f"removing a unit takes away up to {sum(keys.values()):,} rows of other units, along {', '.join(ways)}"
+    why = f"removing a unit also removes up to {sum(keys.values()):,} rows of other units, along {', '.join(ways)}"
     return Reach(table, stability(schema, table), why)
 
 
@@ -207,9 +207,7 @@ def _reach_along(schema: Schema, key: ForeignKey) -> Reach | None:
     if not moves:
         return None
     how = "as many units as reach into them" if key.same_unit else bound_in_words(schema, key)
-    why = (
-        f"only what is measured along this key: up to {moves / 2:,.0f} rows of other units lose their reference ({how})"
-    )
+    why = f"only counts along this key: up to {moves / 2:,.0f} rows of other units lose their reference ({how})"
     return Reach(key.name, stability(schema, key.child) + moves, why)
 
 

@@ -113,7 +113,7 @@ def learn_lists(
         rest += left
         if made.hidden and not values:
             made = replace(made, hidden=False)
-            assumed[column.name] = "noise hid all of its values, so one was made up; declare a domain"
+            assumed[column.name] = "noise hid all values, so one was made up; declare a domain"
         codecs[column.name] = codec = replace(codec, made=made)
         if size is None and values:
             others = [(0.0, np.inf)] * (codec.size - len(values))

@@ -263,7 +263,7 @@ def _loading(tables: Entries) -> str:
     first = next(iter(tables.values()))["file"] if tables else "data/table.parquet"
     psql = [
         "With psql alone: tables, rows, keys and indexes, all or nothing. psql reads no Parquet, so it takes the",
-        "same rows from the `.csv.gz` files; `gzip` has to be there.",
+        "same rows from the `.csv.gz` files; `gzip` must be installed.",
         "",
         "```sh",
         f'psql "$URL" -f {PSQL}',

@@ -37,8 +37,8 @@ MEANINGS = {
     Grade.CLOSE: f"Distances are up to {CLOSE:g}. Good for development, testing and benchmarks.",
     Grade.ROUGH: "Further off, but related columns stay related. Figures of large groups hold, details do not.",
     Grade.UNKNOWN: "Noise hides how close the table is: anything between close and far.",
-    Grade.FAR: "No better than a table with its columns shuffled, or single columns are wrong. Rely on keys and types.",
-    Grade.NOISE: "Rows say nothing about the original, not even how many there are. Rely on keys and types.",
+    Grade.FAR: "No better than with its columns shuffled, or single columns are wrong. Rely only on keys and types.",
+    Grade.NOISE: "Rows say nothing about the original, not even how many there are. Rely only on keys and types.",
 }
 
 
@@ -123,7 +123,9 @@ def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
     reference = policy.to_shuffled * figure.shuffled
     unsure = DEVIATIONS * math.hypot(figure.noise, policy.to_shuffled * figure.shuffled_noise)
     factor = "" if policy.to_shuffled == 1 else f"{policy.to_shuffled:g} times "
-    against = f"{factor}shuffled columns ({distance} off, against {_distance(figure.shuffled, figure.shuffled_noise)})"
+    against = (
+        f"{factor}shuffled columns ({distance} off; shuffled: {_distance(figure.shuffled, figure.shuffled_noise)})"
+    )
     if small is Grade.CLOSE:
         return small, off
     if figure.value < reference - max(unsure, _LEAST * reference):

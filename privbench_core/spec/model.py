@@ -237,11 +237,11 @@ def engine_problem(engine: str, source: str, cluster: str | None, schema: Schema
         if cluster is None and not source.startswith("${"):
             return "engine spark needs a cluster", "add cluster: sc://host:port, the URL of its Spark Connect"
         if is_url(source):
-            found = "engine spark counts in folders of Parquet files and Spark catalogues, and this source is neither"
+            found = "engine spark needs a folder of Parquet files or a Spark catalogue, and this source is neither"
             return found, "choose engine duckdb, source or memory"
     if engine == "source" and not source.startswith(("postgresql", "${")):
         others = "spark, duckdb or memory" if is_spark_url(source) else "duckdb or memory"
-        return "engine source counts in PostgreSQL, and this source is not one", f"choose engine {others}"
+        return "engine source needs a PostgreSQL source, and this one is not", f"choose engine {others}"
     if engine not in {"source", "spark"}:
         return None
     numbered = [table.name for table in schema.tables if table.row_id and not table.public]

@@ -305,7 +305,7 @@ def test_ctrl_c_in_the_middle_of_a_statement_ends_the_run(
         child.kill()
     assert child.returncode == 130
     assert complaint.splitlines()[-1].startswith("privbench: stopped; releases so far are kept")
-    assert "had begun and counts as spent without a result" in complaint
+    assert "had begun: its price counts as spent" in complaint
     assert _spent(spec) == ["reserved"]
     assert _left(spec) == []
     assert not (tmp_path / "bundle").exists()

@@ -360,7 +360,7 @@ def two(*keys: ForeignKey, nullable: tuple[str, ...] = ()) -> Schema:
 def test_keys_that_cannot_be_left_empty_are_refused_before_anything_is_spent() -> None:
     both = (to("unit", "a b", "one", "x y", optional=True), to("unit", "a c", "other", "x z", optional=True))
     with pytest.raises(
-        SpecError, match=r"unit\.a: stands in unit\.\(a,b\) and in unit\.\(a,c\), which may all be NULL"
+        SpecError, match=r"unit\.a: is part of unit\.\(a,b\) and of unit\.\(a,c\), which may all be NULL"
     ):
         PrivBench().plan(two(*both, nullable=("a", "b", "c")), Budget(1.0), {})
     with pytest.raises(SpecError, match=r"unit\.a: not nullable, but in the optional key unit\.\(a,b\)"):

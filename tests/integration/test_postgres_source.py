@@ -148,7 +148,7 @@ def test_each_version_sees_what_it_says(url: str, marked: sa.Connection, change,
         (Watermark("tuched"), "^marked: the watermark tuched is not a column of the source; did you mean 'touched'"),
         (VersionQuery("SELECT id FROM marked"), "^marked: its query under change returns several rows"),
         (VersionQuery("SELECT 'secret'::integer"), r"^marked: its query under change failed \(InvalidText"),
-        (VersionQuery("DELETE FROM marked RETURNING 1"), r"^marked: the query of its change failed \(ReadOnlySql"),
+        (VersionQuery("DELETE FROM marked RETURNING 1"), r"^marked: its query under change failed \(ReadOnlySql"),
     ],
 )
 def test_versions_that_cannot_be_had_are_refused(url: str, marked: sa.Connection, change, said: str) -> None:

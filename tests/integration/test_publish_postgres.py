@@ -82,7 +82,7 @@ def test_rows_keys_indexes_and_statistics_arrive(url, tmp_path):
 def test_existing_tables_are_kept_unless_replaced(url, tmp_path):
     load_bundle(write_bundle(tmp_path / "a", SCHEMA, shop(), {}), url)
     smaller = write_bundle(tmp_path / "b", SCHEMA, shop(orders=[3]), {})
-    with pytest.raises(PublishError, match="has Customer, orders already; pass --replace"):
+    with pytest.raises(PublishError, match="already has Customer, orders; pass --replace"):
         load_bundle(smaller, url)
     assert rows(url, "SELECT count(*) FROM orders") == [(3,)]
     assert load_bundle(smaller, url, replace=True).rows["orders"] == 1

@@ -219,7 +219,7 @@ def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) ->
         "the shared sequence of s, which gets its own",
         "NOT VALID of the check soon",
         "DEFERRABLE of the constraint late",
-        "that the foreign key perhaps is NOT VALID",
+        "NOT VALID of the foreign key perhaps",
         "the INCLUDE of the constraint wide",
         "the MATCH FULL of the foreign key c_id_day_fkey",
         "the NULLS NOT DISTINCT of the constraint one",
@@ -233,7 +233,7 @@ def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) ->
         "the computed column many, which needs tags",
         "the default of m, which needs the function mine(integer)",
         "the exclusion constraint apart",
-        "the foreign key on (x) to d, because these columns have one to a already",
+        "the foreign key on (x) to d, because these columns already refer to a",
         "the form of the unique index down, btree (name DESC)",
         "the index of_found, which needs the type tsvector of found, which is read as text",
         "the index lowered, which is on an expression and unique, and synthetic rows would violate it",
@@ -266,7 +266,8 @@ def test_keys_that_only_partitions_declare_say_whose_the_rows_are(postgres: str,
     draft = draft_of(new_database(postgres, "parts", script), tmp_path / "draft.yaml")
     payment = draft[draft.index("\n  payment:") :]
     assert (
-        "# left out: that only partitions declare the foreign key p1_payer_fkey; here it is one of payment" in payment
+        "# left out: the limit of the foreign key p1_payer_fkey to some partitions; here it holds for all of payment"
+        in payment
     )
     assert payment.count("{columns: payer, references: {table: customer, columns: [id]}") == 1
     assert payment.count("{columns: kind, references: {table: kind, columns: [id]}") == 1

@@ -244,7 +244,7 @@ def test_publishing_again_replaces_enums_too(postgres: str, bundle: Path) -> Non
     url = new_database(postgres, "twice")
     load_bundle(bundle, url)
     with pytest.raises(
-        PublishError, match="has Order, line, line_tag, order_detail, part and 3 more already; pass --rep"
+        PublishError, match="already has Order, line, line_tag, order_detail, part and 3 more; pass --rep"
     ):
         load_bundle(bundle, url)
     assert load_bundle(bundle, url, replace=True).rows["staff"] == 1
@@ -252,7 +252,7 @@ def test_publishing_again_replaces_enums_too(postgres: str, bundle: Path) -> Non
 
 def test_a_target_with_other_tables_is_not_empty(postgres: str, bundle: Path) -> None:
     url = new_database(postgres, "busy", "CREATE TABLE mine AS SELECT 1 AS x")
-    with pytest.raises(PublishError, match=r"is not empty \(it has mine\); pass --replace to load beside"):
+    with pytest.raises(PublishError, match=r"is not empty \(it holds mine\); pass --replace to load beside"):
         load_bundle(bundle, url)
     load_bundle(bundle, url, replace=True)
     assert rows(url, "SELECT x FROM mine") == [(1,)]

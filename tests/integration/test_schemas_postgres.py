@@ -166,7 +166,7 @@ def test_a_bundle_makes_the_schemas_again(postgres: str, url: str, bundle: Path)
     execute(
         target, "DROP SCHEMA billing CASCADE; DROP TABLE event, customer CASCADE; CREATE TABLE billing_event (x int)"
     )
-    with pytest.raises(PublishError, match=r"is not empty \(it has billing_event\)"):
+    with pytest.raises(PublishError, match=r"is not empty \(it holds billing_event\)"):
         load_bundle(bundle, target)
 
 

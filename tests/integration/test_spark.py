@@ -250,12 +250,12 @@ _DECIMAL = Column("v", ColumnType.DECIMAL, precision=4, scale=2)
         (
             Column("v", ColumnType.TEXT),
             pa.table({"id": [1], "v": pa.array([b"\xff"]).view(pa.string())}),
-            "row.v: not every value is of type text|it refused",  # Sail does not read such files at all
+            "row.v: some values do not fit type text|it refused",  # Sail does not read such files at all
         ),
         (
             Column("v", ColumnType.UUID),
             pa.table({"id": [1], "v": ["{0B8B7C2E-5E0F-4D8E-9B1A-000000000001}"]}),
-            "row.v: not every value is of type uuid",
+            "row.v: some values do not fit type uuid",
         ),
         (
             Column("v", ColumnType.INTERVAL),
@@ -265,7 +265,7 @@ _DECIMAL = Column("v", ColumnType.DECIMAL, precision=4, scale=2)
         (
             Column("v", ColumnType.INTEGER),
             pa.table({"id": [1], "v": ["7"]}),
-            "row.v: integer is not read from string by engine spark; run with --engine duckdb",
+            "row.v: engine spark cannot read integer from string; run with --engine duckdb",
         ),
         (Column("v", ColumnType.INTEGER), pa.table({"id": [1]}), "row.v: the source has no such column"),
     ],

@@ -240,7 +240,7 @@ def test_no_token_is_kept_or_shown(
     url = in_catalogue(monkeypatch, cluster.replace("127.0.0.1", "localhost") + "/;token=hunter2", town_spec.parent)
     drafted = CliRunner().invoke(app, ["init", url, "-o", str(tmp_path / "drafted.yaml")])
     assert drafted.exit_code == 0, drafted.output
-    assert "The token is not in it: set PRIVBENCH_PASSWORD" in drafted.output
+    assert "The token is not in the spec: set PRIVBENCH_PASSWORD" in drafted.output
     text = (tmp_path / "drafted.yaml").read_text(encoding="utf-8")
     assert f"source: {url.replace('hunter2', '${PRIVBENCH_PASSWORD}')}" in text.replace("'", "")
     spec = changed(town_spec.read_text(encoding="utf-8"), "source: .", f"source: {url}")
@@ -310,7 +310,7 @@ def test_all_types_that_are_not_read_are_in_one_message(catalogue: CatalogueSour
         _engine(catalogue, Table("event", columns, ("id",)))
     assert str(refused.value).splitlines() == [
         "event.done: engine spark cannot read interval from boolean; run with --engine duckdb",
-        "event.day: integer is not read from date by engine spark; run with --engine duckdb",
+        "event.day: engine spark cannot read integer from date; run with --engine duckdb",
     ]
 
 
@@ -368,7 +368,10 @@ def test_pyspark_is_asked_for(town_spec: Path, monkeypatch: pytest.MonkeyPatch) 
         ("source: sc://host/;token=hunter2", "source: the URL names no schema of the cluster's catalogue; write"),
         ("source: sc://host/main.;token=hunter2", "source: the URL names no schema of the cluster's catalogue; write"),
         ("source: sc://host/town\ncluster: sc://hunter2", "spec: cluster is not the cluster of source"),
-        ("source: sc://host/town\nengine: source", "spec: engine source counts in PostgreSQL, and this source is not"),
+        (
+            "source: sc://host/town\nengine: source",
+            "spec: engine source needs a PostgreSQL source, and this one is not",
+        ),
     ],
 )
 def test_what_a_spec_may_not_say_of_a_catalogue(town_spec: Path, lines: str, expected: str) -> None:

@@ -257,7 +257,7 @@ def test_what_is_missing_is_caught_up_with_after_a_restore(
 def test_a_damaged_record_is_an_error_of_the_tick_that_says_what_to_do(settled: Orchestrated) -> None:
     spent = settled.spent()
     record_file(settled.spec).write_bytes(b"no database" * 100)
-    with pytest.raises(dg.Failure, match=r"record\.sqlite of the state folder is damaged\. Remove it"):
+    with pytest.raises(dg.Failure, match=r"record\.sqlite of the state folder is damaged\. Delete it"):
         settled.tick()
     record_file(settled.spec).unlink()
     assert settled.tick() == {}

@@ -99,7 +99,7 @@ def test_a_source_that_changed_after_its_profile_is_refused(operated: Orchestrat
     assert operated.spent() == cost
     said = errors(result)
     assert "SourceChangedError: person: the source changed after a step before model/person" in said
-    assert "Make the profile of person" in said
+    assert "Run the profile of person" in said
     assert operated.refresh("0.8", ["model/household"]).success
 
 

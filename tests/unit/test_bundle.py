@@ -224,11 +224,11 @@ def test_loading_into_duckdb(tmp_path, bundle, tables, form):
         ]
         with pytest.raises(duckdb.ConstraintException):
             connection.execute("INSERT INTO home VALUES (1, NULL)")
-    with pytest.raises(PublishError, match="has home, pet, place already; pass --replace"):
+    with pytest.raises(PublishError, match="already has home, pet, place; pass --replace"):
         load_bundle(bundle, str(file))
     with duckdb.connect(str(tmp_path / "x.duckdb")) as connection:
         connection.execute("CREATE TABLE mine AS SELECT 1 AS x")
-    with pytest.raises(PublishError, match=r"is not empty \(it has mine\); pass --replace to load beside"):
+    with pytest.raises(PublishError, match=r"is not empty \(it holds mine\); pass --replace to load beside"):
         load_bundle(bundle, str(tmp_path / "x.duckdb"))
     assert load_bundle(bundle, str(tmp_path / "x.duckdb"), replace=True).rows["pet"] == 4
     assert load_bundle(bundle, str(file), replace=True).rows == {"place": 2, "home": 3, "pet": 4}

@@ -151,13 +151,13 @@ create table note(id integer primary key, memo integer not null references memo(
     assert "do the rows of note that refer to it by cited stay, without this reference?" in result.stdout
     assert "rows of note refer to rows of memo of one unit by cited" in result.stdout
     assert result.stdout.count("Write numbers above 0") == 2
-    assert "Run it now at ε=0.8?" in result.stdout
+    assert "Run this plan now at ε=0.8?" in result.stdout
     spec = load_spec(out)
     assert [key.max_children for key in spec.schema.table("employee").foreign_keys] == [7]
     bounds = {key.columns: key.max_children for key in spec.schema.table("memo").foreign_keys}
     assert bounds == {("author",): 1000, ("reader",): 1000}
     assert spec.schema.table("note").foreign_keys[1].max_children_per_unit == 9
-    assert "nothing enforces it" in out.read_text(encoding="utf-8")
+    assert "nothing enforces the bound" in out.read_text(encoding="utf-8")
 
 
 def test_the_interview_presets_no_table_as_public_whose_rows_may_be_about_persons(tmp_path: Path) -> None:

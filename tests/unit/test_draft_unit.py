@@ -213,7 +213,7 @@ def test_units_and_owners_are_ranked_by_what_they_cost(
 def test_a_draft_says_why_it_takes_a_unit_and_an_owner_and_what_a_promise_costs(tmp_path: Path) -> None:
     crm = catalogue_of(CRM)
     assert why_unit(crm, "organisations") == (
-        "guessed: each of contacts belongs to one; with the unit contacts, 1 more table would belong to no unit"
+        "guessed: each row of contacts belongs to one; with the unit contacts, 1 more table would belong to no unit"
     )
     sport = catalogue_of("""
         tournaments: *id

@@ -101,9 +101,9 @@ def test_another_synthesizer_has_released_nothing_yet(operated: Orchestrated) ->
     operated.observe()
     spent = operated.spent()
     assert operated.tick() == {}
-    assert "ε=0.8: never released with another: a first release is a decision" in operated.said
+    assert "ε=0.8: never released with another: the first release is your decision" in operated.said
     assert scheduled(operated)[0] == []
-    assert "A first release is your decision: give --epsilon" in refresh(operated.path)
+    assert "first release is your decision: pass --epsilon" in refresh(operated.path)
     assert operated.spent() == spent
     assert operated.refresh(LOW).success, "by hand"
     assert operated.spent() > spent
@@ -116,7 +116,7 @@ def test_another_synthesizer_has_released_nothing_yet(operated: Orchestrated) ->
 def test_a_plain_refresh_names_what_it_leaves_to_a_person(operated: Orchestrated) -> None:
     assert refresh(operated.path, "--epsilon", LOW)
     spent = operated.spent()
-    assert "ε=3.2: never released: a first release is a decision" in refresh(operated.path)
+    assert "ε=3.2: never released: the first release is your decision" in refresh(operated.path)
     assert operated.spent() == spent
     assert refresh(operated.path, "--epsilon", HIGH), "a person names the ε"
     assert operated.spent() > spent
@@ -126,7 +126,10 @@ def test_a_plain_refresh_names_what_it_leaves_to_a_person(operated: Orchestrated
 def test_status_says_why_nothing_is_made(town_spec: Path) -> None:
     result = CliRunner().invoke(app, ["status", str(town_spec), "--json"])
     assert result.exit_code == 0
-    assert result.output.count("never released: a first release is a decision; materialise it by hand, or run") == 2
+    assert (
+        result.output.count("never released: the first release is your decision; materialise it in Dagster, or run")
+        == 2
+    )
 
 
 PETS = """  pet:

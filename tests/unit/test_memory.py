@@ -22,7 +22,7 @@ def test_lack_of_memory_names_the_step_and_what_was_paid(town_spec: Path, fake: 
     said = " ".join(result.stderr.split())
     assert said.startswith("privbench: model/person: not enough memory for this step. Count rows on disk (engine: duck")
     assert "Releases so far are kept: 3 steps of this run (" in said
-    assert "model/person had begun and counts as spent without a result (" in said
+    assert "model/person had begun: its price counts as spent (" in said
     assert "925186201" not in said, "what was asked for may be as large as a private table"
     fake.broken = {("sample", "person"): MemoryError()}
     with pytest.raises(

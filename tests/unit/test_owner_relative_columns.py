@@ -113,8 +113,8 @@ def test_an_own_column_of_that_name_may_close_a_circle(tmp_path: Path) -> None:
     ("kind", "to", "expected"),
     [
         ("date", "client.sinse", "relative to client.sinse, which is not a column; did you mean 'client.since'?"),
-        ("date", "since", "relative to since, which is no column; known: client.left, client.number, client.paid, "),
-        ("date", "clients.since", "relative to clients.since, which is no column; did you mean 'client.since'?"),
+        ("date", "since", "relative to since, which is not a column; known: client.left, client.number, client.paid, "),
+        ("date", "clients.since", "relative to clients.since, which is not a column; did you mean 'client.since'?"),
         ("integer", "client.id", "relative to the key column client.id, "),
         ("timestamp", "client.since", "of type timestamp, relative to client.since of type date; "),
         ("decimal, precision: 8, scale: 3", "client.paid", "of type decimal(8, 3), relative to client.paid of type d"),
@@ -149,11 +149,11 @@ def test_only_the_owners_columns_are_found(tmp_path: Path) -> None:
     parcel += "      - {columns: order_id, references: order, max_children: 9, owner: true}\n"
     parcel += "    columns:\n      id: integer\n      order_id: integer\n"
     (found,) = specs.problems(tmp_path, SPEC + parcel + line)
-    assert found.startswith("parcel.sent: relative to client.since, which is no column; ")
+    assert found.startswith("parcel.sent: relative to client.since, which is not a column; ")
     (found,) = specs.problems(
         tmp_path, specs.changed(SPEC, "date, relative_to: since,", "date, relative_to: order.placed,")
     )
-    assert found.startswith("client.left: relative to order.placed, which is no column; ")
+    assert found.startswith("client.left: relative to order.placed, which is not a column; ")
 
 
 def owned(kind: ColumnType, **more: Any) -> Schema:

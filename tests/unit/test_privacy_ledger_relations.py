@@ -41,7 +41,7 @@ def test_another_relation_is_refused_with_what_changed_and_the_way_out(place: Pl
         "payment.receiver (to person): on_unit_removed: set null (receiver) then, on_unit_removed: cascade now"
         in message
     )
-    for way in ("Put the declaration back", "another database name", "reported apart", "only for other people"):
+    for way in ("Put the declaration back", "another database name", "reported separately", "only for other people"):
         assert way in message
     buy(place, SET_NULL)
     buy(place, CASCADE, "other people")

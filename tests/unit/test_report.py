@@ -192,7 +192,7 @@ def test_the_verdict_is_that_of_the_worst_table_or_workload(distance: float, est
 
 def test_the_verdict_says_what_is_lost_and_where_shuffled_columns_are_closer() -> None:
     (verdict,) = comparison(0.05, joint=0.2, shuffled=0.2, fanout_tvd=0.0).verdicts(POLICY)
-    lost = "joined pairs along 0.p are no closer than shuffled columns (0.20 off, against 0.20)"
+    lost = "joined pairs along 0.p are no closer than shuffled columns (0.20 off; shuffled: 0.20)"
     assert (verdict.subject, verdict.grade, verdict.reason) == ("0", Grade.FAR, lost)
     (verdict,) = comparison(0.05, fanout_tvd=0.2).verdicts(POLICY)
     assert str(verdict) == "0: rough: children per parent along 0.p are 0.20 off"
@@ -350,7 +350,7 @@ def test_a_bundle_of_another_schema_or_damaged_is_one_clear_error(town: Town, to
     more = replace(household, columns=(*floats, Column("cars", ColumnType.INTEGER, Range(0, 9))))
     other = replace(spec, schema=Schema("town", (more, person), "household"))
     with pytest.raises(
-        PublishError, match=r"rooms is integer there and float.*household\.cars is missing; use the spec"
+        PublishError, match=r"rooms is integer in the bundle and float.*household\.cars is missing; use the spec"
     ):
         read_bundle_and_source(other, bundle)
     with pytest.raises(PublishError, match="table elsewhere is missing"):

@@ -234,7 +234,7 @@ def test_seven_mistakes_are_seven_problems(tmp_path: Path) -> None:
         ("unit: customer", "unit: order", "order.customer: the privacy unit depends on the private table customer"),
         ("[0.8, 3.2]", "[]", "privacy: epsilons is []"),
         ("[0.8, 3.2]", "[0.8, -1]", "privacy: epsilons is [0.8, -1]"),
-        ("[0.8, 3.2]", "[0.8, 0.8]", "privacy: epsilons is [0.8, 0.8]; 0.8 stands twice"),
+        ("[0.8, 3.2]", "[0.8, 0.8]", "privacy: epsilons is [0.8, 0.8]; 0.8 occurs twice"),
         ("[0.8, 3.2]", "[.inf]", "privacy: epsilons is [inf]"),
         (", lifetime: {epsilon: 20}", "", "privacy: lifetime is missing; declare the largest total"),
         ("{epsilon: 20}", "{epsilon: 0.5}", "privacy.lifetime: epsilon is 0.5; it cannot pay"),

@@ -110,7 +110,7 @@ def test_a_key_that_follows_from_another_is_for_the_ddl_alone(tmp_path: Path) ->
         ("name: numbers", "name: student", "student: a sequence and a table have this name, but PostgreSQL allows"),
         ("increment: 2", "increment: -2", "person.id: increment is -2; write a positive number"),
         ("identity: true, sequence", "sequence", "person.id: sequence is"),
-        ("to_tsvector(mail)", "to_tsvector(mial)", "person.words: the expression refers to mial, which is no column"),
+        ("to_tsvector(mail)", "to_tsvector(mial)", "person.words: the expression refers to mial, which is not a"),
         ("to_tsvector(mail)", "'1) STORED, x int DEFAULT (2'", "person.words: the expression is not one expression"),
         ("sql_type: tsvector", "sql_type: 'int; DROP'", "person.words: sql_type is 'int; DROP'; name a type"),
         ("{words: {", "{mail: {", "person.mail: both a column and generated; remove one"),

@@ -28,7 +28,7 @@ def test_an_engine_is_read_and_written(town_spec: Path) -> None:
         ("duck", "spec: there is no engine 'duck'; did you mean 'duckdb'?"),
         (
             "source",
-            "spec: engine source counts in PostgreSQL, and this source is not one; choose engine duckdb or memory",
+            "spec: engine source needs a PostgreSQL source, and this one is not; choose engine duckdb or memory",
         ),
     ],
 )

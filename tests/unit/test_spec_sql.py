@@ -87,7 +87,7 @@ def test_checks_that_are_not_understood_are_kept_and_told(tmp_path: Path) -> Non
     ("old", "new", "expected"),
     [
         ("low <= high", "low <= hihg", "customer: the check in order refers to hihg, which is not a column; did"),
-        ("low <= high", "low <= Mail2", "customer: the check in order refers to mail2, which is no column; did you"),
+        ("low <= high", "low <= Mail2", "customer: the check in order refers to mail2, which is not a column; did you"),
         ("low <= high", "low) OR (high", "customer: the check in order is not one expression"),
         ("low <= high", "low; DROP TABLE x", "customer: the check in order is not one expression"),
         ("name: strange", "name: in order", "customer: two checks are called in order; rename one"),

@@ -75,7 +75,7 @@ def csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
     except (pa.ArrowException, UnicodeDecodeError) as error:
         if "utf8" in str(error).lower():  # Arrow's message goes no further: it may quote a row
             raise _not_utf8(table.name, path) from None
-        what = "a line has more or fewer fields than the header; write the file again"
+        what = "some line has more or fewer fields than the header; write the file again"
         raise _irregular(table, path, what, _first_problem(path, fields=True)) from None
 
 

@@ -13,7 +13,7 @@ from privbench_core.schema.columns import Column, Generated, IdentitySequence
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table, split_name
 
-AFTER_THE_ROWS = "-- Keys, indexes and comments: fastest after the rows are loaded."
+AFTER_THE_ROWS = "-- Keys, indexes and comments come last, because rows load faster without them."
 """The line of a schema.sql that parts what rows are loaded into from the rest."""
 
 
