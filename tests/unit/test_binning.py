@@ -297,7 +297,7 @@ def test_what_is_no_tail_stays_in_one_piece(cells: int):
 def test_noise_alone_makes_hardly_a_peak_among_thousands_of_empty_cells(laplace: bool):
     rng = np.random.default_rng(0)
     peaks = 0
-    for _ in range(10):
+    for _ in range(4):
         noise = rng.laplace(0, 10 / np.sqrt(2), 4096) if laplace else rng.normal(0, 10, 4096)
         peaks += len(segment_and_smooth(noise, 10.0, np.ones(4096), laplace=laplace)[0]) - 1
-    assert peaks <= 4  # a cut for every ten that would save the usual penalty
+    assert peaks <= 2  # a cut for every ten that would save the usual penalty
