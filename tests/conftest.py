@@ -150,7 +150,8 @@ def pytest_configure() -> None:
     if not _IN_MEMORY.is_dir():
         return
     memory = os.statvfs(_IN_MEMORY)
-    if memory.f_bavail * memory.f_frsize > _ROOM and not memory.f_flag & os.ST_NOEXEC:  # some tests start what they write
+    started = not memory.f_flag & os.ST_NOEXEC  # some tests start what they write
+    if started and memory.f_bavail * memory.f_frsize > _ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
 
