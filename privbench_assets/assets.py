@@ -33,7 +33,7 @@ NOTICE = "Internal: the report compares with private rows and is not differentia
 _WORK = {
     StepKind.PROFILE: "Learns domains and sizes of {what}",
     StepKind.MODEL: "Models the rows of {what}",
-    StepKind.FANOUT: "Models how many rows belong to a row that {what} refers to, and which",
+    StepKind.FANOUT: "Models along {what} how many rows refer to a row, and which ones",
     StepKind.FIDELITY: "Measures how close the models of {what} are to the source",
     StepKind.SAMPLE: "Draws the synthetic rows of {what}",
     StepKind.VALIDATE: "Checks the synthetic rows of {what}",
@@ -129,18 +129,20 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
         tags={"privbench/stage": "report", "privbench/spends": "no"},
         skippable=True,
         description=(
-            f"Compares the bundle of {name} with its source, for the owner only. {NOTICE} Spends no budget. Made when"
-            " it is materialised by itself, or in a run whose configuration says write: true; left out of all others,"
-            " so that materialising everything does not write it."
+            f"Compares the bundle of {name} with its source, for the owner only. {NOTICE} Spends no budget. Written"
+            " when this asset is materialised alone, or when the run's configuration says write: true. Other runs skip"
+            " it, such as one that materialises everything."
         ),
     )
-    asked = dg.Field(bool, default_value=False, description="Write the report in a run with other assets, too.")
+    asked = dg.Field(
+        bool, default_value=False, description="Write the report even if the run makes other assets as well."
+    )
 
     @dg.multi_asset(name=op_name(name, ("evaluate", "report")), specs=[asset], config_schema={"write": asked})
     def report(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # Dagster wants it bare
         epsilon, alone = context.partition_key, context.job_def.asset_layer.selected_asset_keys == {key}
         if not (alone or context.op_execution_context.op_config["write"]):
-            context.log.info("left out: materialise it by itself, or set write: true")
+            context.log.info("not written: materialise this asset alone, or set write: true")
             return
         with nothing_private(spec, key.to_user_string()):
             # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.

@@ -51,8 +51,8 @@ def refresh_job(spec: Spec, assets: dg.AssetSelection) -> dg.UnresolvedAssetJobD
         "refresh",
         assets,
         f"The whole pipeline of {spec.schema.name} at one ε: profile, model, sample, validate, publish. Steps whose"
-        " inputs did not change are reused and cost nothing. Launched for several ε (a backfill), each has a run of"
-        " its own, and their costs add up.",
+        " inputs did not change are reused and cost nothing. A backfill of several ε has one run for each, and their"
+        " costs add up.",
     )
 
 
@@ -78,8 +78,8 @@ def refresh_schedule(
         cron_schedule=spec.schedule or WEEKLY,
         job=job,
         description=(
-            f"Runs {job.name} for every ε that was released before. If the source changed since, each ε is paid for"
-            f" again, and their costs add up; benchmark_status of {name} says how often that can be paid."
+            f"Runs {job.name} for every ε that was released before. If the source has changed since then, each ε"
+            f" is paid for again, and the costs add up. benchmark_status of {name} says how often that is possible."
         ),
     )
     def refresh(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
@@ -148,7 +148,7 @@ def longest_pause(cron: str) -> timedelta:
     datetime.timedelta(days=4)
     """
     if not is_valid_cron_string(cron):
-        raise SpecError(f"spec: schedule is {cron!r}, which is no cron expression; write one like '0 3 * * 1'")
+        raise SpecError(f"spec: schedule is {cron!r}, which is not a cron expression; write one like '0 3 * * 1'")
     start = datetime(2024, 1, 1, tzinfo=UTC).timestamp()
     ticks = islice(cron_string_iterator(start, cron, "UTC"), _TICKS)
     return max(later - earlier for earlier, later in pairwise(ticks))
@@ -164,7 +164,7 @@ def refresh_sensor(spec: Spec, plans: Mapping[str, Plan], job: dg.UnresolvedAsse
         minimum_interval_seconds=30,
         description=(
             f"Refreshes the benchmark of {name} at every ε that was released before, when an observation shows a"
-            " change of the source. Each refresh costs lifetime budget. Turn on the schedule that observes, too."
+            " change of the source. Each refresh costs lifetime budget. Turn on the schedule that observes it, too."
         ),
         default_status=dg.DefaultSensorStatus.STOPPED,
     )
@@ -176,7 +176,9 @@ def refresh_sensor(spec: Spec, plans: Mapping[str, Plan], job: dg.UnresolvedAsse
         found = [_request(runs, state) for state in states.values() if state.pending]
         requests = [each for each in found if isinstance(each, dg.RunRequest)]
         said += [each for each in found if isinstance(each, str)]
-        return dg.SensorResult(requests, skip_reason=None if requests else "; ".join(said) or "all is up to date")
+        return dg.SensorResult(
+            requests, skip_reason=None if requests else "; ".join(said) or "everything is up to date"
+        )
 
     return refresh_on_change
 
@@ -185,10 +187,10 @@ def _request(runs: _Runs, state: ReleaseState) -> dg.RunRequest | str:
     """Return the run that brings one ε up to date, or why none is asked for."""
     epsilon = state.epsilon
     if runs.at_work(epsilon):
-        return f"ε={epsilon}: waits for a run that is at work"
+        return f"ε={epsilon}: a run is in progress"
     asked, last = runs.attempts(epsilon, state.source)
     if asked >= ATTEMPTS:
-        return f"ε={epsilon}: failed {asked} times; waits for a person, or for another change"
+        return f"ε={epsilon}: failed {asked} times; not tried again before the source changes or a person starts it"
     steps = [step_key(runs.database, step.key) for step in state.pending]
     return dg.RunRequest(
         run_key=f"ε={epsilon} source={state.source} attempt={asked + 1} after={last}",

@@ -68,5 +68,7 @@ def _common_steps(plans: Mapping[str, Plan]) -> Plan:
     first, *others = plans.values()
     shape = [(step.key, step.kind, step.inputs, step.reads) for step in first.steps]
     if any([(step.key, step.kind, step.inputs, step.reads) for step in plan.steps] != shape for plan in others):
-        raise InternalError(f"synthesizer {first.synthesizer}: its steps depend on ε; only their prices may")
+        raise InternalError(
+            f"synthesizer {first.synthesizer}: its plan has other steps at another ε, but only their prices may differ"
+        )
     return first

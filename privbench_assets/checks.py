@@ -28,7 +28,7 @@ from privbench_core.validate.expectations import expectation_in_words
 INTEGRITY, FIDELITY = "integrity", "fidelity"
 SUITES = {
     INTEGRITY: "Keys, references, types, NULLs and declared domains of the synthetic table hold.",
-    FIDELITY: "Released distances from the source are below those of shuffled columns, and not all noise.",
+    FIDELITY: "By released figures, the table is closer to the source than shuffled columns, and not all noise.",
 }
 UP_TO_DATE = "up_to_date"
 _SHOWN = 100  # rows of a table in Dagster's pages; chosen by hand
@@ -46,7 +46,7 @@ def check_specs(
     """
     about: dict[str, tuple[str, bool]] = {}  # what each says, and whether it blocks
     if step.kind is StepKind.PUBLISH:
-        about[UP_TO_DATE] = "The bundle was made from the source, the spec and the code as they are.", False
+        about[UP_TO_DATE] = "The bundle was made from the source, the spec and the code as they are now.", False
     elif step.kind is StepKind.VALIDATE:
         about = {
             check_name(step, table, suite): (f"{table}: {text}", suite == INTEGRITY or spec.fidelity.block)
@@ -89,7 +89,7 @@ def up_to_date_result(asset: dg.AssetKey, status: Status, epsilon: str) -> dg.As
         check_name=UP_TO_DATE,
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"steps to make": len(state.outdated)},
-        description=f"stale: {why}" if why else "made from the source, the spec and the code as they are",
+        description=f"stale: {why}" if why else "made from the source, the spec and the code as they are now",
     )
 
 

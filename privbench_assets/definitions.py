@@ -63,7 +63,7 @@ def load_defs(paths: Sequence[Path]) -> dg.Definitions:
             spec = load_spec(path)
             name = spec.schema.name
             if other := taken.get(name.casefold()):
-                raise SpecError(f"database {name}: {other} has it already; rename one of the two")  # noqa: TRY301
+                raise SpecError(f"database {name}: {other} has the same database name; rename one of the two")  # noqa: TRY301
             parts.append(build_defs(spec))
             taken[name.casefold()] = path
         except PrivbenchError as error:

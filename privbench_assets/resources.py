@@ -90,19 +90,19 @@ def session_resource(
         at_end: Is called when all steps of a run are over.
     """
     options = {
-        "seed": dg.Field(int, default_value=0, description="Seed of sampling: another seed draws another database."),
+        "seed": dg.Field(int, default_value=0, description="Seed of the sampling: another seed draws other rows."),
         "scale": dg.Field(
             float, default_value=1.0, description="Size relative to the source: 10 draws ten times as many rows."
         ),
         "workers": dg.Field(
             int,
             default_value=0,
-            description="Processes that make large tables, 0 for one per processor; any number makes the same rows.",
+            description="Processes for large tables; 0: one per processor. Any number gives the same rows.",
         ),
         "accept_noise": dg.Field(
             bool,
             default_value=False,
-            description="Buy the rest of a release even if released numbers show that it will be noise.",
+            description="Go on paying for a release even if released numbers show that the rest will be noise.",
         ),
     }
 

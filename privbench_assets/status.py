@@ -51,15 +51,15 @@ def benchmark_status(spec: Spec, plans: Mapping[str, Plan]) -> dg.AssetsDefiniti
                 BUDGET,
                 asset=status_key(name),
                 description=(
-                    "Whether the lifetime budget and the refresh policy pay for two more refreshes of all ε. A warning"
-                    " when the next one is the last, or will be refused; nothing is stopped by it."
+                    "The lifetime budget and the refresh policy allow two more refreshes of all ε. Warns when the next"
+                    " refresh is the last or will be refused. Stops nothing."
                 ),
             )
         ],
         required_resource_keys={resource},
         description=(
-            f"What is stale in the benchmark of {name}, what a refresh costs, and what is left. The ε add up: a"
-            " receiver of several bundles has learned as much as all of them together tell."
+            f"What is stale in the benchmark of {name}, what a refresh costs, and what is left. The ε add up:"
+            " whoever receives several bundles learns what they reveal together."
         ),
     )
     def status(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it bare
@@ -84,12 +84,23 @@ def report_status(context: dg.InitResourceContext, session: Session) -> None:
         shown = last.asset_materialization if last is not None else None
         if shown is None or (shown.tags or {}).get(_VERSION) != version:
             metadata, check = _metadata(session, status), budget_check(session.spec.schema.name, status.account)
-            instance.report_runless_asset_event(
-                dg.AssetMaterialization(key, metadata=metadata, tags={_VERSION: version})
-            )
+            tags = {_VERSION: version, **_bundles_seen(instance, session)}
+            instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
             instance.report_runless_asset_event(_evaluation(check))
     except Exception as error:  # noqa: BLE001 - it may quote anything, and is no reason to fail a run that is over
-        context.log.info("benchmark_status could not be gathered: %s", type(error).__name__)  # type: ignore[union-attr]
+        context.log.info("benchmark_status could not be computed: %s", type(error).__name__)  # type: ignore[union-attr]
+
+
+def _bundles_seen(instance: dg.DagsterInstance, session: Session) -> dict[str, str]:
+    """Return the tags that say which bundles a status has seen: without them Dagster shows it as out of date."""
+    database, plan = session.spec.schema.name, next(iter(session.plans.values()))
+    tags = {"dagster/code_version": "reported"}
+    for key in (step_key(database, step.key) for step in plan.steps if step.kind is StepKind.PUBLISH):
+        last = instance.fetch_materializations(key, limit=1).records
+        pointer = str(last[0].storage_id) if last else "NULL"
+        name = key.to_user_string()
+        tags |= {f"dagster/input_data_version/{name}": "seen", f"dagster/input_event_pointer/{name}": pointer}
+    return tags
 
 
 def report_up_to_date(
@@ -156,6 +167,7 @@ def _metadata(session: Session, status: Status) -> dict[str, Any]:
         "pending": _pending_table(status),
         "refreshes": dg.MetadataValue.md("\n\n".join(said)),
         "spending": _spending_table(session, status),
+        "bundles out of date": sum(s.released and not s.up_to_date for s in status.states.values()),
         "lifetime ε": float(spec.lifetime_epsilon),
         "lifetime δ": float(spec.lifetime_delta),
         **session.balance(),

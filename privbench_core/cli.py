@@ -33,14 +33,14 @@ def _option(help_text: str, *names: str, metavar: str | None = None, least: int 
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec file (YAML).", show_default=False)]
 BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle.", show_default=False)]
-Synthesizer = Annotated[str | None, _option("Instead of the spec's synthesizer.", metavar="NAME")]
-Delta = Annotated[float | None, _option("Instead of the spec's δ.")]
+Synthesizer = Annotated[str | None, _option("Synthesizer to use instead of the spec's.", metavar="NAME")]
+Delta = Annotated[float | None, _option("δ of the run, instead of the spec's.")]
 Engine = Annotated[
-    str | None, _option("Where rows are counted, instead of the spec's.", metavar="memory|duckdb|source|spark")
+    str | None, _option("Engine that counts private rows, instead of the spec's.", metavar="memory|duckdb|source|spark")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 AcceptNoise = Annotated[
-    bool, typer.Option("--accept-noise", help="Buy the rest even if released numbers show that it will be noise.")
+    bool, typer.Option("--accept-noise", help="Go on paying even if released numbers show that the rest will be noise.")
 ]
 
 
@@ -61,24 +61,26 @@ def privbench(
 
 @app.command()
 def init(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A URL, a DuckDB file or a folder.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A URL, a DuckDB file or a folder of files.")],
     out: Annotated[Path | None, _option("The spec file to write.", "-o", "--out")] = None,
     sample_dir: Annotated[
-        Path | None, _option("Folder of public example data to propose domains from.", "--sample-dir")
+        Path | None, _option("Folder of public example data, from which domains are proposed.", "--sample-dir")
     ] = None,
-    unit: Annotated[str | None, _option("The table whose rows are protected.", metavar="TABLE")] = None,
-    public: Annotated[str | None, _option("Tables that anyone may see, row by row.", metavar="TABLE,..")] = None,
+    unit: Annotated[
+        str | None, _option("The table whose rows are protected, with all that depend on them.", metavar="TABLE")
+    ] = None,
+    public: Annotated[str | None, _option("Tables whose rows anyone may see.", metavar="TABLE,..")] = None,
     leave_out: Annotated[
-        str | None, _option("Tables to do without, with the keys that refer to them.", metavar="TABLE,..")
+        str | None, _option("Tables to leave out, with the foreign keys that refer to them.", metavar="TABLE,..")
     ] = None,
     schemas: Annotated[
-        str | None, _option("Schemas of PostgreSQL to read, the main one first; all if left out.", metavar="SCHEMA,..")
+        str | None, _option("PostgreSQL schemas to read, the main one first. Default: all.", metavar="SCHEMA,..")
     ] = None,
     interactive: Annotated[
-        bool, typer.Option("--interactive", help="Ask what only you can decide, then plan, and offer to run.")
+        bool, typer.Option("--interactive", help="Ask what only you can decide, show the plan, and offer to run it.")
     ] = False,
 ) -> None:
-    """Reflect a source into a spec to edit. Looks at its catalogue and at public examples, never at its rows."""
+    """Draft a spec from a source, to edit. Reads the source's catalogue and public examples, never its rows."""
     if out is None and not interactive:
         raise typer.BadParameter("name the spec file to write", param_hint="--out")
     with one_clear_line("no spec was written"):
@@ -98,16 +100,16 @@ def init(
 @app.command()
 def plan(
     spec: SpecFile,
-    epsilon: Annotated[float | None, _option("ε of the run; all of the spec's if left out.")] = None,
+    epsilon: Annotated[float | None, _option("ε of the run. Default: every ε of the spec.")] = None,
     synthesizer: Synthesizer = None,
     delta: Delta = None,
     engine: Engine = None,
     rows: Annotated[
-        list[str] | None, _option("TABLE=NUMBER, roughly and public: says what to expect of each table. Repeatable.")
+        list[str] | None, _option("TABLE=NUMBER: rough public number of rows, to forecast the table. Repeatable.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the steps, their prices, what the noise means in rows and what to expect of each table. Reads no row."""
+    """Show the steps, their prices, the noise in rows and what to expect of each table. Reads no row."""
     with one_clear_line():
         from privbench_core.commands.plan import show_plans
 
@@ -117,24 +119,24 @@ def plan(
 @app.command()
 def run(
     spec: SpecFile,
-    epsilon: Annotated[float, _option("ε this run may spend.")],
-    out: Annotated[Path, _option("Folder of the bundle; replaced if it holds one.")],
+    epsilon: Annotated[float, _option("ε that this run may spend.")],
+    out: Annotated[Path, _option("Folder for the bundle. A bundle that is there is replaced.")],
     synthesizer: Synthesizer = None,
     delta: Delta = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of sampling; never of the privacy noise.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling. The privacy noise has no seed.")] = 0,
     scale: Annotated[float, typer.Option(help="Size relative to the source; costs no budget.")] = 1.0,
     workers: Annotated[
-        int | None, _option("Processes for large tables; all processors if left out. Same bytes.", least=1)
+        int | None, _option("Processes for large tables, all with the same result. Default: all cores.", least=1)
     ] = None,
     undeclared_epsilon: Annotated[
         bool, typer.Option("--undeclared-epsilon", help="Run at an ε that the spec does not list.")
     ] = False,
     accept_noise: AcceptNoise = False,
     engine: Engine = None,
-    csv: Annotated[bool, typer.Option("--csv/--no-csv", help="Write the rows as CSV for psql, too.")] = True,
+    csv: Annotated[bool, typer.Option("--csv/--no-csv", help="Also write the rows as CSV, which psql loads.")] = True,
     json: Json = False,
 ) -> None:
-    """Run the whole plan and write a bundle. What was released before is not paid for again."""
+    """Run the whole plan and write a bundle. Results that were released before are not paid for again."""
     with one_clear_line("releases so far are kept"):
         from privbench_core.commands.run import run_and_report
 
@@ -148,14 +150,16 @@ def evaluate(
     spec: SpecFile,
     bundle: BundleFolder,
     out: Annotated[Path, _option("Folder for metrics.json and report.html.")],
-    workload: Annotated[Path | None, _option("Queries; else some are made.", metavar="FILE.sql")] = None,
+    workload: Annotated[
+        Path | None, _option("Queries to compare. Default: generated ones.", metavar="FILE.sql")
+    ] = None,
     run_time: Annotated[
-        bool, typer.Option("--run-time", help="Also run the queries in an embedded PostgreSQL (extra: runtime).")
+        bool, typer.Option("--run-time", help="Also time the queries in embedded PostgreSQL (extra: runtime).")
     ] = False,
-    run_time_url: Annotated[str | None, _option("Also run them in this PostgreSQL.", metavar="URL")] = None,
+    run_time_url: Annotated[str | None, _option("Also time the queries in this PostgreSQL.", metavar="URL")] = None,
     json: Json = False,
 ) -> None:
-    """Compare a bundle with its source. The report is internal: it is not differentially private."""
+    """Compare a bundle with its source. The report is for the owner only: it is not differentially private."""
     with one_clear_line("no report was written"):
         from privbench_core.commands.bundles import report
 
@@ -166,10 +170,10 @@ def evaluate(
 def publish(
     bundle: BundleFolder,
     target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="A PostgreSQL URL or a DuckDB file.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Drop tables of the same names first.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="First drop tables of the same names.")] = False,
     json: Json = False,
 ) -> None:
-    """Load a bundle into a database: create, load, index, analyze; all or nothing."""
+    """Load a bundle into a database: create tables, load rows, add keys and indexes, analyze. All or nothing."""
     with one_clear_line("the target is unchanged"):
         from privbench_core.commands.bundles import load
 
@@ -183,12 +187,12 @@ def ledger(
         bool,
         typer.Option(
             "--new-state",
-            help="Give up a lost state folder (what it held is paid again) or ledger (what was spent is forgotten).",
+            help="Go on without a lost state folder (its results are paid again) or ledger (spending is forgotten).",
         ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show what is spent, reserved and left of the lifetime budget, by run and step."""
+    """Show how much of the lifetime budget is spent, reserved and left, by run and step."""
     with one_clear_line():
         from privbench_core.commands.ledger import show_ledger, take_new_state
 
@@ -199,7 +203,7 @@ def ledger(
 
 @app.command()
 def status(spec: SpecFile, json: Json = False) -> None:
-    """Show what is stale at which ε, what a refresh costs, and how often that can still be paid."""
+    """Show which bundles are stale, what a refresh costs, and how many more refreshes the budget allows."""
     with one_clear_line():
         from privbench_core.commands.status import show_status
 
@@ -210,12 +214,12 @@ def status(spec: SpecFile, json: Json = False) -> None:
 def refresh(
     spec: SpecFile,
     epsilon: Annotated[
-        float | None, _option("ε to refresh, or to release first; all that were released if left out.")
+        float | None, _option("ε to refresh, or to release for the first time. Default: every ε released before.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be made.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which steps would run.")] = False,
     accept_noise: AcceptNoise = False,
 ) -> None:
-    """Make what is stale: bundles in the state folder, as Dagster makes them."""
+    """Bring stale bundles up to date. They are in the state folder, where Dagster keeps them too."""
     with one_clear_line("releases so far are kept"):
         from privbench_core.commands.status import refresh_stale
 
@@ -225,7 +229,7 @@ def refresh(
 @app.command()
 def demo(
     folder: Annotated[
-        Path | None, typer.Option("--dir", help="Where to put the example and its bundle (demo, or demo-shop).")
+        Path | None, typer.Option("--dir", help="Folder for the example and its bundle. Default: demo, or demo-shop.")
     ] = None,
     example: Annotated[str, typer.Option(help="households (two tables) or shop (eight).")] = "households",
 ) -> None:

@@ -87,11 +87,11 @@ def _wait(path: Path, what: str, seconds: float) -> TextIO:
             waited = monotonic() - start
             if not warned and waited > _WARN_AFTER:
                 warned = True
-                _LOG.warning("%s: waiting for %s, which is at work on it; for at most %g s", what, holder, seconds)
+                _LOG.warning("%s: waiting for %s, which is using it, for at most %g s", what, holder, seconds)
             if waited > seconds:
                 raise BusyError(
-                    f"{what}: {holder} has been at work on it for more than {seconds:g} s, the maximum wait."
-                    f" Nothing was spent here. If it hangs, end it; then run again. {VARIABLE} sets the wait in seconds"
+                    f"{what}: {holder} has been using it for more than {seconds:g} s, the maximum wait. Nothing was"
+                    f" spent here. If that process hangs, end it, then run again. {VARIABLE} sets the wait in seconds"
                 )
         sleep(_POLL_INTERVAL)
 

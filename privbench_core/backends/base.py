@@ -82,8 +82,8 @@ def check_table(name: str, known: Iterable[str]) -> None:
     """Refuse a table the source does not have."""
     options = list(known)
     if not options:
-        todo = "check the place, the schema, and that the login may use it"
-        raise SourceError(f"{name}: the source shows no table at all; {todo}")
+        todo = "check the path or URL, the schema, and the rights of the login"
+        raise SourceError(f"{name}: the source shows no tables; {todo}")
     if name not in options:
         raise SourceError(f"{name}: the source has no such table; {did_you_mean(name, options)}")
 
@@ -158,7 +158,7 @@ def version_of(
         except errors as error:
             kind = type(getattr(error, "orig", None) or error).__name__
             todo = "try it on the source, with the same rights"
-            raise SourceError(f"{table}: the query of its change failed ({kind}); {todo}") from None
+            raise SourceError(f"{table}: its query under change failed ({kind}); {todo}") from None
     elif is_postgres and change.column == XMIN:
         rows = run(f"SELECT count(*), sum(hashint8extended({XMIN}::text::bigint, 0)) FROM {place}")
     else:
@@ -167,7 +167,7 @@ def version_of(
         rows = run(f"SELECT count(*), count({column}), max({column}) FROM {place}")
     if len(rows) != 1:
         found = "several rows" if rows else "no row"
-        raise SourceError(f"{table}: the query of its change returns {found}; write one that always returns one row")
+        raise SourceError(f"{table}: its query under change returns {found}; write one that always returns one row")
     # One driver of PostgreSQL gives a memoryview for bytes, the other gives bytes.
     plain = [bytes(value) if isinstance(value, memoryview) else value for value in rows[0]]
     return json.dumps([None if value is None else str(value) for value in plain])
@@ -177,9 +177,9 @@ def _check_watermark(table: str, column: str, known: list[str]) -> None:
     if column in known:
         return
     if column == XMIN:
-        found = f"change: {{watermark: {XMIN}}} is for tables of PostgreSQL"
+        found = f"change: {{watermark: {XMIN}}} works only for tables of PostgreSQL"
         raise SourceError(f"{table}: {found}; name a column that grows with every change, or remove the line")
-    raise SourceError(f"{table}: the watermark {column} is no column of the source; {did_you_mean(column, known)}")
+    raise SourceError(f"{table}: the watermark {column} is not a column of the source; {did_you_mean(column, known)}")
 
 
 def versioned(table: Table, change: Change, version: str) -> str:

@@ -87,14 +87,14 @@ def refused(column: Column, *, nested: bool, time: bool) -> str | None:
         time: Whether the source's type is a time of day.
     """
     if nested and not column.logical.structured:
-        return "an array or a nested type; leave the column out of the spec, or give a view that spreads its values out"
+        return "an array or a nested type; leave the column out of the spec, or give a view with one value per column"
     if time and not column.logical.time_of_day:
         return f"a time of day, which cannot be read as {column.type}; declare it as interval (or as text)"
     return None
 
 
 def _misfit(table: Table, column: Column, found: pa.DataType) -> str:
-    what = f"not every value of the source's type {found} is of type {column.logical}"
+    what = f"some values of the source's type {found} do not fit type {column.logical}"
     return f"{table.name}.{column.name}: {what}; declare another type, or fix the source"
 
 

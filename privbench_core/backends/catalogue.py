@@ -18,7 +18,7 @@ from privbench_core.schema.types.registry import default_sql_type, parse_sql_typ
 
 CSV = "CSV"
 """The native type of every column of a CSV file, which gives none."""
-SEVERAL_VALUES = "holds several values in one; make it a table of its own in the source, or do without"
+SEVERAL_VALUES = "holds several values per row; store them in a table of their own, or do without this column"
 """The note on a column of an array or a nested type."""
 
 _NO_NUMBER = re.compile(r".*(RANGE|VECTOR)$", re.IGNORECASE)  # int4range, datemultirange, int2vector
@@ -208,7 +208,7 @@ def found_column(name: str, native: str, *, nullable: bool) -> FoundColumn:
         if _CLOCK.match(native):
             return replace(found, type=ColumnType.INTERVAL, clock=True)
         if logical is None or _NO_NUMBER.match(native):
-            return replace(found, type=ColumnType.TEXT, note=f"{native} has no type here and is read as text")
+            return replace(found, type=ColumnType.TEXT, note=f"{native} has no counterpart here and is read as text")
         return found
     found = FoundColumn(name, stored.read_as, native, nullable)
     if stored.name == "numeric" and stored.arguments:

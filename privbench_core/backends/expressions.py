@@ -78,7 +78,7 @@ def checks_in_postgres(
         names.append(name)
         translated = in_postgres(condition, dialect, columns)
         if translated is None or not _in_common_words(translated):
-            notes.append(f"the check {name}, which has no words in PostgreSQL")
+            notes.append(f"the check {name}, which cannot be written for PostgreSQL")
         else:
             numbered = name if names.count(name) == 1 else f"{name}{names.count(name)}"
             checks.append(Check(numbered, readable(translated, textual)))

@@ -26,17 +26,22 @@ class Loaded:
     rows: dict[str, int]
     left_out: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return the size, and how much the target cannot hold, in one line."""
+        without = f"; {len(self.left_out)} left out" if self.left_out else ""
+        return f"<Loaded {len(self.rows)} tables, {sum(self.rows.values()):,} rows{without}>"
+
 
 def refuse_tables(found: Sequence[str], of_bundle: Sequence[str], where: str) -> None:
     """PublishError if a target holds any table."""
     same = sorted(set(found) & set(of_bundle))
     if same:
         raise PublishError(
-            f"{where}: has {_some(same)} already; pass --replace to drop and load anew, or choose another target"
+            f"{where}: already has {_some(same)}; pass --replace to drop and reload them, or choose another target"
         )
     if found:
         raise PublishError(
-            f"{where}: is not empty (it has {_some(sorted(found))}); pass --replace to load beside what is there, or"
+            f"{where}: is not empty (it holds {_some(sorted(found))}); pass --replace to load beside what is there, or"
             " choose another target"
         )
 

@@ -31,7 +31,7 @@ def read_catalogue(source: str, schemas: tuple[str, ...] = ()) -> Catalogue:
         raise SourceError("source: only PostgreSQL has schemas to choose from; leave --schemas out")
     opened = _open(place, Path(place), schemas)
     if opened is None:
-        raise SourceError(f"source: neither a folder nor a file nor a URL: {place}; check the path")
+        raise SourceError(f"source: {place} is neither a folder nor a file nor a URL; check the path")
     catalogue = opened.catalogue()
     if not catalogue.tables:
         raise SourceError(f"source: no table in {catalogue.name}; check the path, the schema and your rights")

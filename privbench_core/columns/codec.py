@@ -97,7 +97,7 @@ class Codec(Storable, ABC):
             cells[null] = self.null
         elif null.any():
             raise SourceError(
-                f"{where}: found NULL (or NaN) in a column declared without; declare nullable: true or fix the source",
+                f"{where}: found NULL (or NaN) in a required column; declare nullable: true or fix the source",
                 private_detail=f"{where}: {int(null.sum()):,} of {len(null):,} values are NULL or NaN",
             )
         return cells

@@ -309,7 +309,7 @@ def equal_width_codec(
     if first > final:
         raise SpecError(f"{grid.where}: the domain begins at {low!r}, after its end {high!r}; swap them")
     if not 1 <= wanted <= MAX_DECLARED_CELLS:
-        raise SpecError(f"{grid.where}: {wanted:,} cells; declare 1 to {MAX_DECLARED_CELLS:,}")
+        raise SpecError(f"{grid.where}: the domain has {wanted:,} cells; declare 1 to {MAX_DECLARED_CELLS:,}")
     cuts: list[int] | list[float]
     if grid.continuous:
         while len(cuts := _float_starts(first, final, wanted)) < wanted:

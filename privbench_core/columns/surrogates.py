@@ -140,18 +140,18 @@ def check_regex(regex: str, max_length: int, where: str) -> None:
     try:
         pattern = re.compile(regex)
     except re.error as error:
-        raise SpecError(f"{where}: the pattern {regex!r} is no regular expression ({error}); correct it") from None
+        raise SpecError(f"{where}: the pattern {regex!r} is not a regular expression ({error}); correct it") from None
     try:
         made = draw_matching(regex, TRIED_TEXTS, max_length, np.random.default_rng(0)).to_pylist()
     except _UnfollowableError as error:
-        todo = "write it with classes, groups, alternatives and repetition alone"
+        todo = "use only classes, groups, alternatives and repetition"
         raise SpecError(f"{where}: the pattern {regex!r} holds {error}; {todo}") from None
     if not made:
-        found = f"makes no text of at most {max_length} characters"
+        found = f"matches no text of at most {max_length} characters"
         raise SpecError(f"{where}: the pattern {regex!r} {found}; shorten it or raise max_length")
     if not all(pattern.fullmatch(text) for text in made):
-        found = "asks for the beginning or end of the text in its middle, or repeats without giving back"
-        raise SpecError(f"{where}: the pattern {regex!r} {found}; write it without")
+        found = "has an anchor such as ^ or $ in its middle, or a possessive repetition"
+        raise SpecError(f"{where}: the pattern {regex!r} {found}; remove it")
 
 
 def draw_matching(regex: str, n: int, max_length: int, rng: np.random.Generator) -> pa.Array:

@@ -48,7 +48,7 @@ def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:
     show("Loaded", ["table", ">rows"], [[name, f"{count:,}"] for name, count in loaded.rows.items()])
     say("Keys, indexes and statistics are in place.")
     for part in loaded.left_out:
-        say(f"Left out, because the target cannot hold it: {part}")
+        say(f"Not loaded, because the target does not support it: {part}")
 
 
 def show_verdict(evaluation: Evaluation) -> None:
@@ -56,7 +56,7 @@ def show_verdict(evaluation: Evaluation) -> None:
     verdict, by_run = evaluation.verdict, evaluation.graded_by_run
     say(verdict.summary, style="bold")
     rows = [[v.subject, v.grade or "", by_run.get(v.subject, ""), v.reason] for v in verdict.verdicts]
-    show("How close it is (internal; worst first)", ["table", "grade", "by the run", "why"], rows)
+    show("How close each table is (internal; worst first)", ["table", "grade", "grade of the run", "why"], rows)
 
 
 def show_fidelity(comparison: Comparison) -> None:
@@ -67,11 +67,11 @@ def show_fidelity(comparison: Comparison) -> None:
         for name, table in comparison.tables.items()
     ]
     headers = ["table", *(f">{order}-way" for order in orders), ">2-way if shuffled"]
-    show("Distance from the source (internal: for the owner only; total variation, 0 is the same)", headers, rows)
+    show("Total variation distance from the source (0: identical; internal, for the owner only)", headers, rows)
     shown = ("joint", "shuffled", "fanout_tvd")
     lines = [[name, *(_figure(join.get(metric)) for metric in shown)] for name, join in comparison.keys.items()]
     if lines:
-        more = f"; the report has {len(comparison.joins)} longer ones" if comparison.joins else ""
+        more = f"; {len(comparison.joins)} longer joins are in the report" if comparison.joins else ""
         show(f"Joins (internal{more})", ["join", ">joined pairs", ">if shuffled", ">children per parent"], lines)
 
 
@@ -90,7 +90,7 @@ def _report_evaluation(evaluation: Evaluation) -> None:
         _report_run_time(evaluation.run_time)
     for attack in evaluation.privacy["membership_attacks"]:
         say(
-            f"Membership attack by {attack['name']}: {attack['right']} of {attack['guesses']} surest guesses right"
+            f"Membership attack by {attack['name']}: {attack['right']} of {attack['guesses']} surest guesses were right"
             f" (proves ε ≥ {attack['epsilon']:.2f})"
         )
 
@@ -102,7 +102,7 @@ def _report_workload(answers: WorkloadResult) -> None:
     if answers.failed:
         numbers = ", ".join(f"query {failed['query']}" for failed in answers.failed[:_NAMED])
         more = ", ..." if len(answers.failed) > _NAMED else ""
-        say(f"Left out, because they could not be answered: {numbers}{more} (the report says why)")
+        say(f"Queries that could not be answered: {numbers}{more} (the report says why)")
 
 
 def _report_run_time(found: Figures) -> None:
@@ -111,6 +111,6 @@ def _report_run_time(found: Figures) -> None:
         return
     differs, noise = (found[name]["median"] for name in ("discrepancy_percent", "noise_percent"))
     say(
-        f"Run time of {found['measured']} queries: differs by {differs:.1f}% in the median;"
-        f" the source from itself by {noise:.1f}%; same plan: {found['same_plan']:.0%}"
+        f"Run time of {found['measured']} queries: differs from the source by {differs:.1f}% in the median"
+        f" (two runs on the source: by {noise:.1f}%); same plan: {found['same_plan']:.0%}"
     )

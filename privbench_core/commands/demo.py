@@ -94,15 +94,15 @@ def run_demo(name: str, folder: Path | None) -> None:
     report_outcome(spec, run_with_progress(spec, example.epsilon, bundle))
     say()
     pair = read_bundle_and_source(spec, bundle).pair
-    say(f"Rows of the source beside synthetic ones (the source's are shown because {example.public})", style="bold")
+    say(f"Source and synthetic rows (the source rows may be shown: {example.public})", style="bold")
     for table, columns in example.shown.items():
         for title, rows in ((f"{table}, source", pair.source[table]), (f"{table}, synthetic", pair.synthetic[table])):
             show(title, columns, _from_the_middle(rows.select(columns)))
     show_fidelity(compare(pair, BRIEF))
     say("Next:")
-    say("  a report on how close it is (internal)")
+    say("  write a report on how close the bundle is to the source (internal)")
     say(f"    privbench evaluate {path} {bundle} --out {folder / 'report'}")
-    say("  a database ten times as large, from the same releases, at no cost")
+    say("  draw a database ten times as large from the same releases, at no cost")
     say(f"    privbench run {path} --epsilon {example.epsilon:g} --scale 10 --out {folder / 'bundle-x10'}")
 
 

@@ -56,14 +56,14 @@ def _summary(source: str, text: str) -> Iterator[str]:
     """Say what a draft leaves to the owner."""
     if PASSWORD in text and PASSWORD not in source:
         secret = "token" if is_spark_url(source) else "password"
-        yield f"The {secret} is not in it: set {PASSWORD} in the environment before the next command."
+        yield f"The {secret} is not in the spec: set {PASSWORD} in the environment before the next command."
     yield from (line.strip(" #") for line in text.splitlines() if line.startswith("  # ") and ROWS_PER_PERSON in line)
     spread = next((line.partition(SCHEMAS)[0] for line in text.splitlines() if line.endswith(SCHEMAS)), None)
     if spread and "," in spread:
-        yield f"It has the tables of {spread}. To read fewer: init --schemas SCHEMA,.."
+        yield f"It covers the tables of {spread}. To read fewer schemas: init --schemas SCHEMA,.."
     yield from (line.replace("# ", "", 1) for line in text.splitlines() if line.startswith(NOT_CARRIED_OVER))
     if views := sum(": {sql: " in line for line in text.partition("\n# views:\n")[2].splitlines()):
-        yield f"  views: {views:,}, as comments at its end; keep those whose definitions anyone may see"
+        yield f"  views: {views:,}, as comments at the end of the spec; keep those whose definitions anyone may see"
     counts = {
         "parts of the source are left out, each with its reason": "# left out: ",
         "checks are kept in the DDL but not enforced while sampling": "not enforced while sampling",
@@ -74,11 +74,11 @@ def _summary(source: str, text: str) -> Iterator[str]:
             yield f"  {found:,} {what}"
     listed = [line.removeprefix("#").rstrip() for line in text.splitlines() if line.startswith("#   line ")]
     if listed:
-        yield f"To fill in, {len(listed)}, where it says CHOOSE; all other lines have a default that works:"
+        yield f"To fill in, {len(listed)}, marked CHOOSE in the spec; every other line has a default that works:"
         yield from listed
-        yield "Then see what a run does, and costs:"
+        yield "Then see what a run would do and cost:"
     else:
-        yield "Nothing is left to fill in. Check the unit and the public tables, then see what a run does, and costs:"
+        yield "Nothing is left to fill in. Check the unit and the public tables, then see what a run would do and cost:"
 
 
 def interview(source: str, out: Path | None, sample_dir: Path | None, decisions: Decisions) -> None:
@@ -94,7 +94,7 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
     _refuse_existing(path)
     number = len(found.catalogue.tables)
     counted = "1 table" if number == 1 else f"{number} tables"
-    say(f"{found.catalogue.name}: {counted}. Enter takes the answer in brackets.")
+    say(f"{found.catalogue.name}: {counted}. Press Enter for the answer in brackets.")
     unit = decisions.unit or _unit(found)
     public, left_out = _outside(found, unit, decisions)
     found = whole.without(left_out)
@@ -104,9 +104,9 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
             staying.add(place)
         bounds[place] = _bound(place, role)
     preset = ", ".join(f"{epsilon:g}" for epsilon in decisions.epsilons)
-    epsilons = _numbers("3. How much may a release reveal? ε, less is more private", preset)
+    epsilons = _numbers("3. How much may one release reveal? ε; smaller is more private", preset)
     preset = f"{max(decisions.lifetime, sum(epsilons)):g}"
-    lifetime = _number("4. How much may all releases together, ever? ε", preset, least=min(epsilons))
+    lifetime = _number("4. How much may all releases together ever reveal? ε", preset, least=min(epsilons))
     bundle = Path(typer.prompt("5. Where to put the benchmark? A folder", default=f"{found.catalogue.name}-benchmark"))
     decided = replace(
         decisions,
@@ -124,7 +124,7 @@ def interview(source: str, out: Path | None, sample_dir: Path | None, decisions:
         return  # `write_spec` has listed what is left
     show_plans(path, epsilons[0])
     run = f"privbench run {path} --epsilon {epsilons[0]:g} --out {bundle}"
-    if typer.confirm(f"Run it now at ε={epsilons[0]:g}? This reads rows and spends budget", default=False):
+    if typer.confirm(f"Run this plan now at ε={epsilons[0]:g}? This reads rows and spends budget", default=False):
         run_and_report(path, epsilons[0], bundle)
     else:
         say(f"Later: {run}")
@@ -142,7 +142,7 @@ def _unit(found: Survey) -> str:
         answer = str(typer.prompt(question, default=found.unit))
         if answer in names:
             return answer
-        say(f"There is no table {answer}: {', '.join(names)}")
+        say(f"There is no table {answer}; there are {', '.join(names)}")
 
 
 def _outside(found: Survey, unit: str, decisions: Decisions) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -163,7 +163,7 @@ def _outside(found: Survey, unit: str, decisions: Decisions) -> tuple[tuple[str,
     public = _names("   Which of them may anyone see, row by row? Names with commas, or Enter for none", outside)
     rest = [name for name in outside if name not in public]
     left_out = decisions.left_out
-    question = f"   Leave {', '.join(rest)} out, with the columns that refer to them? If not, the spec keeps this open"
+    question = f"   Leave out {', '.join(rest)} and the columns that refer to them? If not, they stay undecided"
     if rest and typer.confirm(question, default=False):
         left_out = (*left_out, *rest)
     return (*decisions.public, *public), left_out
@@ -176,15 +176,15 @@ def _names(question: str, known: Sequence[str]) -> tuple[str, ...]:
         unknown = [name for name in names if name not in known]
         if not unknown:
             return names
-        say(f"Not among them: {', '.join(unknown)}")
+        say(f"Not among these tables: {', '.join(unknown)}")
 
 
 def _stays(place: KeyPlace, role: Role) -> bool:
     """Ask whether rows stay when what they refer to goes with its unit, which is part of what is protected."""
     table, columns, parent = place
-    question = f"   When a row of {parent} goes with its unit, do the rows of {table} that refer to it by"
-    cost = f"If not, noise grows with their number: {role.noise_in_words}"
-    return typer.confirm(f"{question} {', '.join(columns)} stay, without the reference? {cost}", default=False)
+    question = f"   When a row of {parent} is removed with its unit, do the rows of {table} that refer to it by"
+    cost = f"If they are removed too, noise grows with their number: {role.noise_in_words}"
+    return typer.confirm(f"{question} {', '.join(columns)} stay, without this reference? {cost}", default=False)
 
 
 def _bound(place: KeyPlace, role: Role) -> int:
@@ -193,7 +193,7 @@ def _bound(place: KeyPlace, role: Role) -> int:
     rows = f"a row of {parent}" if parent != table else "one of them"
     rows = f"rows of {parent} of one unit" if role.per_unit else rows
     question = (
-        f"   At most how many rows of {table} refer to {rows} by {', '.join(columns)}? Your promise, not enforced"
+        f"   At most how many rows of {table} refer to {rows} by {', '.join(columns)}? Nothing enforces this promise"
     )
     return int(_number(question, str(role.bound), whole=True))
 

@@ -187,7 +187,7 @@ def _report_spent(account: AccountStatus) -> None:
     balance, life = account.balance, account.balance.lifetime
     say(f"Spent:    ε={balance.spent:.4g} at δ={balance.delta:.2g} ({_sums(account.entries)})")
     if reserved := _reserved(account.entries):
-        say(f"Reserved: {_sums(reserved)} of this, by a step that is running or was killed; it counts as spent")
+        say(f"Reserved: {_sums(reserved)} of what is spent, by a step that is running or was killed")
     rho = f" (ρ={balance.rho_left:.4g})" if life.delta else ""
     part = balance.rho_left / life.total().amount if life.delta else balance.left / life.epsilon
     say(f"Left:     {part:.1%} of the lifetime: ε={balance.left:.4g}{rho}")

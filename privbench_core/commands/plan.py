@@ -70,9 +70,8 @@ def show_plans(
     ``rows`` are rough public numbers of rows, as TABLE=NUMBER, to forecast what each table will show.
     """
     spec = with_engine(load_spec(path), engine)
-    stated = _stated_rows(spec.schema, rows)
     refuse_unloadable(spec.schema)
-    spec = replace(spec, engine=engine_of(spec))
+    stated, spec = _stated_rows(spec.schema, rows), replace(spec, engine=engine_of(spec))
     epsilons = spec.epsilons if epsilon is None else (epsilon,)
     plans = [plan_for(spec, each, delta=delta, synthesizer=synthesizer) for each in epsilons]
     account, unenforced = standing_of(spec), unenforced_checks(spec.schema)
@@ -95,7 +94,7 @@ def show_plans(
         })  # fmt: skip
         return
     life = account.balance.lifetime
-    title = f"{spec.schema.name}: what {plans[0].synthesizer} will buy, and the share of each step"
+    title = f"{spec.schema.name}: what {plans[0].synthesizer} measures, and each step's share of the run's budget"
     headers = ["stage", "table or key", *(f">ε={plan.budget.epsilon:g}" for plan in plans)]
     shares = [
         [str(step.kind), subject(step), *(f"{_share(plan, step.key):.0%}" for plan in plans)]
@@ -103,9 +102,9 @@ def show_plans(
         if step.reads
     ]
     whole = [f"{lifetime_share(life, [plan.budget.total()]):.1%}" for plan in plans]
-    show(title, headers, shares, footer=["of the lifetime budget", "", *whole])
+    show(title, headers, shares, footer=["run's share of lifetime", "", *whole])
     free = sum(not step.reads for step in plans[0].steps)
-    say(f"{free} more steps, models, rows, checks and the bundle, cost nothing.")
+    say(f"{free} more steps (models, rows, checks and the bundle) read no private row and cost nothing.")
     released = _released_rows(spec)
     report_noise(spec, plans, released)
     report_expectations(spec, plans, stated, released)
@@ -113,11 +112,11 @@ def show_plans(
         say(line)
     say(f"Time and memory: {_time_and_memory(spec.schema, released)}.")
     if whole_tables:
-        say(f"Drawn in one piece, even where they have more than {RANGE_ROWS:,} rows: {', '.join(whole_tables)}")
+        say(f"Tables that are drawn in one piece, even beyond {RANGE_ROWS:,} rows: {', '.join(whole_tables)}")
     say()
     show(
-        f"What it guarantees, for {spec.schema.unit_in_words}",
-        [">run", ">add or remove one", ">replace one", ">lifetime ε spent after the run", ">price"],
+        f"Guarantee and price of a run, for {spec.schema.unit_in_words}",
+        [">run", ">unit added or removed", ">unit replaced", ">lifetime ε spent after the run", ">price"],
         [_terms(spec, account, plan) for plan in plans],
     )
     spent = f"ε={account.balance.spent:.4g} at δ={account.balance.delta:.2g}"
@@ -126,10 +125,10 @@ def show_plans(
     report_refreshes(spec, account)
     if not account.entries:  # before the first release a new name is put back at no cost
         report_neighbours(spec, account)
-    say("Steps that were released before, from the same rows, are not paid for again.")
+    say("Steps that were released before from the same rows are not paid for again.")
     _report_reaches(inside, reaches)
     if unenforced:
-        say(f"Checks that are kept in the DDL but not enforced while sampling: {', '.join(unenforced)}")
+        say(f"Checks in the DDL that sampling does not enforce: {', '.join(unenforced)}")
     undeclared = [f"{plan.budget.epsilon:g}" for plan in plans if plan.budget.epsilon not in spec.epsilons]
     if undeclared:
         say(f"ε={undeclared[0]} is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it.")
@@ -138,15 +137,15 @@ def show_plans(
 def _report_reaches(inside: Sequence[str], reaches: Sequence[Reach]) -> None:
     """Print which keys stay inside of one unit, and what scales noise up because a unit moves more than its rows."""
     if inside:
-        say(f"Keys that stay inside of one unit; rows that break this are not looked at: {', '.join(inside)}")
+        say(f"Foreign keys within one unit (same_unit: true; rows that break this are ignored): {', '.join(inside)}")
     if reaches:
-        say("Noise is scaled up where one unit moves more than its own rows, by the declared bounds on its keys:")
+        say("Noise is scaled up where removing a unit also changes rows of other units, by the bounds on foreign keys:")
         for reach in reaches:
             say(f"  {reach.subject} {reach.stability:,.0f} times: {reach.why}")
-        say("Where such a key refers to a row of the same unit, declare same_unit: true, and it costs nothing.")
-        say("Where rows outlive what it refers to, on_unit_removed: set null costs only what is measured along it.")
-        say("Both are declared before the first run: afterwards they take another database name.")
-        say("Where the rows of one unit have fewer children than the product says, declare max_children_per_unit.")
+        say("If such a key always refers to a row of the same unit, declare same_unit: true: it then adds no noise.")
+        say("If rows stay when the row they refer to goes, declare on_unit_removed: set null: it adds less noise.")
+        say("Declare both before the first run: a later change needs another database name.")
+        say("If the rows of one unit have fewer children than the product of bounds, declare max_children_per_unit.")
 
 
 def report_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCount]) -> None:
@@ -165,8 +164,8 @@ def report_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCo
             row += [_uncertain(noise.rows, noise.most, size), f"{noise.cell * counted:,.0f}"]
         rows.append(row)
     heads = [head for plan in plans for head in (f">± rows, ε={plan.budget.epsilon:g}", ">± a cell")]
-    show("What the noise means, in rows (19 of 20 times)", ["table", ">rows per unit, at most", *heads], rows)
-    say("± a cell: of one count of a column's values. A value with fewer rows than that is lost in the noise.")
+    show("Size of the noise in rows (19 times out of 20)", ["table", ">rows per unit, at most", *heads], rows)
+    say("± a cell: the noise in the count of one value of a column. A value with fewer rows is lost in the noise.")
     if any(spec.schema.max_rows_per_unit(t.name) > 1 and t.name not in released for t in spec.schema.private_tables):
         say("T caps the rows counted per unit. Released numbers choose it, to minimise noise plus truncation.")
     _report_links(spec, plans, released)
@@ -196,7 +195,7 @@ def _stated_rows(schema: Schema, rows: Sequence[str]) -> dict[str, float]:
         if name not in names:
             raise SpecError(f"--rows {each}: no private table {name!r}; {did_you_mean(name, names)}")
         if number is None or number < 0:
-            raise SpecError(f"--rows {each}: no number of rows; write it like {name}=50000")
+            raise SpecError(f"--rows {each}: not a number of rows; write it like {name}=50000")
         stated[name] = number
     if stated and schema.unit not in stated:
         todo = f"say how many rows the unit's table has, like --rows {schema.unit}=2000"
@@ -228,12 +227,12 @@ def report_expectations(
         cells = [_expectation(noises[table.name, plan.budget.epsilon], found) for plan in plans]
         rows.append([table.name, "" if size is None else f"{max(0.0, size):,.0f}", *cells])
     heads = [f"ε={plan.budget.epsilon:g}" for plan in plans]
-    show("What to expect", ["table", ">rows, about", *heads], rows)
+    show("What to expect of each table", ["table", ">rows, about", *heads], rows)
     levels = " / ".join(map(str, list(Expectation)[1:]))
-    say(f"Numbers: how many rows of {schema.unit} it takes for {levels}.")
-    say("A forecast for rows spread over many units. Columns of many values, and values of few rows, need more.")
+    say(f"Numbers: how many rows {schema.unit} needs for {levels}.")
+    say("The forecast assumes rows spread over many units. Columns with many values, and rare values, need more.")
     if not stated and not released:
-        say(f"For what to expect of each table, add public sizes, roughly: --rows {schema.unit}=2000 --rows ..")
+        say(f"For a forecast in words, state rough public numbers of rows: --rows {schema.unit}=2000 --rows ..")
 
 
 def _expectation(noise: ExpectedNoise, units: float | None) -> str:
@@ -261,8 +260,10 @@ def _report_links(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowC
         return
     names = dict.fromkeys(name for name, _ in noises)
     rows = [[name, *(f"{noises[name, plan.budget.epsilon].links:,.0f}" for plan in plans)] for name in names]
-    show("Along other keys", ["key", *(f">± links, ε={plan.budget.epsilon:g}" for plan in plans)], rows)
-    say("± links: of one count of references, at best. A key whose table has not many more rows will be all noise.")
+    show(
+        "Noise along the other foreign keys", ["key", *(f">± links, ε={plan.budget.epsilon:g}" for plan in plans)], rows
+    )
+    say("± links: the noise in one count of references, at best. With few more rows than that, a key is all noise.")
     for (_, epsilon), noise in noises.items():
         if noise.all_noise:
             say(f"At ε={epsilon:g}, {noise}. Declare smaller bounds, or same_unit: true where it holds.", "bold")
@@ -297,10 +298,10 @@ def _time_and_memory(schema: Schema, released: Mapping[str, RowCount]) -> str:
     columns = {table.name: len(table.columns) for table in schema.private_tables}
     if not columns.keys() <= released.keys():
         each = f"{_SECONDS_EACH:.0f} s and {_GIGABYTES_EACH * 1000:.0f} MB for each million values (rows times columns)"
-        return f"about {_SECONDS:.0f} s and {_GIGABYTES:g} GB, and {each}"
+        return f"about {_SECONDS:.0f} s and {_GIGABYTES:g} GB, plus {each}"
     millions = sum(columns[name] * max(0.0, released[name].rows) for name in columns) / 1e6
     seconds, memory = _SECONDS + _SECONDS_EACH * millions, _GIGABYTES + _GIGABYTES_EACH * millions
-    return f"about {seconds:,.0f} s and {memory:.1f} GB, by the released numbers of rows"
+    return f"about {seconds:,.0f} s and {memory:.1f} GB, at the released numbers of rows"
 
 
 def _share(plan: Plan, key: Key) -> float:

@@ -77,8 +77,8 @@ def run_and_report(
         if as_json or not _at_a_terminal():
             raise
         say(str(error), style="bold")
-        if not typer.confirm("Buy the rest all the same?", default=False):
-            raise NoiseOnlyError("no more was bought") from None
+        if not typer.confirm("Buy the rest anyway?", default=False):
+            raise NoiseOnlyError("nothing more was bought") from None
         outcome = run_with_progress(spec.accepting_noise, epsilon, out, **options)
     if as_json:
         print_json(_as_data(spec, outcome))
@@ -162,10 +162,10 @@ def _paid_in_words(workspace: Workspace, entries: Sequence[Entry]) -> str:
     prices = {state: [e.price for e in entries if e.state == state] for state in ("released", "reserved")}
     kept, lost = (lifetime_share(workspace.ledger.lifetime, prices[state]) for state in ("released", "reserved"))
     steps = ", ".join(entry.step for entry in entries if entry.state == "reserved")
-    begun = f"{steps} had begun and counts as spent without a result ({lost:.2%})" if steps else ""
+    begun = f"{steps} had begun: its price counts as spent ({lost:.2%}), without a result" if steps else ""
     number = len(prices["released"])
     paid = f"{number} step{'s' * (number > 1)} of this run ({kept:.2%} of the lifetime budget)" if kept else ""
-    spent = "; ".join(filter(None, (paid, begun))) or "this run had paid for nothing"
+    spent = "; ".join(filter(None, (paid, begun))) or "this run had not paid for anything"
     return f"releases so far are kept: {spent}"
 
 
@@ -182,8 +182,8 @@ def report_outcome(spec: Spec, outcome: Outcome) -> None:
     say(f"Lifetime:   ε={balance.spent:.4g} of {life.epsilon:g} spent, {balance.left:.4g} left")
     if balance.delta > budget.delta:
         say(
-            f"            counted at the lifetime's δ={balance.delta:.2g}, where the same noise is a smaller ε than at"
-            f" δ={budget.delta:.2g}"
+            f"            (at the lifetime's δ={balance.delta:.2g}, where the same noise means a smaller ε than at"
+            f" δ={budget.delta:.2g})"
         )
     report_fidelity(result.verdicts, result.lost)
     for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):

@@ -37,7 +37,7 @@ def show_status(path: Path, *, as_json: bool) -> None:
         if not state.released:
             say(f"ε={state.epsilon}: {state.why()}.")
     for table, error in broken.items():
-        say(f"{table} could not be looked at: {error}")
+        say(f"{table} could not be observed: {error}")
     report_refreshes(spec, status.account)
 
 
@@ -88,7 +88,7 @@ def _refresh(workspace: Workspace, plans: Mapping[str, Plan], chosen: str | None
         paid = prices_paid(made)
         share = f"{lifetime_share(workspace.ledger.lifetime, paid):.2%} of the lifetime budget"
         total = sum(paid, start=zero(state.plan.budget.measure))
-        cost = f"paid {share} ({total})" if paid else "nothing was paid: all of it was bought before"
+        cost = f"paid {share} ({total})" if paid else "nothing was paid, because all results were bought before"
         say(f"ε={state.epsilon}: {cost}. Bundle: {bundle_folder(spec, state.epsilon)}")
         verdicts, lost = fidelity_of(made)
         report_bundle(f"Bundle at ε={state.epsilon}", rows_of(made), verdicts)
@@ -102,8 +102,8 @@ def _choose(spec: Spec, status: Status, chosen: str | None) -> list[ReleaseState
     states = status.states.values()
     if chosen is None and not any(state.released for state in states):
         bought = ", ".join(status.bought)
-        free = f" At {bought} it costs nothing: a run has bought it for a bundle elsewhere." if bought else ""
-        todo = f"A first release is your decision: give --epsilon.{free}"
+        free = f" At ε={bought} it costs nothing: privbench run has already paid for it." if bought else ""
+        todo = f"The first release is your decision: pass --epsilon.{free}"
         say(f"{spec.schema.name}: nothing was released here yet. {todo}")
         return []
     found = [state for state in states if (state.released if chosen is None else state.epsilon == chosen)]

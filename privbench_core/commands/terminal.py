@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DEBUG = "PRIVBENCH_DEBUG"
 """Environment variable: if set to 1, failures show a traceback."""
 
-_REPORT = f"this is a bug in privbench: please report it, with the output of {DEBUG}=1 without anything private"
+_REPORT = f"this is a bug in privbench: please report it with the output of {DEBUG}=1, after removing anything private"
 STOPPED = 130
 """Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
 _WIDTH_WITHOUT_TERMINAL = 120  # chosen by hand: files and pipes need no folding at 80 columns

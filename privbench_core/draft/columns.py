@@ -25,7 +25,7 @@ from privbench_core.spec.yaml_io import flow_yaml
 
 # Of a numeric column that bounds no digits: what money and measurements need; chosen by hand.
 _DIGITS, _DECIMALS = 18, 4
-FROM_PARTITIONS = "what the table's partitions hold"
+FROM_PARTITIONS = "the range of the table's partitions"
 """The remark on a domain that follows from them."""
 
 
@@ -78,13 +78,13 @@ def draft_columns(
                 chosen = _relative(chosen, bases[column.name])
             elif not is_key and owner and creation and follows(column, creation):
                 fields = _relative_fields(f"{owner.name}.{creation.name}")
-                chosen = chosen.noting(f"or {fields}: keeps its distance from its owner's")
+                chosen = chosen.noting(f"or {fields}: preserves the gap to {owner.name}.{creation.name}")
         yield _line(column, chosen, nullable=column.nullable and column.name not in usable.primary_key)
 
 
 def _maybe_reference(chosen: _Chosen, parent: str, outside: Collection[str]) -> _Chosen:
     """Return a column that is called after the key of another table: of few units that share a private row, a range."""
-    found = chosen.noting(f"called after the key of {parent}: or a foreign key to it?")
+    found = chosen.noting(f"named like the key of {parent}: should it be a foreign key?")
     if parent not in outside and chosen.fields.get("domain") == {"values": "learn"}:
         found = replace(found, fields={**found.fields, "domain": "learn"})
     return found
@@ -128,13 +128,13 @@ def _line(column: FoundColumn, chosen: _Chosen, *, nullable: bool) -> str:
         precision, scale = (column.precision, column.scale) if column.precision else (_DIGITS, _DECIMALS)
         fields |= {"precision": precision, "scale": scale or 0}
         if column.precision is None:
-            notes.append("the source bounds no digits: change how many are kept, and how many of them are decimals")
+            notes.append("the source sets no limit: correct the number of digits (precision) and of decimals (scale)")
     fields |= chosen.fields
     flags = {"nullable": nullable, "identity": column.identity and not nullable}
     fields |= {name: True for name, value in flags.items() if value}
     default = column.default if column.default is None or is_contained(column.default) else None
     if default != column.default:
-        notes.append("its default is left out, as it is not one expression")
+        notes.append("its default is left out, because it is not a single expression")
     stored = column.sql_type if chosen.type is column.type or column.type is ColumnType.CATEGORY else None
     fields |= given(sql_type=stored, default=default, comment=column.comment)
     if column.sequence and not nullable:
@@ -164,12 +164,14 @@ def _modelled(table: FoundTable, column: FoundColumn, sample: SampleColumn | Non
     elif column.native == CSV:
         by_name = type_by_name(column.name, [c.name for c in table.columns])
         kind = by_name or kind
-        said = "this one is guessed from the name" if by_name else "or integer, float, date, timestamp?"
-        guessed = (f"a CSV file gives no type; {said}",)
+        said = (
+            "this type is guessed from the name" if by_name else "text, or is it an integer, float, date or timestamp?"
+        )
+        guessed = (f"CSV files have no types; {said}",)
         if by_name is ColumnType.FLOAT and ends_with(column.name, MONEY):
             return _Chosen(ColumnType.DECIMAL, {"precision": 12, "scale": 2, "domain": "learn"}, guessed)
     elif kind is ColumnType.CATEGORY and type_by_name(column.name) in {ColumnType.DATE, ColumnType.TIMESTAMP}:
-        guessed = ("dates stored as text? type: timestamp, or date, domain: learn reads them as such",)
+        guessed = ("dates stored as text? Then write type: timestamp (or date), domain: learn",)
     found = _opaque(table, column, kind)
     if found is None:
         found = _with_domain(table, column, kind, sample) if kind.logical.needs_domain else _Chosen(kind, {})
@@ -185,16 +187,16 @@ def _opaque(table: FoundTable, column: FoundColumn, kind: ColumnType) -> _Chosen
     guess = guess_identifying(column, table.name, length) if kind.logical.textual else None
     if guess is not None and not isinstance(guess.domain, Learn):
         domain = {} if guess.domain is None else {"domain": dump_domain(guess.domain)}
-        made = "new ones are generated" if domain else "random text of the same lengths; or type: category"
+        made = "new ones are generated" if domain else "becomes random text of the same lengths; or type: category"
         return _Chosen(ColumnType.TEXT, bound | domain, (f"looks like {guess.what}: {made}",))
     if kind is ColumnType.CATEGORY and (column.name,) in table.unique:
-        note = "its values are unique: random text of the same lengths; or {pattern: ..}"
+        note = "unique, so it becomes random text of the same lengths; or domain: {pattern: ..}"
         return _Chosen(ColumnType.TEXT, bound, (note,))
     if kind.logical.structured:
-        note = "keys and values that many share are learned, each value as a column; others are made up"
+        note = "common keys and values are learned, each as a column; rare ones are made up"
         return _Chosen(kind, {"domain": "learn"}, (note,))
     if kind.logical.length_unit:
-        note = f"max_length: the most that is kept (without it {Column.max_length})"
+        note = f"max_length: the longest value that is kept (default {Column.max_length})"
         return _Chosen(kind, bound, () if length else (note,))
     return None
 
@@ -221,9 +223,9 @@ def _with_domain(table: FoundTable, column: FoundColumn, kind: ColumnType, sampl
         return _Chosen(kind, {"domain": dump_domain(usual)})
     if kind is ColumnType.FLOAT and ends_with(column.name, rf"{MONEY}|amount|payments?"):
         stored = default_sql_type(kind.logical) if column.sql_type is None else column.sql_type
-        hints.append(f"money? type: decimal, precision: 12, scale: 2, sql_type: {stored} has cents, not any digits")
+        hints.append(f"money? Then type: decimal, precision: 12, scale: 2, sql_type: {stored} keeps whole cents")
     if (guess := guess_identifying(column, table.name, None)) and isinstance(guess.domain, Learn):
-        hints.append(f"looks like {guess.what}: type: text costs less, if hardly a value repeats")
+        hints.append(f"looks like {guess.what}: if values rarely repeat, type: text costs less")
     return _Chosen(kind, {"domain": "learn"}, tuple(hints))
 
 
@@ -231,9 +233,9 @@ def _relative(chosen: _Chosen, base: FoundColumn) -> _Chosen:
     """Return a column with its difference from its base as what is learned, or with a remark how to have that."""
     if is_sound(base):
         fields = {"relative_to": base.name, **chosen.fields}
-        return replace(chosen, fields=fields).noting(f"its distance from {base.name} is kept")
+        return replace(chosen, fields=fields).noting(f"the gap to {base.name} is preserved")
     lost = f"; it is NULL where {base.name} is" if base.nullable else ""
-    return chosen.noting(f"or {_relative_fields(base.name)}: keeps its distance from {base.name}{lost}")
+    return chosen.noting(f"or {_relative_fields(base.name)}: preserves the gap to {base.name}{lost}")
 
 
 def _relative_fields(base: str) -> str:

@@ -38,7 +38,7 @@ from privbench_core.spec.yaml_io import flow_yaml
 
 EPSILONS = (0.8, 3.2)  # of the example: at 0.8 large groups are right, at 3.2 details
 ROWS_PER_PERSON = "one person may have several rows"
-SCHEMAS = " # tables of the first are called by their name alone; init --schemas takes fewer of them"
+SCHEMAS = " # tables of the first schema go by their bare name; init --schemas reads fewer"
 NOT_CARRIED_OVER = "  # not carried over: "
 LIFETIME = 20.0  # as in the example; with the drafted δ = 1e-7 of it, hundreds of releases of δ = 1e-9 are admitted
 _SHOWN = 5  # names of a kind in a line
@@ -110,8 +110,8 @@ class Survey:
             return None
         listed = f"{', '.join(columns)} {'seems' if len(columns) == 1 else 'seem'} to identify a person"
         return (
-            f"{listed} and may recur in {unit}: {ROWS_PER_PERSON}. Each row would be protected alone, and "
-            f"the person would not. In that case give the source a table of persons that {unit} refers to, and make "
+            f"{listed} and may recur in {unit}: {ROWS_PER_PERSON}. Then each row would be protected, but "
+            f"not the person. In that case, add to the source a table of persons that {unit} refers to, and make "
             "that table the unit."
         )
 
@@ -220,8 +220,8 @@ def _views(catalogue: Catalogue) -> Iterator[str]:
             kept[view.name] = flow_yaml(forms.VIEW.write(replace(view, sql=text)))
     if kept:
         yield ""
-        yield "# To keep views (not their indexes and comments), remove the # of their lines and of views. A definition"
-        yield "# holds no rows, but it may hold constants: keep those that anyone may see."
+        yield "# To keep views (without their indexes and comments), uncomment `views:` and their lines. A definition"
+        yield "# contains no rows, but it may contain constants: keep only views whose text anyone may see."
         yield "# views:"
     yield from (f"#   {flow_yaml(name)}: {written}" for name, written in kept.items())
 
@@ -234,7 +234,7 @@ def _check_decisions(found: Survey, decided: Decisions) -> None:
             raise SpecError(f"{named}: the source has no such table; {did_you_mean(named, readable)}")
     for name in decided.left_out:
         if name in decided.public:
-            raise SpecError(f"{name}: is to be public and to be left out; decide for one of them")
+            raise SpecError(f"{name}: is named both as public and as left out; choose one")
         if name == (decided.unit or found.unit):
             raise SpecError(f"{name}: its rows are the privacy units, so it cannot be left out; name another --unit")
 
@@ -247,7 +247,7 @@ def _written(source: str) -> str:
     if written == source or PASSWORD not in written:
         return flow_yaml(written)
     what = "token" if is_spark_url(source) else "password"
-    return f"{flow_yaml(written)} # the {what} is left out: set {PASSWORD} in the environment"
+    return f"{flow_yaml(written)} # the {what} is not written here: set {PASSWORD} in the environment"
 
 
 def _privacy(found: Survey, unit: str | None, decided: Decisions) -> Iterator[str]:
@@ -256,17 +256,17 @@ def _privacy(found: Survey, unit: str | None, decided: Decisions) -> Iterator[st
         yield one_line(f"  # {warning}")
     if unit is not None:
         guessed = "" if decided.unit else f" ({why_unit(found.catalogue, unit)})"
-        yield f"  unit: {flow_yaml(unit)} # one row of it, with all rows that depend on it, is protected{guessed}"
+        yield f"  unit: {flow_yaml(unit)} # each row is protected, with all rows that depend on it{guessed}"
         yield from _public(found.candidates(unit), unit, decided.public)
     elif assumed:
         name = flow_yaml(assumed)
-        todo = f"decide: write {name} if each person has at most one row in it, for each row is protected alone"
-        yield one_line(f"  unit: {UNDECIDED} # {todo}; otherwise the source needs a table of persons that it refers to")
+        todo = f"decide: write {name} if each person has at most one row there, because each row is protected alone"
+        yield one_line(f"  unit: {UNDECIDED} # {todo}; otherwise add a table of persons to the source")
     else:
-        todo = "decide: the table whose rows, with all that depends on them, are protected; then draft again, with"
-        yield f"  unit: {UNDECIDED} # {todo} --unit TABLE: it decides about keys and public tables"
+        todo = "decide: whose rows, with all rows that depend on them, are protected? Draft again with"
+        yield f"  unit: {UNDECIDED} # {todo} --unit TABLE, because keys and public tables follow from it"
         if best := most_cover(found.catalogue):
-            yield one_line(f"  # Tables by how many others depend on them, and so are protected: {best}")
+            yield one_line(f"  # Candidates, with how many tables depend on them and are protected: {best}")
     yield "  delta: 1.0e-9 # 0 = pure differential privacy; else far below 1 / (number of units)"
     yield f"  epsilons: {flow_yaml(list(decided.epsilons))} # one release for each; smaller is more private"
     yield f"  lifetime: {{epsilon: {decided.lifetime:g}, delta: 1.0e-7}} # the most that all releases may ever spend"
@@ -283,14 +283,14 @@ def _public(outside: Sequence[Candidate], unit: str, decided: Sequence[str]) -> 
         f"  # No foreign key leads from the tables below to {unit}, so their rows belong to no unit. Decide for each:"
     )
     yield "  # - Anyone may see its rows as they are: remove the # before its name."
-    todo = "delete its block under tables, and the foreign keys to it with their columns, or draft"
+    todo = "delete its block under tables and the foreign keys to it with their columns, or draft"
     yield f"  # - The benchmark can do without it: {todo} again with --leave-out TABLE,.."
-    todo = "add a foreign key that leads there to its block, and domains for its columns"
+    todo = "add to its block a foreign key that leads there, and domains for its columns"
     yield one_line(f"  # - Its rows are about {unit}: {todo}.")
     yield "  public:"
     yield from (f"    - {flow_yaml(name)} # published as it is" for name in decided)
     todo = f"no table{' below' if decided else ''} is public yet"
-    yield f"    - {UNDECIDED} # decide: delete this line when you have decided about every table below; {todo}"
+    yield f"    - {UNDECIDED} # decide about each table below, then delete this line; {todo}"
     yield from (one_line(f"    # - {flow_yaml(each.table)} # {each.sentence}") for each in waiting)
 
 

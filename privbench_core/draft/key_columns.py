@@ -42,10 +42,10 @@ def _why_numbered(table: FoundTable, column: FoundColumn) -> str | None:
     kind = column.type
     from_sequence = column.identity or "nextval" in (column.default or "").casefold()
     if from_sequence or is_called_like_key(table.name, column.name) or kind is ColumnType.UUID:
-        return "numbers the rows; with a domain its values are kept"
+        return "numbers the rows; declare a domain to keep its values"
     counts = ends_with(column.name, _COUNTING) or words_of(column.name) in _COUNTING_ALONE
     if kind is ColumnType.INTEGER and counts:
-        return "counts the rows within the rest of the key; with a domain its values are kept"
+        return "numbers the rows within the rest of the key; declare a domain to keep its values"
     stored = parse_sql_type(column.sql_type) if column.sql_type else None
     guess = guess_identifying(column, table.name, stored.length if stored else None)
     if guess is not None and guess.of_persons:

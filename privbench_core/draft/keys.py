@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
-from privbench_core.draft.names import singular, words_of
+from privbench_core.draft.names import own_name, singular, words_of
 from privbench_core.draft.units import KeyPlace
 from privbench_core.schema.constraints import without_implied
 
@@ -77,7 +77,7 @@ def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey]
         first = single.setdefault(frozenset(key.columns), key)
         if first is not key:
             where = f"the foreign key on ({', '.join(key.columns)}) to {key.parent}"
-            notes.append(f"{where}, because these columns have one to {first.parent} already")
+            notes.append(f"{where}, because these columns already refer to {first.parent}")
     return list(single.values()), implied, notes
 
 
@@ -101,7 +101,7 @@ def undeclared_references(table: FoundTable, parents: Iterable[FoundTable]) -> I
 
 def _stems(names: Sequence[str]) -> dict[str, str]:
     """Return the names of tables without a first and a last word that most of them share."""
-    words = {name: words_of(name).split() for name in names}
+    words = {name: words_of(own_name(name)).split() for name in names}
     ends = [Counter(parts[place] for parts in words.values() if len(parts) > 1) for place in (0, -1)]
     first, last = ({word for word, number in end.items() if number > max(2, len(names) / 2)} for end in ends)
     stems = {}
@@ -148,7 +148,12 @@ def _begins_like(column: str, table: FoundTable, called: set[str]) -> bool:
     ``qualifyId`` of ``qualifying`` is, ``orderId`` of ``orderlines`` is not where there are ``orders``.
     """
     stem, _, last = words_of(column).rpartition(" ")
-    return last == "id" and len(stem) > _SAME_LETTERS and stem not in called and words_of(table.name).startswith(stem)
+    return (
+        last == "id"
+        and len(stem) > _SAME_LETTERS
+        and stem not in called
+        and words_of(own_name(table.name)).startswith(stem)
+    )
 
 
 def _names_of(table: FoundTable, end: str) -> list[str]:
@@ -158,7 +163,7 @@ def _names_of(table: FoundTable, end: str) -> list[str]:
 
 def _called(table: FoundTable) -> list[str]:
     """Return the names of a table in lower case: ``patient`` and ``patients`` hold what its key ``id`` does."""
-    return list(dict.fromkeys((singular(table.name), table.name.casefold())))
+    return list(dict.fromkeys((singular(table.name), own_name(table.name).casefold())))
 
 
 def _primary(

@@ -187,13 +187,18 @@ def words_of(name: str) -> str:
     return " ".join(_WORDS.findall(name)).lower()
 
 
-def singular(name: str) -> str:
-    """Return a plain singular of a name in lower case, for comparing names of tables with those of columns.
+def own_name(table: str) -> str:
+    """Return the name of a table without that of its schema, which says nothing of its rows."""
+    return table.rpartition(".")[2]
 
-    >>> singular("Customers"), singular("people"), singular("categories"), singular("Address")
+
+def singular(table: str) -> str:
+    """Return a plain singular of a table's name in lower case, for comparing it with names of columns.
+
+    >>> singular("sales.Customers"), singular("people"), singular("categories"), singular("Address")
     ('customer', 'person', 'category', 'address')
     """
-    lower = name.casefold()
+    lower = own_name(table).casefold()
     for plural, one in (("people", "person"), ("ies", "y"), ("sses", "ss")):
         if lower.endswith(plural):
             return lower.removesuffix(plural) + one
@@ -211,8 +216,12 @@ def first_match(name: str, rules: Iterable[tuple[str, T]]) -> T | None:
 
 
 def is_called_after_persons(table: str) -> bool:
-    """Return whether a word of a table's name stands for persons."""
-    return _PERSONS.search(words_of(table)) is not None
+    """Return whether a word of a table's name stands for persons.
+
+    >>> is_called_after_persons("hr.sales_staff"), is_called_after_persons("person.address")
+    (True, False)
+    """
+    return _PERSONS.search(words_of(own_name(table))) is not None
 
 
 def type_by_name(name: str, siblings: Iterable[str] = ()) -> ColumnType | None:

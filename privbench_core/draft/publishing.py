@@ -137,7 +137,7 @@ class _View:
         for table in self.outside:
             for column, parent in undeclared_references(table, known):
                 todo = f"if it refers to {parent}, add this foreign key instead of publishing the table"
-                yield table.name, f"{column} is called after the key of {parent}: {todo}"
+                yield table.name, f"{column} is named like the key of {parent}: {todo}"
 
     def _referring(self, name: str) -> Iterator[tuple[FoundTable, FoundKey]]:
         """Yield the other tables that refer to a table, and their keys."""

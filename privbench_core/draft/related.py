@@ -47,7 +47,7 @@ def related_lines(table: FoundTable) -> Iterator[str]:
     for kind, proposed in (("checks", list(_checks(table))), ("dependencies", dependencies)):
         if proposed:
             listed = ", ".join(map(flow_yaml, proposed))
-            yield f"    # {kind}: [{listed}] # probable by their names: keep what always holds"
+            yield f"    # {kind}: [{listed}] # guessed from the names: uncomment those that hold in every row"
 
 
 def propose_bases(table: FoundTable) -> dict[str, FoundColumn]:

@@ -12,6 +12,7 @@ from typing import Any
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.draft.columns import FROM_PARTITIONS, draft_columns, given, one_line
 from privbench_core.draft.keys import usable_keys
+from privbench_core.draft.names import own_name
 from privbench_core.draft.related import related_lines
 from privbench_core.draft.samples import SampleColumn
 from privbench_core.draft.units import Role, Roles
@@ -44,7 +45,7 @@ def draft_table(
     keys, implied, notes = usable_keys(table, catalogue)
     generated = [column for column, made_of in table.generated if kept.issuperset(made_of)]
     notes += [
-        f"the computed column {column.name}, because of {', '.join(missing)}"
+        f"the computed column {column.name}, which needs {', '.join(missing)}"
         for column, made_of in table.generated
         if (missing := sorted(set(made_of) - kept))
     ]
@@ -58,7 +59,7 @@ def draft_table(
     if guess:
         yield f"    primary_key: {flow_yaml(one_or_list(guess))}{'' if primary and not catalogue.proposed else guessed}"
     else:
-        yield "    row_id: generated # the source declares no key that can be used; or primary_key: .."
+        yield "    row_id: generated # the source declares no usable key; or write primary_key: .."
     if keys:
         yield f"    foreign_keys:{guessed if catalogue.proposed else ''}"
         for key in keys:
@@ -92,7 +93,8 @@ def draft_table(
 
 
 def _likely_key(table: FoundTable) -> tuple[str, ...]:
-    usual = {"id", f"{table.name}_id".casefold(), f"{table.name}id".casefold()}
+    own = own_name(table.name)
+    usual = {"id", f"{own}_id".casefold(), f"{own}id".casefold()}
     found = tuple(name for name in table.usable if name.casefold() in usual)
     return found if len(found) == 1 else ()
 
@@ -124,11 +126,15 @@ def _foreign_key(table: FoundTable, key: FoundKey, role: Role | None, *, numbere
         fields["on_unit_removed"] = "cascade"
     remark = ""
     if role.same_unit:
-        remark = " # enforced: rows that leave the unit are ignored"
+        remark = " # enforced: rows that refer to another unit are ignored"
     elif role.bound is not None and not role.undecided:
-        remark = " # enforced: rows beyond it are ignored" if role.owner else " # promised: nothing enforces it"
+        remark = (
+            " # enforced: rows beyond the bound are ignored"
+            if role.owner
+            else " # your promise: nothing enforces the bound"
+        )
     if role.why:
-        remark += f"{';' if remark else ' #'} the owner, as {one_line(role.why)}"
+        remark += f"{';' if remark else ' #'} owner, because {one_line(role.why)}"
     yield f"      - {_key_fields(table, key, fields)}{remark}"
 
 
@@ -140,26 +146,24 @@ def _to_decide(table: FoundTable, key: FoundKey, role: Role, *, numbered: bool) 
     if role.undecided:
         own = "rows of its own table" if is_self else f"rows per row of {key.parent}"
         own = f"rows that refer to rows of {key.parent} of one unit" if role.per_unit else own
-        hint = "" if is_self else "; or same_unit: true, without noise, if it never leaves the unit"
-        relies = f"As few as you can promise: {role.noise_in_words}, and nothing enforces what the guarantee relies on"
+        hint = "" if is_self else "; or same_unit: true, which adds no noise, if both rows always belong to one unit"
+        relies = f"Promise as few as you can: {role.noise_in_words}. The guarantee relies on it, nothing enforces it"
         if optional and not key.cascades and not numbered:
-            relies = "A generous bound costs little; only the relational synthesizer relies on it"
+            relies = "A generous bound costs little; only the `relational` synthesizer relies on it"
         elif role.may_stay:
-            relies = (
-                "Where rows go, as few as you can promise, as nothing enforces it; where they stay, many cost little"
-            )
+            relies = "With cascade, promise as few as you can: nothing enforces it. With set null, many cost little"
         yield f"      # decide: the most {own}, about {role.bound}? {relies}{hint}"
     if optional and key.cascades and (role.undecided or role.same_unit) and not is_self and not numbered:
-        todo = "on_unit_removed: set null adds less noise, unless rows must be deleted with theirs in"
+        todo = "on_unit_removed: set null adds less noise, if rows may outlive their row in"
         yield f"      # {todo} {key.parent} (ON DELETE CASCADE)"
 
 
 def _about_removal(parent: str, role: Role) -> Iterator[str]:
     """Yield what the owner of a required key should know to decide what becomes of a row without its parent."""
-    yield f"      # decide: when the row of {parent} that a row refers to goes with its unit, on_unit_removed is"
-    yield "      # - set null if the row stays, and what it refers to is unknown: little noise. Whatever else it says"
-    yield f"      #   of that row of {parent} stays in it, and is protected as its owner's alone."
-    yield f"      # - cascade if the row goes as well. Noise grows with the bound below: {role.noise_in_words}."
+    yield f"      # decide what happens to a row when its row of {parent} is removed with its unit. on_unit_removed is"
+    yield "      # - set null if the row stays and loses only this reference: little noise. Whatever else it says about"
+    yield f"      #   that row of {parent} stays, and is protected only as data of the row's own unit."
+    yield f"      # - cascade if the row is removed too. Noise grows with the bound below: {role.noise_in_words}."
 
 
 def _key_fields(table: FoundTable, key: FoundKey, more: Mapping[str, Any] | None = None) -> str:
@@ -198,7 +202,7 @@ def _partitioned(table: FoundTable, kept: set[str], *, public: bool, bounded: bo
     if found is None:
         return
     if missing := set(found.columns) - kept:
-        yield f"    # left out: the partitions, because of {', '.join(sorted(missing))}"
+        yield f"    # left out: the partitions, which need {', '.join(sorted(missing))}"
         return
     yield "    partitioned:"
     yield f"      by: {flow_yaml(found.by)}"
@@ -209,14 +213,12 @@ def _partitioned(table: FoundTable, kept: set[str], *, public: bool, bounded: bo
     kind = column.type or ColumnType.TEXT
     domain = found.bounds(kind) if bounded else Values(column.values) if column.values else None
     nullable = column.nullable and column.name not in table.primary_key
-    for rest in (
-        () if public else found.missing_partitions(table.name.rpartition(".")[2], domain, kind, nullable=nullable)
-    ):
-        yield f"        - {flow_yaml(forms.PARTITION.write(rest))} # for made-up rows outside of the others"
+    for rest in () if public else found.missing_partitions(own_name(table.name), domain, kind, nullable=nullable):
+        yield f"        - {flow_yaml(forms.PARTITION.write(rest))} # for synthetic rows outside the rest"
 
 
 def _without(name: str, missing: Iterable[str]) -> str:
-    return one_line(f"      # left out: {flow_yaml(name)}, because of {', '.join(sorted(missing))}")
+    return one_line(f"      # left out: {flow_yaml(name)}, which needs {', '.join(sorted(missing))}")
 
 
 def _section(name: str, lines: list[str], empty: str = "") -> Iterator[str]:

@@ -20,6 +20,7 @@ from privbench_core.draft.names import (
     first_match,
     identifying_columns,
     is_called_after_persons,
+    own_name,
     singular,
     words_of,
 )
@@ -83,8 +84,8 @@ def why_unit(catalogue: Catalogue, unit: str) -> str:
     if persons is None:
         return "guessed from the names"
     more = len(_gained(catalogue, unit, persons))
-    without = f"{more} more {'table belongs' if more == 1 else 'tables belong'} to no unit"
-    return f"guessed: each row of {persons} belongs to one; with {persons} as the unit, {without}"
+    without = f"{more} more {'table would belong' if more == 1 else 'tables would belong'} to no unit"
+    return f"guessed: each of {persons} belongs to one; with the unit {persons}, {without}"
 
 
 def most_cover(catalogue: Catalogue) -> str:
@@ -254,15 +255,15 @@ def _claims(table: FoundTable, key: FoundKey, paths: Mapping[str, tuple[str, ...
     unit, referring = paths[key.parent][0], {name for other in table.foreign_keys for name in other.columns}
     groups = (group for group in (table.primary_key, *table.unique) if set(group) > set(key.columns))
     direct = key.parent == unit and any(referring.issuperset(group) for group in groups)
-    called, parent = words_of(table.name), words_of(singular(key.parent))
+    called, parent = words_of(own_name(table.name)), words_of(singular(key.parent))
     place = -min((table.primary_key.index(name) for name in key.columns if name in table.primary_key), default=99)
     return (
         (not table.is_optional(key), "its columns are never NULL"),
         (direct, f"it is part of a key of {table.name} and leads straight to {unit}"),
-        (-cost, "other keys then stay within the unit, without noise"),
-        (len(paths[key.parent]), f"{key.parent} is the furthest from {unit}"),
-        (called.startswith(parent), f"{table.name} is called after {key.parent}"),
-        (not is_called_after_persons(key.parent), f"{key.parent} is a thing, and not who deals with it"),
+        (-cost, "other keys then stay within one unit and add no noise"),
+        (len(paths[key.parent]), f"{key.parent} is the most detailed: the furthest from {unit}"),
+        (called.startswith(parent), f"{table.name} is named after {key.parent}"),
+        (not is_called_after_persons(key.parent), f"{key.parent} is a thing, not a person who deals with it"),
         (place, f"{', '.join(key.columns)} stands first in the primary key"),
     )
 

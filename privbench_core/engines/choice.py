@@ -64,7 +64,7 @@ def open_engine(spec: Spec, source: Source, secret: bytes, folder: Path) -> SqlE
 def _database(spec: Spec, source: Source, folder: Path) -> Database:
     for table in spec.schema.private_tables:
         for column in documents_to_learn(table.attributes):
-            found = f"engine {spec.engine}: cannot take the documents of {table.name}.{column.name} apart"
+            found = f"engine {spec.engine}: cannot split the documents of {table.name}.{column.name} into values"
             raise SourceError(f"{found}; run with --engine memory, or leave domain: learn out there")
     if spec.engine == "duckdb":
         from privbench_core.engines.duckdb import DuckDBDatabase
@@ -80,7 +80,7 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
         if isinstance(plain, CatalogueSource):
             return SparkDatabase(plain, plain.url)
         if not isinstance(plain, FolderSource):
-            found = "counts in folders of Parquet files and Spark catalogues, and this source is neither"
+            found = "needs a folder of Parquet files or a Spark catalogue, and this source is neither"
             raise SourceError(f"engine spark: {found}; run with --engine duckdb")
         url = expand(spec.cluster or "", "cluster")
         if split_spark_url(url)[1]:
@@ -89,7 +89,7 @@ def _database(spec: Spec, source: Source, folder: Path) -> Database:
     from privbench_core.backends.sqlalchemy.read import DatabaseSource
 
     if not isinstance(plain, DatabaseSource) or not plain.is_postgres:
-        raise SourceError("engine source: counts in PostgreSQL, and this source is not one; run with --engine duckdb")
+        raise SourceError("engine source: needs a PostgreSQL source, and this one is not; run with --engine duckdb")
     from privbench_core.engines.postgres import PostgresDatabase
 
     return PostgresDatabase(plain)

@@ -98,7 +98,7 @@ class PostgresDatabase:
         asked = "SELECT current_setting('server_version_num')::int8 AS v, current_setting('server_encoding') AS e"
         found = self._table(asked).to_pylist()[0]
         if found["v"] < _OLDEST or found["e"] != "UTF8":
-            needs = f"PostgreSQL 14 or later with the encoding UTF8; {describe(self._url)} is another one"
+            needs = f"PostgreSQL 14 or later with the encoding UTF8, which {describe(self._url)} is not"
             raise SourceError(f"engine source: needs {needs}; run with --engine duckdb")
 
     def load(self, table: Table, name: str, *, hashed: bool) -> LoadedRows:
@@ -109,7 +109,7 @@ class PostgresDatabase:
         for place, column in enumerate(table.columns):
             form = _form(column, base_type(found[column.name]))
             if form is None:
-                what = f"{column.logical} is not read from {found[column.name]} by engine source"
+                what = f"engine source cannot read {column.logical} from {found[column.name]}"
                 problems.append(f"{table.name}.{column.name}: {what}; run with --engine duckdb")
                 continue
             columns.append(exp.alias_(form, f"c{place}"))

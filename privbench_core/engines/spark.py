@@ -93,8 +93,8 @@ class SparkDatabase:
             found = {field.name: field.dataType for field in rows.schema.fields}
         check_columns(table, found)
         problems = [
-            f"{table.name}.{column.name}: {column.logical} is not read from {found[column.name].simpleString()}"
-            " by engine spark; run with --engine duckdb"
+            f"{table.name}.{column.name}: engine spark cannot read {column.logical} from"
+            f" {found[column.name].simpleString()}; run with --engine duckdb"
             for column in table.columns
             if not _readable(column, found[column.name])
         ]

@@ -55,14 +55,14 @@ CELLS = {"codes": "", "values": "_of_values"}
 """Kinds of cells, and what is appended to the names of their distances."""
 JOIN_METRICS = {
     "joint": "mean distance of joined pairs",
-    "shuffled": "the same of the source with its links shuffled",
+    "shuffled": "mean distance of joined pairs if the source's links are shuffled",
     "three": "mean distance of cross-table 3-way marginals",
 }
 """Captions of the metrics of every join; "three" is the workload of Alimohammadi et al."""
 FANOUT_METRICS = {
-    "fanout_tvd": "distance of fanouts",
+    "fanout_tvd": "distance of fanouts (children per parent)",
     "fanout_wasserstein": "earth mover's distance of fanouts, in children",
-    "siblings": "how far agreement of siblings is off, mean of columns",
+    "siblings": "difference in the similarity of siblings, mean of columns",
 }
 """Captions of the metrics of joins along one foreign key."""
 

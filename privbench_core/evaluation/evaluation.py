@@ -131,5 +131,5 @@ def _read_queries(path: Path, schema: Schema) -> Workload:
     if path.suffix != ".json":
         return read_workload(path)
     if len(schema.tables) != 1:
-        raise SourceError(f"{path.name}: a SAM workload is on one table, but {schema.name} has several; write SQL")
+        raise SourceError(f"{path.name}: a SAM workload queries one table, but {schema.name} has several; write SQL")
     return read_sam_workload(path, schema.tables[0])

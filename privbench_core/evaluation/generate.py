@@ -50,7 +50,7 @@ def generate_workload(
     """
     filled = [table.name for table in schema.tables if tables[table.name].num_rows]
     if not filled:
-        raise SourceError(f"{schema.name}: no table has a row, so no query can be drawn; give a source with rows")
+        raise SourceError(f"{schema.name}: no table has rows, so no query can be generated; give a source with rows")
     engine, rng = engine or Engine(tables, QUERY_SECONDS), np.random.default_rng(recipe.seed)
     kept: dict[str, Statement] = {}
     for _ in range(20 * recipe.queries):  # small databases have few queries with a result

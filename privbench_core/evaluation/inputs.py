@@ -150,10 +150,10 @@ def _same_schema(schema: Schema, bundle: Bundle) -> None:
             if there is None:
                 found.append(f"{table.name}.{column.name} is missing")
             elif there != here:
-                found.append(f"{table.name}.{column.name} is {there} there and {here} in the spec")
+                found.append(f"{table.name}.{column.name} is {there} in the bundle and {here} in the spec")
     if found:
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""  # noqa: PLR2004 - three are named
         raise PublishError(
-            f"{bundle.path}: was made from another schema ({bundle.manifest['database']}), for"
+            f"{bundle.path}: was made from another schema ({bundle.manifest['database']}):"
             f" {'; '.join(found[:3])}{more}; use the spec it was made from"
         )

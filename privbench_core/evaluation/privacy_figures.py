@@ -105,14 +105,14 @@ def alarms_of(figures: Figures) -> Iterator[str]:
     for trace in figures["traces"]:
         if trace["suspicious"]:
             yield (
-                f"{trace['where']}: {trace['found']:g} {trace['what']}. Copied rows look like this:"
-                " do not publish the bundle before you know why"
+                f"{trace['where']}: {trace['found']:g} {trace['what']}. Copied rows look like this."
+                " Do not publish the bundle before you know why"
             )
     for name, found in figures["nearest_record"].items():
         if found["suspicious"]:
             yield (
-                f"{name}: {found['synthetic_same']:.1%} of the synthetic rows are rows of one half of the source,"
-                f" against {found['source_same']:.1%} of the other half's; this looks like copying"
+                f"{name}: {found['synthetic_same']:.1%} of the synthetic rows equal rows of one half of the source,"
+                f" against {found['source_same']:.1%} for the other half; this looks like copying"
             )
     promise = figures["add_or_remove_one_unit"]
     for attack in figures["membership_attacks"]:

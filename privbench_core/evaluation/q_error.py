@@ -114,7 +114,7 @@ class WorkloadResult:
         generated = ", generated" if self.made_from_private_rows else ""
         text = f"Q-errors of {len(self.answers):,} queries{generated}: {in_words(self.summary)}"
         if worse:
-            text += f". With {' and '.join(map(str, worse))} joins the source with every column shuffled is closer"
+            text += f". With {' and '.join(map(str, worse))} joins, the source with its columns shuffled answers better"
         yield Verdict("Workload", grade_of_q_error(self.summary["median"], lost=bool(worse)), text)
 
     def to_dict(self) -> Figures:

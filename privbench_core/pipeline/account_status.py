@@ -62,8 +62,8 @@ class Cost:
         if not self.prices:
             return "costs nothing"
         if self.refusal is not None:
-            return f"costs {self.share:.1%} of the lifetime, which is more than is left"
-        return f"costs {self.share:.1%} of the lifetime, about {self.times:,} more possible"
+            return f"costs {self.share:.1%} of the lifetime budget, which is more than is left"
+        return f"costs {self.share:.1%} of the lifetime budget, about {self.times:,} more possible"
 
 
 @dataclass(frozen=True)
@@ -110,15 +110,15 @@ class AccountStatus:
         """Say that the lifetime budget was raised, when, and from what; nothing if it never was."""
         return [
             f"{WARNING} privacy.lifetime was raised on {_day(after)}, from {_in_words(before)} (declared on"
-            f" {_day(before)}) to {_in_words(after)}: what people were promised before no longer holds."
+            f" {_day(before)}) to {_in_words(after)}: the earlier promise to these people no longer holds."
             for before, after in self.raises
         ]
 
     def held_in_words(self) -> list[str]:
         """Return what runs at work hold; nothing if there are none."""
         return [
-            f"A run at work since {hold.at} holds {share_of(self.balance.lifetime, hold.left)} of the lifetime budget"
-            f" ({hold.left}) for what it has still to buy; other runs can use only the rest."
+            f"A run begun at {hold.at} holds {share_of(self.balance.lifetime, hold.left)} of the lifetime budget"
+            f" ({hold.left}) for steps it has yet to pay for; other runs can use only the rest."
             for hold in self.held
         ]
 
@@ -152,8 +152,8 @@ class AccountStatus:
             for other in self.neighbours
         )
         return [
-            f"Other databases in the same ledger, whose budgets are apart: {each}.",
-            f"If {database} was one of them, under an earlier name: put that back, or its people pay a second time.",
+            f"Other databases in the same ledger, with separate budgets: {each}.",
+            f"If {database} is one of them under a new name, restore the old name: else the same people pay twice.",
         ]
 
 

@@ -191,8 +191,8 @@ class Executor:
         if changed:
             names = ", ".join(sorted(changed))
             raise SourceChangedError(
-                f"{names}: the source changed after a step before {step_name(step.key)} had looked at it. Make the"
-                f" profile of {names} and all that follows it again; what the change did not reach costs nothing."
+                f"{names}: the source changed after a step before {step_name(step.key)} had read it. Run the"
+                f" profile of {names} and all later steps again; results that the change does not affect cost nothing."
             )
         return seen
 

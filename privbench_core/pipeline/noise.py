@@ -31,7 +31,7 @@ Profiles = Mapping[str, Profile]
 _MOST_NOISE = 0.5  # share of what is left to pay that may be noise: a run of which most is still useful goes on
 _WORTH_A_STOP = 0.1  # share of the run that would be noise: less is bought, and the bundle says which tables are noise
 _SMALLER = 10  # bounds that are tried are so many times smaller, each
-_CLOSER = 1.05  # a larger ε than what is estimated to do, each time it does not
+_CLOSER, _TRIES = 1.05, 9  # a larger ε than what is estimated to do, each time it does not
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,19 @@ def refuse_noise(spec: Spec, plan: Plan, left: Sequence[Step], profiles: Profile
     bought = {step.key for step in plan.steps if step.reads} - {step.key for step in left}
     lines: dict[str, list[str]] = {}
     for each in sorted(dict.fromkeys(found.values()), key=lambda noise: noise.subject not in profiles):
-        todo = ", or ".join(remedies(spec, plan, each, bought)) or "none within the lifetime budget; leave it out"
+        todo = (
+            ", or ".join(remedies(spec, plan, each, bought))
+            or "none within the lifetime budget; leave it out of the spec"
+        )
         lines.setdefault(f"{each.found}. Remedy: {todo}", []).append(each.subject)
     listed = "\n".join(f"  {', '.join(subjects)}: {why}" for why, subjects in lines.items())
     raise NoiseOnlyError(
-        f"stopped after {1 - rest / total:.0%} of the run's budget, which is kept: a run at this ε pays again only for"
-        f" what a change of the spec reaches. At ε={plan.budget.epsilon:g}, {noise / total:.0%} of the budget would buy"
-        f" noise:\n{listed}\n  A smaller unit, declared domains and fewer columns or tables help all of them, at new"
-        " prices for every step; no ε shows a table that is empty. To buy noise, for numbers of rows and columns that"
-        " say little: pass --accept-noise, set accept_noise in Dagster, or write fidelity: {accept_noise: true}"
+        f"stopped after spending {1 - rest / total:.0%} of the run's budget. Its results are kept: another run at this"
+        f" ε pays again only for what a change of the spec affects. At ε={plan.budget.epsilon:g},"
+        f" {noise / total:.0%} of the budget would buy noise:\n{listed}\n  A smaller unit, declared domains, and fewer"
+        " columns or tables help all of them, but change the price of every step. An empty table is noise at any ε. To"
+        " go on, although these rows and columns will say little: pass --accept-noise, set accept_noise in Dagster, or"
+        " write fidelity: {accept_noise: true}"
     )
 
 
@@ -120,13 +124,13 @@ def _of_table(schema: Schema, plan: Plan, name: str, profiles: Profiles) -> Nois
         return replace(above, subject=name)
     if above is not None and not profiles[owner.parent].rows_show:
         return replace(
-            above, subject=name, found=f"its rows belong to rows of {owner.parent}, whose number noise hides"
+            above, subject=name, found=f"rows depend on {owner.parent}, and noise hides how many rows it has"
         )
     units = _units(schema, owner.parent, profiles)
     if units > bar:
         return None
     return Noise(
-        name, f"about {round(units):,} units at most, and noise hides {round(bar):,}", bar / units, measured, keys
+        name, f"about {round(units):,} units at most, and noise hides up to {round(bar):,}", bar / units, measured, keys
     )
 
 
@@ -188,24 +192,23 @@ def remedies(spec: Spec, plan: Plan, noise: Noise, bought: Collection[Key] = ())
                 continue
             same, relations = unchanged(plan, other), map(neighbour_relation, (spec.schema, changed.schema))
             if paid and differences(*relations):
-                yield f"{what}, and another database name: costs under two declarations do not add up"
+                yield f"{what}, with another database name, because costs under two declarations do not add up"
             elif paid:
                 kept = sum(price for key, price in paid.items() if key in same) / sum(paid.values())
-                yield f"{what} (reuses {kept:.0%} of what is bought)"
+                yield f"{what} ({kept:.0%} of what was paid is reused)"
             else:
                 yield what
             break
-    epsilon = plan.budget.epsilon * noise.times
-    while epsilon <= spec.lifetime_epsilon:
-        epsilon = float(f"{epsilon * _CLOSER:.2g}")
+    epsilon, times = plan.budget.epsilon, noise.times
+    for _ in range(_TRIES):
+        epsilon = float(f"{epsilon * times * _CLOSER:.2g}")
         other = _planned(spec, plan, epsilon)
-        if other is None:
+        if other is None or epsilon > spec.lifetime_epsilon:
             return
         times = noise.times_with(spec, plan, spec, other)
         if times < 1:
             yield f"ε of at least about {epsilon:g}"
             return
-        epsilon *= times
 
 
 def _smaller_bounds(spec: Spec, keys: Sequence[ForeignKey]) -> Iterator[tuple[str, Spec]]:

@@ -28,7 +28,7 @@ from privbench_core.version import __version__
 _DAY = len("2026-01-31")  # of an ISO 8601 time
 _ROUNDING = 1 + 1e-6  # far above what manifests round (1e-9), far below any release
 COHORT_TERMS = (
-    "no unit of this cohort is in another one; a unit that is in several is protected by the sum of their figures"
+    "no unit of this cohort is in another one; a unit that is in several is protected only by the sums of their ε and δ"
 )
 
 
@@ -108,10 +108,11 @@ def refuse_forgotten(spec: Spec, ledger: Ledger, out: Path) -> None:
     known = ledger.spent_at(delta, spec.cohort)
     if epsilon > known * _ROUNDING:
         raise LedgerError(
-            f"{out}: this bundle records that ε={epsilon:.4g} was spent by all releases so far (δ={delta:.2g}), and the"
-            f" ledger of {spec.schema.name} knows of ε={known:.4g} only: spending was forgotten, so the bundle is not"
-            " replaced, and nothing was spent. Restore the state folder and the ledger that it was made with. If they"
-            " are lost, keep the bundle, write to another --out, and tell recipients that the two totals add up"
+            f"{out}: this bundle records that ε={epsilon:.4g} was spent by all releases so far (δ={delta:.2g}), but"
+            f" the ledger of {spec.schema.name} records only ε={known:.4g}. Earlier spending is missing from it,"
+            " so the bundle is not replaced, and nothing was spent. Restore the state folder and the ledger with which"
+            " the bundle was made. If they are lost, keep the bundle, write to another --out, and tell recipients that"
+            " the two totals add up"
         )
 
 

@@ -170,6 +170,6 @@ def _refusing(path: Path) -> Iterator[None]:
         raise ReleaseError(f"{path.name} of the state folder cannot be used: {error}") from error
     except sqlite3.DatabaseError as error:
         raise ReleaseError(
-            f"{path.name} of the state folder is damaged. Remove it and make everything again, which costs nothing:"
+            f"{path.name} of the state folder is damaged. Delete it and run everything again, which costs nothing:"
             " what was released is kept"
         ) from error

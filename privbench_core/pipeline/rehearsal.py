@@ -28,7 +28,7 @@ from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan, StepKind
 from privbench_core.synthesizers.steps.sampled import SampledTable
 
-_UNKNOWN = "Whether the source has changed since the bundle was made is not known here."
+_UNKNOWN = "It is not known here whether the source has changed since the bundle was made."
 _NOT_NEEDED = {StepKind.FIDELITY, StepKind.VALIDATE, StepKind.PUBLISH}
 
 

@@ -95,11 +95,11 @@ def load_made(workspace: Workspace, key: Key, epsilon: str) -> Made:
     """
     manifest = read_manifest(workspace.spec, key, epsilon)
     if manifest is None:
-        raise ReleaseError(f"{step_name(key)}: not made yet at ε={epsilon}; make it first")
+        raise ReleaseError(f"{step_name(key)}: no result yet at ε={epsilon}; run this step first")
     stored = workspace.releases.get(manifest.release, {manifest.digest})
     if stored is None:
         raise ReleaseError(
-            f"{step_name(key)}: its release is gone from the state folder; restore it, or make the step again"
+            f"{step_name(key)}: its release is missing from the state folder; restore it, or run the step again"
         )
     parts = workspace.releases.parts(manifest.release)
     return Made(Release(manifest.release, manifest.digest, stored, None, reused=True, parts=parts), manifest)

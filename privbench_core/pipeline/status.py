@@ -119,10 +119,10 @@ class ReleaseState:
         if not self.released:
             other = any(step.kind is StepKind.PUBLISH and step.key in self.made for step in self.plan.steps)
             by = f" with {self.plan.synthesizer}" if other else ""
-            todo = f"materialise it by hand, or run privbench refresh --epsilon {self.epsilon}"
+            todo = f"materialise it in Dagster, or run privbench refresh --epsilon {self.epsilon}"
             if self.by_run is not None and self.by_run.bundle is not None:
-                return f"released by privbench run on {self.by_run.bundle.at[:10]}; to have it refreshed, {todo}"
-            return f"never released{by}: a first release is a decision; {todo}"
+                return f"released by privbench run on {self.by_run.bundle.at[:10]}. To have it refreshed, {todo}"
+            return f"never released{by}: the first release is your decision; {todo}"
         changed = dict.fromkeys(table for s in self.stale if not s.missing for table in s.changed)
         causes = [f"{', '.join(changed)} changed"] if changed else []
         again = dict.fromkeys(step_name(key) for s in self.stale if not s.changed for key in s.inputs if s.by_change)

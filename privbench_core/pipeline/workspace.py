@@ -87,7 +87,7 @@ def claim_folder(spec: Spec) -> Path:
     if not marker.exists():
         others = [path for path in folder.iterdir() if path.name not in {_OWNER, "errors"} and path.suffix != ".tmp"]
         if others and not marker.exists():  # another process may have claimed the folder meanwhile
-            raise _refusal(folder, name, "does not say whose it is")
+            raise _refusal(folder, name, "does not say which database it belongs to")
         write_once(marker, name.encode())
     try:
         owner = marker.read_text(encoding="utf-8")
@@ -162,16 +162,16 @@ class Workspace:
         seen, found = max(map(_number_in, self._notes)), self.ledger.count()
         if found < seen:
             message = (
-                f"the ledger of {self.spec.schema.name} holds {found} reservations, and this state folder has seen"
-                f" {seen}: it is another ledger (was privacy.ledger changed?), or an old copy. Put it back, or, if it"
-                " is lost, forget what was spent: privbench ledger SPEC --new-state"
+                f"the ledger of {self.spec.schema.name} holds {found} reservations, but this state folder has seen"
+                f" {seen}: it is another ledger (was privacy.ledger changed?), or an old copy. Restore the right one."
+                " If it is lost, go on without its record of spending: privbench ledger SPEC --new-state"
             )
             raise LedgerError(message)
         if not self.ledger.bound() and any((self.folder / "releases").glob("*/*.bin")):
             message = (
-                f"the ledger of {self.spec.schema.name} is new, and this state folder holds releases that another one"
-                " has paid for: it was deleted or replaced. Put it back, or, if it is lost, forget what was spent:"
-                " privbench ledger SPEC --new-state"
+                f"the ledger of {self.spec.schema.name} is empty, but this state folder holds releases that another"
+                " ledger paid for: that ledger was deleted or replaced. Restore it. If it is lost, go on without its"
+                " record of spending: privbench ledger SPEC --new-state"
             )
             raise LedgerError(message)
 
@@ -259,7 +259,7 @@ class ReleaseStore:
         if digests is not None and digest_of(stored) not in digests:
             message = (
                 f"the stored release {key[:12]} is damaged (checksum). Restore {path.name} from a backup, or delete it:"
-                " the step then runs, and is paid for, again."
+                " then the step runs again and is paid for again."
             )
             raise ReleaseError(message)
         return stored

@@ -60,7 +60,7 @@ class PrivacyFilter:
     def _check(self, label: str, price: Price) -> None:
         if not (self.spent + price).fits(self.limit):
             left = self.limit.amount - self.spent.amount
-            message = f"{label}: costs {price}, of {self.limit} only {left:.4g} is left; no row was read"
+            message = f"{label}: costs {price}, but only {left:.4g} of {self.limit} is left; no row was read"
             raise BudgetExhaustedError(message)
         if self._parent is not None:
             self._parent._check(label, self._rise(price))

@@ -120,7 +120,7 @@ def _learn_document(
     first = 2 * of_list / _weight(document)
     shapes = learn_shapes(session, table, document, price, first)
     if not (shapes.codecs or shapes.leaves):
-        why = "noise hid what its documents look like, so"
+        why = "noise hid the structure of its documents, so"
         if document.is_array:
             whole = Leaf(document, WHOLE).column
             empty = codec_for(replace(whole, domain=Values(("[]",))), table=table.name)
@@ -198,7 +198,7 @@ def _learn_range(session: PrivateSession, table: Table, column: Column, price: P
     assumed = equal_width_codec(column, low, high, table=table.name)
     open_ended = _in_steps(replace(assumed, open_ended=True), step)
     what = "its range" if column.relative is None else f"the range of its difference from {column.relative.to}"
-    return open_ended, f"noise hid {what}, so {low} to {high} is assumed, by its name and type; declare a domain"
+    return open_ended, f"noise hid {what}, so {low} to {high} is assumed from its name and type; declare a domain"
 
 
 def _occupied(grid: OrderedCodec, counts: Array, sigma: float, price: Price, plausible: range) -> Mask:

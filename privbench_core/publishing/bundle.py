@@ -221,7 +221,7 @@ def read_bundle(path: str | Path) -> Bundle:
     if found not in {FORMAT_VERSION, FORMAT_WITH_PARTS}:
         reads = f"{FORMAT_VERSION} and {FORMAT_WITH_PARTS}"
         raise PublishError(
-            f"{folder}: bundle format {found}, but this privbench reads {reads}; use the one that wrote it"
+            f"{folder}: bundle format {found}, but this privbench reads {reads}; use the version that wrote it"
         )
     try:
         parts = [part for entry in manifest["tables"].values() for part in parts_of(entry)]
@@ -384,7 +384,7 @@ def _describe_column(column: Column) -> dict[str, Any]:
 def _verify(folder: Path, name: PurePosixPath, digest: str) -> None:
     """Raise PublishError unless the file is inside the bundle and matches its checksum."""
     if name.is_absolute() or ".." in name.parts:
-        raise PublishError(f"{folder / MANIFEST}: lists {name}, which is outside the bundle; do not trust it")
+        raise PublishError(f"{folder / MANIFEST}: lists {name}, which is outside the bundle; do not trust this bundle")
     if not (folder / name).is_file():
         raise PublishError(f"{folder / name}: missing; copy the bundle again or run privbench again")
     if _sha256(folder / name) != digest:

@@ -35,7 +35,7 @@ def refuse_unloadable(schema: Schema) -> None:
         SpecError: What DuckDB or PostgreSQL refuses of it, a line each.
     """
     problems = [*_refused_by_duckdb(schema)]
-    if any(_needs_server(table) for table in schema.tables):
+    if schema.views or any(_needs_server(table) for table in schema.tables):
         try:
             problems += _refused_by_postgres(schema)
         except PublishError:  # there is no embedded server, or it does not start here
@@ -56,9 +56,10 @@ def _refused_by_duckdb(schema: Schema) -> Iterator[str]:
 
 
 def _needs_server(table: Table) -> bool:
-    """Return whether the table has expressions or indexes that may mean nothing to a server."""
+    """Return whether the table has expressions, partitions or indexes that may mean nothing to a server."""
     return bool(
         table.generated
+        or table.partitioned
         or any(index.using is not None for index in table.indexes or ())
         or any(enforceable_check(check.expression) is None for check in table.checks)
         or any(column.default is not None and _CALL.search(column.default) for column in table.columns)
@@ -76,8 +77,12 @@ def _refused_by_postgres(schema: Schema) -> Sequence[str]:
             f"{table.name}: PostgreSQL refuses {what}: {why}. {_TODO}"
             for table in schema.tables
             for what, part in _parts(table)
-            if (why := _refused(connection, replace(schema, tables=(part,))))
+            if (why := _refused(connection, replace(schema, tables=(part,), views=())))
         ]
+        for number, view in enumerate(() if parts else schema.views, start=1):
+            if why := _refused(connection, replace(schema, views=schema.views[:number])):
+                parts.append(f"{view.name}: PostgreSQL refuses the view: {why}. {_TODO}")
+                break
     return parts or [f"PostgreSQL refuses the schema of the bundle: {whole}. Nothing was spent."]
 
 
@@ -98,7 +103,9 @@ def _parts(table: Table) -> Iterator[tuple[str, Table]]:
     """Yield what of a table a server may refuse, each in a table with nothing else."""
     plain = tuple(replace(column, default=None) for column in table.columns)
     alone = replace(table, foreign_keys=(), implied_keys=(), unique=(), checks=(), indexes=(), generated=())
-    bare = replace(alone, columns=plain)
+    bare = replace(alone, columns=plain, partitioned=None)
+    if table.partitioned:
+        yield "the partitions", replace(bare, partitioned=table.partitioned)
     yield from ((f"the check {check.name}", replace(bare, checks=(check,))) for check in table.checks)
     yield from ((f"the computed column {each.name}", replace(bare, generated=(each,))) for each in table.generated)
     for column in table.columns:

@@ -211,7 +211,7 @@ def _constraints(receipt: Mapping[str, Any]) -> str:
         [
             "## What holds in every row",
             "",
-            "Kept wherever declared domains allow it; few rows of the source break it, as far as noise can tell:",
+            "These rules hold wherever declared domains allow it. By noisy counts, few original rows break them:",
             "",
             *lines,
         ]

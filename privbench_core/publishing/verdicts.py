@@ -35,8 +35,8 @@ class Grade(StrEnum):
 
 MEANINGS = {
     Grade.CLOSE: f"Distances are up to {CLOSE:g}. Good for development, testing and benchmarks.",
-    Grade.ROUGH: "Further off, but what depends on something else still does. Large groups hold, details do not.",
-    Grade.UNKNOWN: "Noise hides how close it is. It may be anything between close and far.",
+    Grade.ROUGH: "Further off, but related columns stay related. Figures of large groups hold, details do not.",
+    Grade.UNKNOWN: "Noise hides how close the table is: anything between close and far.",
     Grade.FAR: "No better than a table with its columns shuffled, or single columns are wrong. Rely on keys and types.",
     Grade.NOISE: "Rows say nothing about the original, not even how many there are. Rely on keys and types.",
 }
@@ -130,13 +130,14 @@ def _judge(figure: FidelityFigure, policy: FidelityPolicy) -> tuple[Grade, str]:
         return small, f"{what} are closer than {against}"
     little = figure.value >= reference or reference - figure.value + unsure < _LITTLE * reference
     if little and unsure < max(reference, figure.value):
-        nothing_to_keep = reference <= CLOSE and not too_far
-        return Grade.ROUGH if nothing_to_keep else Grade.FAR, f"{what} are no closer than {against}"
+        nothing_to_keep = reference + DEVIATIONS * policy.to_shuffled * figure.shuffled_noise <= CLOSE
+        rough = nothing_to_keep and figure.value + error <= policy.one_way
+        return Grade.ROUGH if rough else Grade.FAR, f"{what} are no closer than {against}"
     return Grade.UNKNOWN, f"noise hides whether {what} are closer than {against}"
 
 
 def _distance(value: float, noise: float) -> str:
-    if value <= DEVIATIONS * noise:
+    if noise and value <= DEVIATIONS * noise:
         return f"at most {min(1.0, value + DEVIATIONS * noise):.2f}"
     return f"{value:.2f} ± {DEVIATIONS * noise:.2f}" if noise else f"{value:.2f}"
 
@@ -156,8 +157,8 @@ def lost_in(validated: Mapping[str, Mapping[str, Any]]) -> list[str]:
         shares = {column: round(share, 2) for column, share in data["made_up"].items() if column not in data["guessed"]}
         made_up += [(share, f"{table}.{column}") for column, share in shares.items() if share > 0]
         lines += [
-            f"{table}.{columns}: about {share:.0%} of the rows belong to owners with as many as max_children; if they"
-            " have more, those are left out: declare a larger bound"
+            f"{table}.{columns}: about {share:.0%} of the rows belong to owners that reach max_children. Further"
+            " rows of these owners, if there are any, are left out: then declare a larger bound"
             for columns, share in data["at_bound"].items()
             if share > CLOSE
         ]
@@ -165,7 +166,7 @@ def lost_in(validated: Mapping[str, Mapping[str, Any]]) -> list[str]:
         made_up.sort(key=lambda each: -each[0])
         named = ", ".join(f"{column} {share:.0%}" for share, column in made_up)
         lines.append(
-            "Made-up values stand for those that too few units share to be named; figures of single columns count them"
-            f" as one value. Share of rows: {named}"
+            "Values that too few units share are replaced by made-up ones, which figures of single columns count as"
+            f" one value. Share of rows: {named}"
         )
     return [*lines, *(f"{', '.join(columns)}: {text}" for text, columns in guessed.items())]

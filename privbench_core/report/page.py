@@ -145,7 +145,7 @@ def advice_on(evaluation: Evaluation) -> Iterator[str]:
     worst = [v.subject for v in evaluation.verdict.verdicts if v.blocks and v.subject in evaluation.comparison.tables]
     if worst:
         named = ", ".join(worst[:6]) + (f" and {len(worst) - 6} more" if len(worst) > 6 else "")  # noqa: PLR2004
-        yield f"Leave out columns that nobody needs, first in {named}: those that stay get their share."
+        yield f"Leave out columns that nobody needs, first in {named}: the others then get more of the budget."
     guarantee = evaluation.inputs.summary.guarantee
     if guarantee:
         twice = f"ε={2 * guarantee[0]:g}"

@@ -75,7 +75,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     enums, owners = parse_enums(node), found["owners"]
     public = () if declared["public"] is None and not privacy.has("public") else declared["public"]
     for name in [name for name in public or () if name not in found["tables"]]:
-        mistake = f"public lists {name!r}, which is no table"
+        mistake = f"public lists {name!r}, which is not a table"
         node.problems.add("privacy", mistake, did_you_mean(name, found["tables"]))
         public = (*(public or ()), most_similar(name, found["tables"]))
     tables = {
@@ -86,7 +86,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     name, unit, schemas = found["database"] or "database", declared["unit"] or "", found["schemas"]
     schema = infer_keys(Schema(name, parsed.tables, unit, enums, schemas, parse_views(node)))
     if schemas and found["source"] and not found["source"].startswith(("postgres", "${")):
-        node.problems.add("spec", "schemas are those of PostgreSQL, and this source is not one", "remove schemas")
+        node.problems.add("spec", "only PostgreSQL sources have schemas, and this source is not one", "remove schemas")
     # A wrong budget is reported already: assume the δ that allows everything.
     delta = budget["delta"] if budget else 1.0
     if public is not None:  # else no rule on keys makes sense yet
@@ -126,7 +126,7 @@ def _budget(node: Node) -> tuple[dict[str, Any], dict[str, Any] | None]:
     total, total_delta = limits["epsilon"], limits["delta"] if lifetime.has("delta") else delta
     repeated = [epsilon for epsilon in epsilons or () if epsilons.count(epsilon) > 1]
     if repeated:
-        node.wrong("epsilons", f"{repeated[0]!r} stands twice; list every value once")
+        node.wrong("epsilons", f"{repeated[0]!r} occurs twice; list each value once")
     if ledger is not None and not (isinstance(ledger, str) and _LEDGER.match(ledger)):
         # The text is not repeated: it may hold a password.
         node.problems.lines.append(f"privacy.ledger: not a PostgreSQL URL; {forms.LEDGER_TODO}")
@@ -139,7 +139,7 @@ def _budget(node: Node) -> tuple[dict[str, Any], dict[str, Any] | None]:
         todo = f"it cannot pay for the smallest release, {least!r}; list a smaller ε in epsilons, or raise it"
         lifetime.wrong("epsilon", todo)
     if isinstance(refresh, EqualRefreshes) and not least <= refresh.epsilon <= total:
-        todo = f"one refresh costs at least the smallest release, {least!r}, at most the lifetime, {total!r}"
+        todo = f"one refresh costs at least the smallest release, {least!r}, and at most the lifetime, {total!r}"
         node.wrong("refresh", todo)
     same = {name: found[name] for name in ("epsilons", "delta", "cohort", "ledger")}
     return found, {**same, "lifetime_epsilon": total, "lifetime_delta": total_delta, "refresh": refresh}
@@ -216,7 +216,7 @@ def _check_engine(node: Node, engine: str, source: str, cluster: object, schema:
         except SourceError as error:
             node.problems.lines.append(str(error))
         if cluster is not None and split_spark_url(cluster)[0] != split_spark_url(source)[0]:
-            found = "cluster is not the one that source names, and rows are counted where their tables are"
+            found = "cluster is not the cluster of source, where the tables are and their rows are counted"
             node.problems.add("spec", found, "remove cluster")
     problem = engine_problem(engine, source, cluster, schema)
     if problem:

@@ -193,7 +193,7 @@ def _relative(node: Node, kind: ColumnType, to: str | None) -> Relative | None:
         return None
     domain = _domain(node, kind.difference)
     if isinstance(domain, Learn) and domain.listed:
-        node.add("values: learn of differences", "write domain: learn, for a range of them")
+        node.add("a list to learn (values: learn) of differences", "write domain: learn, for a range of them")
         return None
     return Relative(to, domain) if to is not None and domain is not None else None
 
@@ -246,7 +246,7 @@ def _values(node: Node, kind: ColumnType) -> Values | Learn | None:
             node.add(f"values holds {raw[values.index(None)]!r}", todo)
         elif len(set(values)) < len(values):
             twice = next(value for value in values if values.count(value) > 1)
-            node.add(f"values holds {twice!r} twice", "list every value once")
+            node.add(f"values holds {twice!r} twice", "list each value once")
         else:
             return Values(tuple(value for value in values if value is not None))
     return None
@@ -341,7 +341,7 @@ def _foreign_key(bare: Node, table: Table, tables: Mapping[str, Table]) -> Forei
     parent, wanted = target
     if parent not in tables:
         if parent not in node.problems.broken:  # else the parent is in the spec, and its own mistake is reported
-            node.add(f"references {parent!r}, which is no table", did_you_mean(parent, tables))
+            node.add(f"references {parent!r}, which is not a table", did_you_mean(parent, tables))
         return None
     above = tables[parent]
     wanted = wanted or above.primary_key

@@ -128,7 +128,7 @@ def _same(names: Iterable[str], seen_as: Callable[[str], str]) -> list[str]:
 def _unit(schema: Schema, broken: AbstractSet[str]) -> Iterator[str]:
     if schema.unit not in schema.by_name:
         if schema.unit and schema.unit not in broken:
-            yield f"privacy: unit {schema.unit!r} is no table; {did_you_mean(schema.unit, schema.by_name)}"
+            yield f"privacy: unit: there is no table {schema.unit!r}; {did_you_mean(schema.unit, schema.by_name)}"
         return
     unit = schema.table(schema.unit)
     if unit.public:
@@ -200,7 +200,7 @@ def _relative(schema: Schema, table: Table, column: Column) -> Iterator[str]:
         candidates = [each.name for each in table.columns]
         if owner and owner.parent in schema.by_name:
             candidates += [f"{owner.parent}.{each.name}" for each in schema.table(owner.parent).attributes]
-        yield f"relative to {to}, which is no column; {did_you_mean(to, candidates)}"
+        yield f"relative to {to}, which is not a column; {did_you_mean(to, candidates)}"
     elif above and owner and owner.optional:
         todo = f"make {owner.name} required, or remove relative_to"
         yield f"relative to {to}, which a row without an owner does not have; {todo}"
@@ -212,7 +212,7 @@ def _relative(schema: Schema, table: Table, column: Column) -> Iterator[str]:
     elif above and base.precision != column.precision:
         yield f"{of_types}; declare the same precision for both, or remove relative_to"
     elif base.nullable and not column.nullable:
-        todo = "there would be nothing to add to; declare it nullable: true, or remove relative_to"
+        todo = "there would be nothing to add the difference to; declare it nullable: true, or remove relative_to"
         yield f"never NULL, but relative to {to}, which may be NULL; {todo}"
 
 
@@ -261,7 +261,7 @@ def _sql_type(table: Table, column: Column) -> Iterator[str]:
     if table.public:  # its values are the source's
         return
     if stored.is_array and column.domain is None:
-        yield f"an array {stored}, which nothing is made for without domain: learn; declare it, or leave the column out"
+        yield f"an array {stored}, for which no values can be made; declare domain: learn, or leave the column out"
     made = column.type.opaque and not isinstance(column.domain, Pattern) and column.name not in table.key_columns
     if made and not stored.facts.any_text and not stored.is_array:
         yield f"generated text is no valid {stored}; declare domain: {{faker: ipv4}} or similar, or type: category"
@@ -323,7 +323,7 @@ def _expression(table: Table, place: str, expression: str) -> Iterator[str]:
     for name in sorted(columns_of(tree) - known) if tree is not None else ():
         quoted = next((column for column in known if column.lower() == name), None)
         hint = f'write "{quoted}" in double quotes' if quoted else did_you_mean(name, known)
-        yield f"{place} refers to {name}, which is no column; {hint}"
+        yield f"{place} refers to {name}, which is not a column; {hint}"
 
 
 def _using(table: Table) -> Iterator[str]:

@@ -22,8 +22,8 @@ def partition_problems(schema: Schema, table: Table) -> Iterator[str]:
     above: dict[str | None, str | None] = {None: table.partitioned.by}
     for part in table.partitioned.partitions:
         if above.get(part.of) is None:
-            todo = "name one that stands before it and has by, or leave of out"
-            yield f": the partition {part.name} is of {part.of}, which is no partitioned one; {todo}"
+            todo = "name a partition that is listed before it and has by, or remove of"
+            yield f": the partition {part.name} names {part.of} under of, which is not a partitioned table; {todo}"
         if not ((part.values == "DEFAULT" or _BOUNDS.match(part.values)) and is_contained(part.values)):
             todo = "write what follows FOR VALUES in its definition, like \"IN ('a')\", or DEFAULT"
             yield f": the partition {part.name}: values is {part.values!r}; {todo}"
@@ -34,9 +34,9 @@ def partition_problems(schema: Schema, table: Table) -> Iterator[str]:
         own, null = split_name(table.name, schema.schemas)[1], column.nullable
         for rest in table.partitioned.missing_partitions(own, domain, column.type, nullable=null):
             todo = (
-                f"add {flow_yaml(forms.PARTITION.write(rest))} to its partitions, or declare the domain that they hold"
+                f"add {flow_yaml(forms.PARTITION.write(rest))} to its partitions, or declare the domain that they cover"
             )
-            yield f": made-up rows may be outside of the partitions of {rest.of or own}; {todo}"
+            yield f": synthetic rows may fall outside the partitions of {rest.of or own}; {todo}"
     for by in filter(None, above.values()):
         if not (_PARTED.match(by) and is_contained(by)):
             yield f": partitioned by {by!r}; write what follows PARTITION BY, like RANGE (ordered)"
@@ -68,5 +68,5 @@ def shared_names(schema: Schema) -> Iterator[str]:
         kinds.setdefault(split_name(view.name, schema.schemas), []).append("a view")
     for (_, name), (first, *others) in kinds.items():
         if others:
-            what = f"{others[0]} is called like {first}" if first != "an index" else "two indexes have this name"
-            yield f"{name}: {what}, and PostgreSQL keeps both in one list; rename one"
+            what = f"{others[0]} and {first} have this name" if first != "an index" else "two indexes have this name"
+            yield f"{name}: {what}, but PostgreSQL allows a name once per schema; rename one"

@@ -121,12 +121,12 @@ def _nulls(key: ForeignKey, table: Table) -> Iterator[str]:
 def _to_public(key: ForeignKey) -> Iterator[str]:
     """Yield declarations about units on a key to a public table."""
     if key.max_children_per_unit is not None:
-        yield "max_children_per_unit on a key that reaches into no other unit; remove it"
+        yield "max_children_per_unit on a key that never refers to another unit; remove it"
     if key.same_unit:
         yield "same_unit: true on a key to a public table, whose rows belong to no unit; remove it"
     if key.on_unit_removed is not None:
         found = f"on_unit_removed: {key.on_unit_removed} on a key to a public table"
-        yield f"{found}, whose rows no unit takes away; remove it"
+        yield f"{found}, whose rows are never removed with a unit; remove it"
 
 
 # Rules on keys to private tables.
@@ -140,7 +140,7 @@ def _bound(key: ForeignKey, schema: Schema) -> Iterator[str]:
         todo = f"declare the most {table.name} rows one {key.parent} row may have"
         yield f"max_children is missing; {todo}"
     elif key.max_children_per_unit is not None and (key.owner or key.same_unit):
-        yield "max_children_per_unit on a key that reaches into no other unit; remove it"
+        yield "max_children_per_unit on a key that never refers to another unit; remove it"
     elif key.max_children_per_unit is not None and key.parent == schema.unit:
         yield f"max_children_per_unit, but each row of {key.parent} is a unit; declare only max_children"
     elif (key.max_children or 1) > 1 and _is_unique(table, key):
@@ -170,10 +170,10 @@ def _on_unit_removed(key: ForeignKey, schema: Schema) -> Iterator[str]:
     elif key.same_unit:
         yield f"{found} with same_unit: true, which costs no noise; remove it"
     elif not set(key.columns).isdisjoint(table.primary_key):
-        todo = "write cascade, or leave it out: without it the row would be another one"
+        todo = "write cascade, or leave it out: without this reference the row would be a different one"
         yield f"{found} with a column of the primary key; {todo}"
     elif others:
-        todo = "write cascade, or leave it out: they would lose what they refer to as well"
+        todo = "write cascade, or leave it out: the other key would lose its reference too"
         yield f"{found} that shares a column with {others[0].name}; {todo}"
 
 
@@ -276,7 +276,7 @@ def _ownership(schema: Schema, broken: AbstractSet[str]) -> Iterator[str]:
         marked = [key for key in table.foreign_keys if key.owner]
         if table.public or table.name == schema.unit:
             what = "a public table" if table.public else "the privacy unit"
-            yield from (f"{key.name}: owner: true in {what}, which nobody owns; remove it" for key in marked)
+            yield from (f"{key.name}: owner: true in {what}, which has no owner; remove it" for key in marked)
         elif len(marked) > 1:
             names = ", ".join(key.name for key in marked)
             yield f"{table.name}: several keys are marked owner: true ({names}); keep it on one"

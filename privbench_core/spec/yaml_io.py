@@ -43,7 +43,7 @@ class _Loader(yaml.SafeLoader):
             key.tag = "tag:yaml.org,2002:str"
             if key.value in seen:
                 line = key.start_mark.line + 1
-                self.duplicates.append(f"line {line}: the key {key.value!r} stands twice in one mapping; remove one")
+                self.duplicates.append(f"line {line}: the key {key.value!r} occurs twice in one mapping; remove one")
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 

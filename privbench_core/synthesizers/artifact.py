@@ -25,7 +25,7 @@ from privbench_core.publishing.rows_file import write_rows
 
 _MAGIC = b"PRIVBENCH1"
 _HEADER = len(_MAGIC) + DIGEST_BYTES
-_DAMAGED = "a stored result is damaged, or none of privbench's; delete the file to have it made again"
+_DAMAGED = "a stored result is damaged or was not written by privbench; delete the file, and it is made again"
 _NUMBERS = frozenset("biuf")  # kinds of arrays that are stored as they stand in memory
 _CODEC = pa.Codec("zstd", compression_level=1)
 
@@ -125,10 +125,10 @@ class PartFiles:
     def _read(self, number: int, digest: str) -> memoryview:
         path = self._path(number)
         if not path.is_file():
-            raise ReleaseError(f"{path}: is missing; run again, and it is drawn again, at no cost")
+            raise ReleaseError(f"{path}: missing; run again to draw it again, at no cost")
         stored = path.read_bytes()
         if digest_of(stored) != digest:
-            raise ReleaseError(f"{path}: does not match its checksum; delete it and run again: it is then drawn again")
+            raise ReleaseError(f"{path}: does not match its checksum; delete it and run again to draw it again")
         return memoryview(stored)[_HEADER:]
 
     def finished(self, number: int) -> tuple[str, Artifact] | None:

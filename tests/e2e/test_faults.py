@@ -327,7 +327,7 @@ def test_the_ledger_is_another_one(new_town: NewTown, place: Place, tmp_path: Pa
         town.spec.write_text(written.replace(f"ledger: '{place}', ", ""), encoding="utf-8")
     ended = town.run()
     assert ended.startswith(
-        f"LedgerError: the ledger of town-0 holds 0 reservations, and this state folder has seen {len(PAID)}:"
+        f"LedgerError: the ledger of town-0 holds 0 reservations, but this state folder has seen {len(PAID)}:"
     )
     if isinstance(place, str):
         town.spec.write_text(written, encoding="utf-8")
@@ -355,7 +355,7 @@ def test_spending_is_deleted_beside_releases(new_town: NewTown, place: Place) ->
     for path in (*state.glob("ledger.sqlite*"), state / "secret.key", state / "town-0" / "RESERVATIONS"):
         path.unlink()
     shutil.rmtree(state / "spending")
-    assert town.run().startswith("LedgerError: the ledger of town-0 is new, and this state folder holds releases")
+    assert town.run().startswith("LedgerError: the ledger of town-0 is empty, but this state folder holds releases")
     assert not town.looked()
 
 
@@ -380,7 +380,7 @@ def test_two_runs_at_once_that_do_not_both_fit(new_town: NewTown) -> None:
         workspace.ledger.hold("the run at ε=0.9", total, "another purpose", "mark")
         ended = town.run()
         assert ended.startswith("BudgetExhaustedError: the run at ε=0.8: costs ")
-        assert "but another run holds " in ended
+        assert "but another run has held " in ended
         assert not town.looked()
         assert not town.booked()
         at_work.close()  # as when the process is killed

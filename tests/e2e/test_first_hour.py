@@ -37,7 +37,7 @@ def test_the_first_hour(postgres: str, tmp_path: Path, database: Database, monke
     execute(url, ";\n".join(database.sql(SCHEMA)))
     source = f"{url}{'&' if '?' in url else '?'}schema={SCHEMA}"
     told = privbench("init", source, "-o", "spec.yaml", cwd=tmp_path)
-    assert f"To fill in, {len(database.edits)}, where it says CHOOSE" in told
+    assert f"To fill in, {len(database.edits)}, marked CHOOSE in the spec" in told
     draft = (tmp_path / "spec.yaml").read_text(encoding="utf-8")
     # Little noise, as made-up rows are few and this is about the way, not the figures.
     louder = {"epsilons: [0.8, 3.2]": "epsilons: [30]", "{epsilon: 20,": "{epsilon: 100,"}

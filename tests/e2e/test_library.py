@@ -72,14 +72,14 @@ def test_the_documents_run(beside_the_example: Path, blocks: list[str]) -> None:
 
 
 def _check_the_method(folder: Path, names: dict[str, Any]) -> None:
-    """Its tables are linked: joined pairs are nearer to the source than with shuffled links."""
+    """Its tables are linked: joined pairs are nearer to the source than those of the source with its links shuffled."""
     assert names["linked"].plan.synthesizer == "relational"
     found = compare(read_bundle_and_source(names["spec"], folder / "linked").pair, BRIEF)
     join = found.keys["person.household_id"]
     joint, shuffled = join["joint"], join["shuffled"]
     assert joint is not None
     assert shuffled is not None
-    assert joint < 0.8 * shuffled
+    assert joint < 0.9 * shuffled
 
 
 def _check_the_synthesizer(folder: Path, names: dict[str, Any]) -> None:

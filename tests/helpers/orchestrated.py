@@ -130,11 +130,13 @@ class Orchestrated:
         return steps
 
     def stale(self, epsilon: str) -> set[str]:
-        """The steps that Dagster itself shows as out of date at one ε, by data versions alone."""
+        """What Dagster itself shows as out of date at one ε, by data versions alone."""
         graph = self.defs.resolve_asset_graph()
         resolver = get_stale_status_resolver(self.instance, graph.assets_defs)
-        keys = [key for key in graph.materializable_asset_keys if graph.get(key).is_partitioned]
-        return {step_of(key) for key in keys if resolver.get_status(key, epsilon) is StaleStatus.STALE}
+        partitions = {
+            key: epsilon if graph.get(key).is_partitioned else None for key in graph.materializable_asset_keys
+        }
+        return {step_of(key) for key, at in partitions.items() if resolver.get_status(key, at) is StaleStatus.STALE}
 
     def change(self, table: str) -> None:
         """Change one value of a table of the source, inside of its domain."""

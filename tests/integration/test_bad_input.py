@@ -156,7 +156,7 @@ def test_a_number_that_is_not_positive_is_refused(tmp_path, name, value):
 
 def test_a_list_of_values_cannot_be_learned_without_delta(tmp_path):
     path = make(tmp_path, SPEC.replace("domain: {values: [east, north, west]}", "domain: learn"))
-    with pytest.raises(UnsupportedBudgetError, match=r"household\.region: a list of values"):
+    with pytest.raises(UnsupportedBudgetError, match=r"household\.region: learning a list of values"):
         run(path, delta=0.0)
     assert booked(path) == []
 

@@ -46,7 +46,7 @@ def written(folder: Path, tables: str, more: str = "") -> Path:
 @pytest.mark.parametrize(
     ("kind", "key", "message"),
     [
-        ("integer", "{columns: up, references: aa}", "b.up: references 'aa', which is no table; did you mean 'a'?"),
+        ("integer", "{columns: up, references: aa}", "b.up: references 'aa', which is not a table; did you mean 'a'?"),
         (
             "integer",
             "{columns: up, references: {table: a, columns: n}, max_children: 2}",
@@ -142,7 +142,7 @@ def test_a_database_that_may_be_read_in_part(guarded: tuple[str, str], tmp_path:
     for reason in (
         "secret may not be read by this login; grant SELECT on it",
         "pay (integer) may not be read by this login; grant SELECT on it, or do without",
-        "the foreign key b_t_fkey, which leads to hidden.t, not read here",
+        "the foreign key b_t_fkey to hidden.t, which is not read",
         "the schema hidden, which this login may not use; grant USAGE on it",
     ):
         assert f"# left out: {reason}" in draft
@@ -160,6 +160,6 @@ def test_a_database_that_may_be_read_in_part(guarded: tuple[str, str], tmp_path:
     message = refused("init", visitor, "-o", tmp_path / "none.yaml")
     assert "no schema that the login may use; grant USAGE on it" in message
     message = refused("run", spec, "--epsilon", 4, "--out", tmp_path / "out")
-    assert "the source shows no table at all; check the place, the schema, and that the login may use it" in message
+    assert "the source shows no tables; check the path or URL, the schema, and the rights of the login" in message
     assert not (tmp_path / "none.yaml").exists()
     assert not (tmp_path / "out").exists()

@@ -217,5 +217,5 @@ def test_text_that_is_not_utf8_is_refused(deployed: Deployed, tmp_path: Path) ->
     pq.write_table(pa.table({"id": [1], "v": pa.array([b"\xff"]).view(pa.string())}), tmp_path / "row.parquet")
     database = SparkDatabase(FolderSource(tmp_path), deployed.url)
     engine = SqlEngine(Schema("values", (table,), "row"), database, SECRET)
-    with closing(engine), pytest.raises(SourceError, match=r"row.v: not every value is of type text"):
+    with closing(engine), pytest.raises(SourceError, match=r"row.v: some values do not fit type text"):
         engine.load({})

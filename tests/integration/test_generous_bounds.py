@@ -177,7 +177,7 @@ def test_a_table_that_no_noise_could_leave_visible_is_refused_by_the_plan(name: 
     with pytest.raises(SpecError) as refused:
         planned(name, beside(10**5, OnUnitRemoved.CASCADE), delta)
     (problem,) = refused.value.problems
-    assert problem.startswith("e: a row of a that is removed may take up to 10,000,000,000 rows of other units with it")
+    assert problem.startswith("e: removing a row of a may also remove up to 10,000,000,000 rows of other units, along ")
     assert "e.beside (100,000 b per unit, 100,000 e each)" in problem
     assert "Declare max_children_per_unit or a smaller max_children" in problem
     plan = planned(name, beside(10**5, OnUnitRemoved.CASCADE, per_unit=10), delta)

@@ -145,9 +145,9 @@ def test_each_version_sees_what_it_says(url: str, marked: sa.Connection, change,
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (Watermark("tuched"), "^marked: the watermark tuched is no column of the source; did you mean 'touched'"),
-        (VersionQuery("SELECT id FROM marked"), "^marked: the query of its change returns several rows"),
-        (VersionQuery("SELECT 'secret'::integer"), r"^marked: the query of its change failed \(InvalidText"),
+        (Watermark("tuched"), "^marked: the watermark tuched is not a column of the source; did you mean 'touched'"),
+        (VersionQuery("SELECT id FROM marked"), "^marked: its query under change returns several rows"),
+        (VersionQuery("SELECT 'secret'::integer"), r"^marked: its query under change failed \(InvalidText"),
         (VersionQuery("DELETE FROM marked RETURNING 1"), r"^marked: the query of its change failed \(ReadOnlySql"),
     ],
 )
@@ -319,7 +319,7 @@ def test_another_driver_of_sqlalchemy_reads_the_same(url: str, monkeypatch: pyte
 
 def test_errors_tell_neither_values_nor_passwords(url: str) -> None:
     source = open_stored(spec(url))
-    with pytest.raises(SourceError, match=r"^odd\.word: not every value") as misfit:
+    with pytest.raises(SourceError, match=r"^odd\.word: some values") as misfit:
         source.read(Table("odd", (Column("word", T.INTEGER),), ("word",)))
     with pytest.raises(SourceError, match=r"^failing: reading postgresql .* failed; check what the view") as failing:
         source.read(Table("failing", (Column("id", T.INTEGER),), ("id",)))
@@ -354,7 +354,7 @@ def test_the_ddl_is_kept_by_the_server(url: str) -> None:
 
 def test_a_draft_of_the_database_loads_once_decided(url: str, tmp_path: Path) -> None:
     draft = reflect(url, "clinic")
-    assert "unit: Person # one row" in draft
+    assert "unit: Person # each row" in draft
     assert "mood: {type: category, nullable: true, sql_type: mood}" in draft  # its values are those of the enum
     cut = draft[: draft.index("  odd:")] + draft[draft.index("  visit:") :]
     loaded = load(tmp_path, changed(cut, "public:\n    - CHOOSE", "public: [zone]"))

@@ -207,45 +207,45 @@ def test_the_result_is_the_database_of_a_dba(target: str) -> None:
 def test_duckdb_names_what_it_has_no_words_for(place: Path) -> None:
     left_out = duckdb_schema(load_spec(place / "spec.yaml").schema).left_out
     assert "person.words: the computed column" in left_out
-    assert "person: the index by_doc, which DuckDB has no such kind of" in left_out
+    assert "person: the index by_doc, of a kind that DuckDB does not have" in left_out
 
 
 def test_what_is_lost_is_named_with_its_reason(postgres: str, tmp_path: Path) -> None:
     draft = draft_of(new_database(postgres, "lost", LOST), tmp_path / "draft.yaml")
     found = {line.strip().removeprefix("# left out: ") for line in draft.splitlines() if "# left out: " in line}
     assert found == {
-        "of_tags, because of tags",
-        "tags (bytea[]) holds several values in one; make it a table of its own in the source, or do without",
+        "of_tags, which needs tags",
+        "tags (bytea[]) holds several values per row; store them in a table of their own, or do without this column",
         "the shared sequence of s, which gets its own",
-        "that the check soon is NOT VALID",
-        "that the constraint late is DEFERRABLE",
+        "NOT VALID of the check soon",
+        "DEFERRABLE of the constraint late",
         "that the foreign key perhaps is NOT VALID",
         "the INCLUDE of the constraint wide",
         "the MATCH FULL of the foreign key c_id_day_fkey",
         "the NULLS NOT DISTINCT of the constraint one",
         "the check a_m_check, which needs the function mine(integer)",
-        "the check few, because of tags",
+        "the check few, which needs tags",
         "the check near, which needs the type int4range of place, which is read as text",
         "the check year_check of the domain of y, which needs the function mine(integer)",
         "the collation C of name",
         "the computed column bad, which needs the function mine(integer)",
         "the computed column first, which needs the type int4range of place, which is read as text",
-        "the computed column many, because of tags",
+        "the computed column many, which needs tags",
         "the default of m, which needs the function mine(integer)",
         "the exclusion constraint apart",
         "the foreign key on (x) to d, because these columns have one to a already",
         "the form of the unique index down, btree (name DESC)",
         "the index of_found, which needs the type tsvector of found, which is read as text",
-        "the index lowered, which is on an expression and unique, and made-up rows would not keep to it",
+        "the index lowered, which is on an expression and unique, and synthetic rows would violate it",
         "the index of_mine, which needs the function mine(integer)",
-        "the index partly, which is partial and unique, and made-up rows would not keep to it",
-        "that only partitions declare the foreign key perhaps; here it is one of a",
+        "the index partly, which is partial and unique, and synthetic rows would violate it",
+        "the limit of the foreign key perhaps to some partitions; here it holds for all of a",
         "the foreign key on (a), because one of its columns is left out",
         "the tables b, which inherit from a: their rows are here, without the columns a, more",
         "the name of the domain year, the type of y; its own type and checks are kept",
-        "the numbering of t, which may be NULL or is no integer",
+        "the numbering of t, which may be NULL or is not an integer",
         "the row security of a, which may hide rows from this login",
-        "which columns the foreign key c_id_day_fkey sets on delete; it sets all",
+        "the list of columns that the foreign key c_id_day_fkey sets on delete; all are set",
     }
     lost = "not carried over: 2 functions (mine, watch); 2 sequences (odd, shared); 1 trigger (watched on a)"
     assert f"  # {lost}\n" in draft

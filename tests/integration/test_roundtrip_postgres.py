@@ -307,8 +307,8 @@ def test_duckdb_takes_what_it_can_and_the_rest_is_told(bundle: Path, tmp_path: P
     loaded = load_bundle(bundle, str(file))
     assert loaded.rows["Order"] == 2
     for part in (
-        "part.parent: the foreign key, because rows of part are loaded at the same time or later",
-        "store.manager: the foreign key, because rows of staff are loaded at the same time or later",
+        "part.parent: the foreign key, because part is loaded at the same time or later",
+        "store.manager: the foreign key, because staff is loaded at the same time or later",
         "Order: the check no_sense, which DuckDB does not understand",
         "Order.select: the numbering of new rows",
     ):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ from privbench_core.draft.draft import Decisions, reflect
 from privbench_core.engines.postgres import PostgresDatabase
 from privbench_core.errors import PublishError, SourceError, SpecError
 from privbench_core.publishing.bundle import load_bundle, read_bundle, write_bundle
+from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.schema.columns import Range, Values
 from privbench_core.spec.load import dump_spec, load_spec
 from privbench_core.spec.model import Spec, VersionQuery, Watermark
@@ -102,7 +104,7 @@ def test_who_names_schemas_gets_those(url: str) -> None:
     one = reflect(f"{url}&schema=billing")
     assert "\n  invoice:" in one
     assert "schemas:" not in one
-    assert "the foreign key invoice_customer_fkey, which leads to public.customer, not read here" in one
+    assert "the foreign key invoice_customer_fkey to public.customer, which is not read" in one
     turned = reflect(url, decisions=Decisions(schemas=("billing", "public")))
     assert "\n  public.customer:" in turned
     assert "sql_type: status" in turned
@@ -116,14 +118,17 @@ def test_a_name_that_could_be_in_two_schemas_is_refused(postgres: str) -> None:
     script = 'CREATE SCHEMA billing; CREATE TABLE billing.a (id int); CREATE TABLE "billing.plan" (id int PRIMARY KEY);'
     url = new_database(postgres, "spread_names", script)
     with pytest.raises(
-        SourceError, match=r"billing\.plan may be in either of two schemas; choose schemas with --schemas"
+        SourceError, match=r"billing\.plan could be a table of either of two schemas; choose schemas with --schemas"
     ):
         reflect(url)
     one = reflect(url, decisions=Decisions(schemas=("public",)))
     assert "\n  billing.plan:" in one
     assert "# left out: the schema billing, as you decided\n" in one
     with pytest.raises(SourceError, match="no table in empty"):
-        reflect(new_database(postgres, "empty"))
+        reflect(url := new_database(postgres, "empty"))
+    execute(url, "CREATE SCHEMA app; CREATE TABLE app.person (id int PRIMARY KEY); DROP SCHEMA public")
+    assert "\nschemas: [public, app] #" in reflect(url)
+    assert "\n  app.person:" in reflect(url), "a bundle has it in the same schema"
 
 
 def test_rows_versions_and_counts_are_those_of_the_right_table(spec: Spec) -> None:
@@ -173,6 +178,16 @@ def test_duckdb_has_the_schemas_but_no_keys_between_them(bundle: Path, tmp_path:
         assert why in loaded.left_out
 
 
+def test_partitions_that_a_server_refuses_cost_nothing(
+    postgres: str, tmp_path: Path, parted: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = nullcontext(SimpleNamespace(url=postgres))
+    monkeypatch.setattr("privbench_core.publishing.dry_load.temporary_postgres", lambda _: server)
+    text = changed_once(dump_spec(parted), "'2020-02-01'", "'2019-02-01'")
+    with pytest.raises(SpecError, match="visit: PostgreSQL refuses the partitions: empty range bound"):
+        refuse_unloadable(load(tmp_path, text).schema)
+
+
 def test_queries_name_the_schema(spec: Spec) -> None:
     columns = {table.name: [column.name for column in table.columns] for table in spec.schema.tables}
     sql = "SELECT billing.invoice.ID FROM billing.invoice JOIN public.customer c ON c.id = invoice.customer"
@@ -186,7 +201,9 @@ def test_queries_name_the_schema(spec: Spec) -> None:
 def test_a_spec_with_schemas_is_of_postgresql(tmp_path: Path, spec: Spec) -> None:
     text = spec.path.read_text(encoding="utf-8")
     folder = re.sub(r"source: .*", "source: rows", text)
-    with pytest.raises(SpecError, match="schemas are those of PostgreSQL, and this source is not one; remove schemas"):
+    with pytest.raises(
+        SpecError, match="only PostgreSQL sources have schemas, and this source is not one; remove schemas"
+    ):
         load(tmp_path, folder)
 
 
@@ -267,7 +284,7 @@ def test_partitions_and_heirs_are_one_table_whose_rows_are_read_once(parted: Spe
         "# left out: the tables card_pay, which inherit from pay: their rows are here, without the columns card"
         in draft
     )
-    assert "# left out: the foreign key refund_first_fkey, which leads to log.y20, not read here" in draft
+    assert "# left out: the foreign key refund_first_fkey to log.y20, which is not read" in draft
     assert "# left out: the indexes of_one, y20_id_idx, which only partitions of log.event have" in draft
     assert "# left out: that odd is partitioned, which needs the function mine(date)" in draft
 
@@ -300,12 +317,12 @@ def test_a_bundle_has_the_partitions_and_a_place_for_every_row(postgres: str, pa
         (
             "max: '2021-12-31'",
             "max: '2022-12-31'",
-            "made-up rows may be outside of the partitions of event; add {name:",
+            "synthetic rows may fall outside the partitions of event; add {name:",
         ),
         ("by: RANGE (day)\n", "by: RANGE (day); DROP\n", "write what follows PARTITION BY, like RANGE (ordered)"),
         ("values: IN ('s')", "values: IN 's'", "write what follows FOR VALUES in its definition"),
-        ("of: y21", "of: y20", "the partition y21a is of y20, which is no partitioned one"),
-        ("name: sale_s,", "name: click,", "a partition is called like a table"),
+        ("of: y21", "of: y20", "the partition y21a names y20 under of, which is not a partitioned"),
+        ("name: sale_s,", "name: click,", "a partition and a table have this name"),
         ("columns: region", "columns: regio", "no such column"),
     ],
 )

@@ -250,8 +250,8 @@ _DECIMAL = Column("v", ColumnType.DECIMAL, precision=4, scale=2)
 @pytest.mark.parametrize(
     ("column", "rows", "said"),
     [
-        (_DECIMAL, _TOO_LONG, r"row.v: not every value is of type decimal\(4, ?2\)"),
-        (_DECIMAL, _TOO_FINE, r"row.v: not every value is of type decimal\(4, ?2\)"),
+        (_DECIMAL, _TOO_LONG, r"row.v: some values do not fit type decimal\(4, ?2\)"),
+        (_DECIMAL, _TOO_FINE, r"row.v: some values do not fit type decimal\(4, ?2\)"),
         (
             Column("v", ColumnType.TEXT),
             pa.table({"id": [1], "v": pa.array([b"\xff"]).view(pa.string())}),
@@ -265,7 +265,7 @@ _DECIMAL = Column("v", ColumnType.DECIMAL, precision=4, scale=2)
         (
             Column("v", ColumnType.INTERVAL),
             pa.table({"id": [1], "v": pa.array([dt.timedelta(1)])}),
-            "row.v: interval is not read from .* by engine spark; run with --engine duckdb",
+            "row.v: engine spark cannot read interval from .*; run with --engine duckdb",
         ),
         (
             Column("v", ColumnType.INTEGER),

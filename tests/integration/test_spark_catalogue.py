@@ -193,11 +193,11 @@ def test_versions_are_what_the_cluster_says(
     ("change", "said"),
     [
         (VersionQuery("SELECT id FROM event"), "returns several rows; write one that always returns one row"),
-        (VersionQuery("SELECT secret FROM event"), r"event: the query of its change failed \(AnalysisException\)"),
+        (VersionQuery("SELECT secret FROM event"), r"event: its query under change failed \(AnalysisException\)"),
         (VersionQuery("INSERT INTO event SELECT * FROM event"), "failed"),
         (VersionQuery("DROP TABLE event"), "failed"),
-        (Watermark("ids"), "event: the watermark ids is no column of the source; did you mean 'id'"),
-        (Watermark("xmin"), "is for tables of PostgreSQL"),
+        (Watermark("ids"), "event: the watermark ids is not a column of the source; did you mean 'id'"),
+        (Watermark("xmin"), "works only for tables of PostgreSQL"),
     ],
 )
 def test_what_is_no_version_is_refused(catalogue: CatalogueSource, change: Watermark | VersionQuery, said: str) -> None:
@@ -309,7 +309,7 @@ def test_all_types_that_are_not_read_are_in_one_message(catalogue: CatalogueSour
     with pytest.raises(SourceError) as refused:
         _engine(catalogue, Table("event", columns, ("id",)))
     assert str(refused.value).splitlines() == [
-        "event.done: interval is not read from boolean by engine spark; run with --engine duckdb",
+        "event.done: engine spark cannot read interval from boolean; run with --engine duckdb",
         "event.day: integer is not read from date by engine spark; run with --engine duckdb",
     ]
 
@@ -367,7 +367,7 @@ def test_pyspark_is_asked_for(town_spec: Path, monkeypatch: pytest.MonkeyPatch) 
         ("source: sc://host:15002;token=hunter2", "source: the URL names no schema of the cluster's catalogue; write"),
         ("source: sc://host/;token=hunter2", "source: the URL names no schema of the cluster's catalogue; write"),
         ("source: sc://host/main.;token=hunter2", "source: the URL names no schema of the cluster's catalogue; write"),
-        ("source: sc://host/town\ncluster: sc://hunter2", "spec: cluster is not the one that source names"),
+        ("source: sc://host/town\ncluster: sc://hunter2", "spec: cluster is not the cluster of source"),
         ("source: sc://host/town\nengine: source", "spec: engine source counts in PostgreSQL, and this source is not"),
     ],
 )

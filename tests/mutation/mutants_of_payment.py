@@ -25,6 +25,7 @@ _T_HOLDS = "tests/unit/test_privacy_ledger_holds.py"
 _T_AT_ONCE = "tests/unit/test_runs_at_once.py"
 _T_FORGOTTEN = "tests/unit/test_forgotten.py"
 _T_FIRST = "tests/unit/test_first_releases.py"
+_T_RECONCILE = "tests/unit/test_assets_reconcile.py"
 _T_CLI = "tests/unit/test_cli.py"
 _T_RUNNER = "tests/unit/test_runner.py"
 _T_OWNERS = "tests/unit/test_owner_relative_columns.py"
@@ -55,6 +56,15 @@ PAYMENT = [
         "due = [epsilon for epsilon, state in states.items() if state.released]",
         "due = list(states)",
         (f"{_T_FIRST}::test_the_schedule_refreshes_what_was_released_and_says_what_it_skips",),
+    ),
+    Mutant(
+        "attempts-after-what-follows",
+        "payment",
+        "a free step that ran by itself gives a failed refresh new attempts",
+        "privbench_assets/automation.py",
+        "if not {_SOURCE, _BY_CONDITION} & r.dagster_run.tags.keys()]",
+        "if _SOURCE not in r.dagster_run.tags]",
+        (f"{_T_RECONCILE}::test_what_followed_by_itself_gives_a_failed_refresh_no_new_attempts",),
     ),
     Mutant(
         "released-by-another-synthesizer",

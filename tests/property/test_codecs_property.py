@@ -195,7 +195,7 @@ def test_made_text_matches_its_pattern_and_fits(regex, max_length, seed):
     try:
         codec = codec_for(column)
     except SpecError as error:
-        assume("makes no text of at most" not in str(error))
+        assume("matches no text of at most" not in str(error))
         raise
     cells = np.array([0, 1, 0, 0, 0], np.int32)
     texts = codec.decode(cells, np.random.default_rng(seed)).to_pylist()

@@ -160,7 +160,7 @@ def test_a_failed_step_is_tried_once_more_and_then_waits(settled: Orchestrated) 
     spent = settled.spent()
     for _ in range(2):
         assert settled.tick() == {}
-    assert "ε=0.8: failed 2 times; waits for a person, or for another change" in settled.said
+    assert "ε=0.8: failed 2 times; not tried again before the source changes or a person starts it" in settled.said
     assert not settled.refresh(LOW).success
     assert settled.tick() == {}, "a person who fails as well gives no new attempts"
     assert settled.spent() > spent
@@ -224,7 +224,7 @@ def test_a_run_that_is_lost_with_its_process_is_asked_for_again(
     tags = {**request.tags, **partition, "dagster/run_key": str(request.run_key)}
     create_run_for_test(settled.instance, "town_refresh", tags=tags, status=started)
     assert settled.tick() == {}
-    assert "waits for a run that is at work" in settled.said
+    assert "a run is in progress" in settled.said
     monkeypatch.setenv(VARIABLE, "0.01")
     time.sleep(0.02)
     assert settled.tick() == at([LOW], LINE_OF_PERSON)

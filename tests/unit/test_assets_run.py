@@ -90,7 +90,7 @@ def test_a_failed_check_stops_before_publishing_and_stays_in_the_way(operated: O
 
 def test_a_source_that_changed_after_its_profile_is_refused(operated: Orchestrated) -> None:
     early = operated.refresh("0.8", ["model/person"])
-    assert "profile/person: not made yet at ε=0.8; make it first" in errors(early)
+    assert "profile/person: no result yet at ε=0.8; run this step first" in errors(early)
     assert operated.refresh("0.8", ["profile/household", "profile/person"]).success
     cost = operated.spent()
     operated.change("person")
@@ -161,7 +161,7 @@ def test_a_status_that_cannot_be_gathered_hides_no_failure_and_says_nothing_priv
     result = operated.refresh("0.8", ["profile/person", "model/person"])
     events = "\n".join(str(event) for event in operated.instance.all_logs(result.run_id))
     assert "SourceError: person.age: 3 are wrong" in errors(result)
-    assert "benchmark_status could not be gathered: OSError" in events
+    assert "benchmark_status could not be computed: OSError" in events
     assert SECRET not in events
 
 

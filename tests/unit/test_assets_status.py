@@ -49,6 +49,7 @@ def test_a_changed_source_and_its_half_made_refresh_are_told(operated: Orchestra
     assert operated.refresh("0.8").success
     operated.change("person")
     operated.observe()
+    assert status(operated)["bundles out of date"] == 1
     found = states(operated)
     assert found["household"][0] == "sampled"
     assert found["person"][0] == "sampled; source changed since (person)"
@@ -89,7 +90,7 @@ def test_the_first_line_says_what_is_stale_and_what_it_costs(operated: Orchestra
     operated.change("person")
     operated.observe()
     said = re.fullmatch(
-        r"stale at 0\.8: person changed; refreshing costs (\d+\.\d)% of the lifetime, about (\d+) more possible",
+        r"stale at 0\.8: person changed; refreshing costs (\d+\.\d)% of the lifetime budget, about (\d+) more possible",
         headline(operated),
     )
     assert said, headline(operated)
@@ -107,7 +108,7 @@ def test_an_observation_updates_the_check_of_every_bundle(operated: Orchestrated
         assert observed.asset_observation is not None
         tags = observed.asset_observation.tags
         assert tags["dagster/data_version"] == last_observed(operated.spec)[table]
-    fine = (True, "made from the source, the spec and the code as they are")
+    fine = (True, "made from the source, the spec and the code as they are now")
     assert bundle_checks(operated) == {"0.8": fine, "3.2": fine}
     operated.change("person")
     for _ in range(2):

@@ -113,8 +113,8 @@ STRANGE = "checks: [{name: adult, expression: age >= 18}, {name: strange, expres
 @pytest.mark.parametrize(
     ("key", "said", "declared", "named"),
     [
-        ("unenforced_checks", "not enforced while sampling", STRANGE, ["customer.strange"]),
-        ("drawn_in_one_piece", "Drawn in one piece, even where they have", "unique: [[age]]", ["customer", "purchase"]),
+        ("unenforced_checks", "does not enforce", STRANGE, ["customer.strange"]),
+        ("drawn_in_one_piece", "drawn in one piece, even beyond", "unique: [[age]]", ["customer", "purchase"]),
     ],
 )
 def test_plan_names_unenforced_checks_and_tables_that_are_drawn_in_one_piece(
@@ -144,7 +144,7 @@ def test_plan_says_which_keys_stay_inside_of_a_unit_and_what_the_others_cost(sho
     shop.write_text(SPEC.rstrip() + refund % "same_unit: true", encoding="utf-8")
     found = data_of("plan", shop)
     assert (found["keys_inside_of_a_unit"], found["stability_above_one"]) == (["refund.purchase"], {})
-    assert "rows that break this are not looked at: refund.purchase" in " ".join(call("plan", shop).stdout.split())
+    assert "rows that break this are ignored): refund.purchase" in " ".join(call("plan", shop).stdout.split())
     shop.write_text(SPEC.rstrip() + refund % "max_children: 3", encoding="utf-8")
     found = data_of("plan", shop)
     assert found["keys_inside_of_a_unit"] == []
@@ -195,7 +195,7 @@ def test_run_refuses_what_the_lifetime_cannot_pay_before_it_spends_anything(shop
     assert not load_spec(shop).state.exists()
     result = call("run", shop, "--epsilon", 4, "--undeclared-epsilon", "--out", shop.parent / "bundle")
     assert result.exit_code == 1
-    assert re.match(r"privbench: the run at ε=4: costs \d+\.\d% of the lifetime budget, and ", result.stderr)
+    assert re.match(r"privbench: the run at ε=4: costs \d+\.\d% of the lifetime budget, but ", result.stderr)
     assert "aise privacy.lifetime" not in result.stderr
     assert not (shop.parent / "bundle").exists()
     assert "Traceback" not in result.output
@@ -321,10 +321,8 @@ def test_a_renamed_database_is_told_what_the_ledger_holds(shop: Path) -> None:
     assert (other["database"], other["entries"]) == ("shop", steps)
     for command in ("plan", "ledger"):
         said = " ".join(call(command, shop).stdout.split())
-        assert (
-            f"Other databases in the same ledger, whose budgets are apart: shop ({steps} paid steps, the last" in said
-        )
-        assert "If store was one of them, under an earlier name: put that back" in said
+        assert f"Other databases in the same ledger, with separate budgets: shop ({steps} paid steps, the last" in said
+        assert "If store is one of them under a new name, restore the old name" in said
     shop.write_text(text)
     assert "Other databases" not in call("ledger", shop).stdout  # for the other name nothing was paid
 
@@ -540,11 +538,11 @@ def test_status_and_refresh_price_only_what_is_still_to_be_bought(shop: Path) ->
     assert (high["state"], high["why"], high["bundle"]) == ("up to date", "", str(shop.parent / "bundle"))
     said = " ".join(call("status", shop).stdout.split())
     assert "up to date at 1 (by privbench run); a refresh of all" in said
-    assert f"ε=1: released by privbench run on {high['released_at'][:10]}; to have it refreshed" in said
+    assert f"ε=1: released by privbench run on {high['released_at'][:10]}. To have it refreshed" in said
     shown = call("refresh", shop, "--epsilon", 1, "--dry-run").stdout
     assert "bought before" in shown
     assert "ρ=" not in shown
-    assert "nothing was paid: all of it was bought before" in call("refresh", shop, "--epsilon", 1).stdout
+    assert "nothing was paid, because all results were bought before" in call("refresh", shop, "--epsilon", 1).stdout
     grown(shop, 30)
     price, steps = pending()
     assert 0 < price <= whole
@@ -620,7 +618,7 @@ def test_ledger_says_what_a_run_at_work_holds(shop: Path) -> None:
         assert data_of("ledger", shop)["held"][0]["amount"] == total.amount
         for command in ("ledger", "plan", "status"):
             assert "of the lifetime budget (ρ=" in " ".join(call(command, shop).stdout.split())
-            assert "A run at work since 20" in call(command, shop).stdout
+            assert "A run begun at 20" in call(command, shop).stdout
     assert data_of("ledger", shop)["held"] == []
     assert "A run at work" not in call("ledger", shop).stdout
 

@@ -117,13 +117,13 @@ def test_a_column_of_nothing_but_values_or_nothing_but_null_has_a_binning(counts
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        (Pattern(regex="(a"), r"'\(a' is no regular expression \(missing \)"),
+        (Pattern(regex="(a"), r"'\(a' is not a regular expression \(missing \)"),
         (Pattern(regex="(?=a)b"), "holds look-around"),
         (Pattern(regex=r"(a)\1"), "holds .* a reference to a group"),
         (Pattern(regex=r"\bword"), "holds .* a word boundary"),
         (Pattern(regex="[^ -~]"), "a class without a printable character"),
-        (Pattern(regex="a{65}"), "makes no text of at most 64 characters; shorten it or raise max_length"),
-        (Pattern(regex="a^b"), "asks for the beginning or end of the text in its middle"),
+        (Pattern(regex="a{65}"), "matches no text of at most 64 characters; shorten it or raise max_length"),
+        (Pattern(regex="a^b"), "in its middle, or a possessive repetition"),
         (Pattern(provider="emial"), "Faker has no provider 'emial'; did you mean 'email'"),
         (Pattern(provider="seed"), "Faker has no provider 'seed'"),
         (Pattern(provider="binary"), "makes no text by itself"),

@@ -152,8 +152,8 @@ def test_the_source_is_recognised_in_its_ddl() -> None:
 def test_what_duckdb_cannot_hold_is_told() -> None:
     translated = duckdb_schema(FIRM)
     assert translated.left_out == (
-        "staff.boss: the foreign key, because rows of staff are loaded at the same time or later",
-        "staff.code: the foreign key, because DuckDB wants the types of kind.code",
+        "staff.boss: the foreign key, because staff is loaded at the same time or later",
+        "staff.code: the foreign key, because DuckDB requires the same types as kind.code",
         "staff.id: the numbering of new rows",
         "staff.doc: the default, which DuckDB does not understand",
         "staff: the check odd, which DuckDB does not understand",

@@ -162,7 +162,7 @@ def test_documents_are_opaque_where_noise_hides_their_shapes(tmp_path: Path) -> 
     result = place.run_with(SeededNoise(0), 0.1)
     made = pa.parquet.read_table(place.out / "data" / "event.parquet")["payload"].to_pylist()
     assert all(isinstance(json.loads(text), dict) for text in made if text is not None)
-    assert any("noise hid what its documents look like" in line for line in result.warnings)
+    assert any("noise hid the structure of its documents" in line for line in result.warnings)
 
 
 SPEC = """

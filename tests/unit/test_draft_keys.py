@@ -56,11 +56,11 @@ def test_what_is_no_reference_is_modelled_unless_it_only_counts(schema: Schema) 
 
 def test_a_numbered_column_says_so(draft: str) -> None:
     assert line(draft, "line_no").endswith(
-        "# counts the rows within the rest of the key; with a domain its values are kept"
+        "# numbers the rows within the rest of the key; declare a domain to keep its values"
     )
     assert "# looks like e-mail addresses: numbered" in line(draft, "email")
     log = draft[draft.index("  audit_log:") :]
-    assert line(log, "id").endswith("# numbers the rows; with a domain its values are kept")
+    assert line(log, "id").endswith("# numbers the rows; declare a domain to keep its values")
 
 
 def test_rows_of_a_partitioned_table_are_in_the_order_of_its_time(schema: Schema) -> None:

@@ -121,9 +121,7 @@ def test_a_draft_says_why_a_table_may_be_public_and_why_that_is_in_doubt(tmp_pat
     draft = reflect(source)
     lines = draft.splitlines()
     start = lines.index("  public:") + 1
-    assert (
-        "# decide: delete this line when you have decided about every table below; no table is public" in lines[start]
-    )
+    assert "# decide about each table below, then delete this line; no table is public" in lines[start]
     assert lines[start + 1 : start + 8] == [f"    # - {name} # {each.sentence}" for name, each in found.items()]
 
 
@@ -158,7 +156,7 @@ def test_tables_are_left_out_with_the_columns_that_refer_to_them(tmp_path: Path)
     asked = tmp_path / "asked.yaml"
     result = call("init", source, "--interactive", "-o", asked, answers="\nwards, moon\nwards,cities\ny\n\n\n\nn\n")
     assert result.exit_code == 0, result.output
-    assert "Not among them: moon" in result.stdout
+    assert "Not among these tables: moon" in result.stdout
     assert load_spec(asked).schema == schema
 
 
@@ -181,7 +179,7 @@ def test_a_column_that_is_also_part_of_another_key_stays(tmp_path: Path) -> None
         (Decisions(left_out=("vitcims",)), "vitcims: the source has no such table; did you mean 'victims'"),
         (
             Decisions(public=("notes",), left_out=("notes",)),
-            "notes: is to be public and to be left out; decide for one",
+            "notes: is named both as public and as left out; choose one",
         ),
         (Decisions(left_out=("patients",)), "patients: its rows are the privacy units, so it cannot be left out"),
     ],
@@ -195,7 +193,7 @@ def test_decided_tables_stand_beside_those_that_wait(tmp_path: Path) -> None:
     source, out = sqlite_file(tmp_path, HOSPITAL), tmp_path / "spec.yaml"
     draft = reflect(source, decisions=Decisions(public=("wards",)))
     assert published(draft) == ["wards"]
-    assert "    - wards # published as it is\n    - CHOOSE # decide: " in draft
+    assert "    - wards # published as it is\n    - CHOOSE # decide about each " in draft
     assert "no table below is public yet" in draft
     assert f"privacy.public: {', '.join(name for name in OUTSIDE if name != 'wards')}\n" in draft
     out.write_text(draft, encoding="utf-8")

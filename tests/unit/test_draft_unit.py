@@ -56,8 +56,10 @@ def test_the_only_table_is_no_unit_unless_it_is_called_after_persons(tmp_path: P
     assert warning in told.stdout
     assert "privacy.unit" in told.stdout
     draft = out.read_text(encoding="utf-8")
-    assert f"  # {warning} Each row would be protected alone, and the person would not." in draft
-    assert "  unit: CHOOSE # decide: write visits if each person has at most one row in it, for each row is" in draft
+    assert f"  # {warning} Then each row would be protected, but not the person." in draft
+    assert (
+        "  unit: CHOOSE # decide: write visits if each person has at most one row there, because each row is" in draft
+    )
     with pytest.raises(SpecError) as caught:
         load_spec(out)
     assert [line.partition(";")[0] for line in caught.value.problems] == ["privacy: unit is not decided yet"]
@@ -74,7 +76,7 @@ def test_the_interview_takes_no_enter_for_the_unit_of_such_a_table(tmp_path: Pat
     assert not out.exists()
     asked = call("init", source, "--interactive", "-o", out, answers="\nvisits\n\n\n\nn\n")
     assert asked.exit_code == 0, asked.output
-    assert "site: 1 table. Enter" in asked.stdout
+    assert "site: 1 table. Press Enter" in asked.stdout
     assert asked.stdout.index("one person may have several rows") < asked.stdout.index("1. Whose rows are protected?")
     assert load_spec(out).schema.unit == "visits"
 
@@ -211,7 +213,7 @@ def test_units_and_owners_are_ranked_by_what_they_cost(
 def test_a_draft_says_why_it_takes_a_unit_and_an_owner_and_what_a_promise_costs(tmp_path: Path) -> None:
     crm = catalogue_of(CRM)
     assert why_unit(crm, "organisations") == (
-        "guessed: each row of contacts belongs to one; with contacts as the unit, 1 more table belongs to no unit"
+        "guessed: each of contacts belongs to one; with the unit contacts, 1 more table would belong to no unit"
     )
     sport = catalogue_of("""
         tournaments: *id
@@ -220,6 +222,6 @@ def test_a_draft_says_why_it_takes_a_unit_and_an_owner_and_what_a_promise_costs(
     """)
     assert most_cover(sport) == "players (1 of 2), tournaments (1 of 2)"
     draft = reflect(duckdb_file(tmp_path, COMPANY.format(unit="store")), decisions=Decisions("store"))
-    assert "ignored; the owner, as marks is called" not in draft
-    assert "; the owner, as projects is a thing, and not who deals with it" in draft
+    assert "ignored; owner, because marks is named" not in draft
+    assert "; owner, because projects is a thing, not a person who deals with it" in draft
     assert "with 1,000, noise is 2,001 times as large" in draft

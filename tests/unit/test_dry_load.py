@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Never
 
 import pytest
 
+from privbench_core.backends.duckdb.load import duckdb_schema
 from privbench_core.errors import PublishError, SpecError
 from privbench_core.publishing import dry_load
 from privbench_core.publishing.dry_load import refuse_unloadable
-from privbench_core.schema.columns import Column, ColumnType, Generated
+from privbench_core.schema.columns import Column, ColumnType, Generated, Learn
 from privbench_core.schema.constraints import Check, Index
-from privbench_core.schema.tables import Schema, Table
+from privbench_core.schema.tables import Schema, Table, View
 from tests.helpers.drafts import call
 from tests.helpers.planted import integer
 from tests.helpers.postgres import new_database
@@ -32,9 +33,9 @@ TABLE = Table(
 REFUSED = 'data type text has no default operator class for access method "gist"'
 
 
-def problems_of(*tables: Table) -> list[str]:
+def problems_of(*tables: Table, views: tuple[View, ...] = ()) -> list[str]:
     with pytest.raises(SpecError) as caught:
-        refuse_unloadable(Schema("s", tables, "film"))
+        refuse_unloadable(Schema("s", tables, "film", views=views))
     return [line.partition(". Remove it")[0] for line in caught.value.problems]
 
 
@@ -48,6 +49,10 @@ def test_what_a_server_refuses_is_named_part_by_part(postgres: str, monkeypatch:
         f"film: PostgreSQL refuses the index found: {REFUSED}",
         f"kept: PostgreSQL refuses the index found: {REFUSED}",
     ]
+    sound = replace(TABLE, checks=TABLE.checks[1:], generated=TABLE.generated[:1], indexes=TABLE.indexes[1:])  # type: ignore[index]
+    views = (View("all_words", "SELECT words, more FROM film"), View("lost", "SELECT gone FROM all_words"))
+    assert problems_of(sound, views=views) == ['lost: PostgreSQL refuses the view: column "gone" does not exist']
+    refuse_unloadable(Schema("s", (sound,), "film", views=views[:1]))
 
 
 def test_an_index_that_no_type_of_the_bundle_fits_costs_nothing(
@@ -55,10 +60,8 @@ def test_an_index_that_no_type_of_the_bundle_fits_costs_nothing(
 ) -> None:
     """Where there is no embedded server, the operator classes that are known say what cannot be."""
 
-    @contextmanager
-    def none(_: object) -> Iterator[None]:
+    def none(_: object) -> Never:
         raise PublishError("there is no embedded PostgreSQL")
-        yield
 
     monkeypatch.setattr(dry_load, "temporary_postgres", none)
     text = town_spec.read_text(encoding="utf-8")
@@ -78,3 +81,13 @@ def test_tables_that_are_the_same_to_duckdb_are_found_before_anything_is_paid() 
     tables = tuple(Table(name, (integer("id"),), ("id",)) for name in ("film", "Film"))
     with pytest.raises(SpecError, match=r"DuckDB refuses the tables of the bundle: .*Film"):
         refuse_unloadable(Schema("s", tables, "film"))
+
+
+def test_an_index_that_duckdb_has_no_key_for_is_left_out_there() -> None:
+    tags = Column("tags", ColumnType.JSON, Learn(), sql_type="text[]")
+    table = Table(
+        "film", (integer("id"), tags), ("id",), indexes=(Index("by_id", ("id",)), Index("by_tags", ("tags",)))
+    )
+    made = duckdb_schema(Schema("s", (table,), "film"))
+    assert made.left_out == ("film: the index by_tags, of a kind that DuckDB does not have",)
+    assert ["by_id" in statement for statement in made.after] == [True]

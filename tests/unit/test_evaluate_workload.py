@@ -287,7 +287,7 @@ def test_small_databases_give_fewer_queries_and_empty_ones_an_error():
     texts = {statement.sql for statement in generate_workload(lone, rows, Recipe(queries=50)).statements}
     everything = 'SELECT COUNT(*) FROM "alone"'
     assert texts == {everything, *(f'{everything} WHERE "alone"."flag" = {value}' for value in ("TRUE", "FALSE"))}
-    with pytest.raises(SourceError, match="no table has a row"):
+    with pytest.raises(SourceError, match="no table has rows"):
         generate_workload(lone, {"alone": rows["alone"].slice(0, 0)}, Recipe())
 
 

@@ -96,7 +96,7 @@ def test_a_key_that_noise_hides_is_said_to_be_all_noise_before_and_after(
         capsys.readouterr()
         report_noise(place.spec, [result.plan], sizes)
         said = capsys.readouterr().out
-        assert "Along other keys" in said
+        assert "Noise along the other foreign keys" in said
         assert (hidden in said) == (epsilon == 1.0)
     small = results[1.0]
     profiles = {"vote": Profile.from_dict(result.releases["profile", "vote"].artifact.data["profile"])}

@@ -81,8 +81,8 @@ def test_what_is_no_epsilon_is_said_to_be_none(epsilon: float, town_spec: Path) 
 def test_the_schedule_refreshes_what_was_released_and_says_what_it_skips(operated: Orchestrated) -> None:
     asked, said = scheduled(operated)
     assert asked == []
-    todo = "materialise it by hand, or run privbench refresh --epsilon 0.8"
-    assert f"ε=0.8: never released: a first release is a decision; {todo}" in said
+    todo = "materialise it in Dagster, or run privbench refresh --epsilon 0.8"
+    assert f"ε=0.8: never released: the first release is your decision; {todo}" in said
     assert "ε=3.2: never released" in said
     assert operated.refresh(HIGH, ["profile/household", "profile/person"]).success
     assert scheduled(operated)[0] == [], "half a release is none"

@@ -114,13 +114,13 @@ def test_a_table_compared_otherwise_counts_as_changed(database: Spec, look: Cell
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (Watermark("xmin"), r"^person: change: \{watermark: xmin\} is for tables of PostgreSQL; name a column"),
-        (Watermark("marc"), r"^person: the watermark marc is no column of the source; did you mean 'mark'\?"),
-        (VersionQuery("SELECT mark FROM person"), "^person: the query of its change returns several rows; write one"),
-        (VersionQuery("SELECT mark FROM person WHERE mark < 0"), "^person: the query of its change returns no row"),
-        (VersionQuery("SELECT max(mrk) FROM person"), r"^person: the query of its change failed \(BinderException\)"),
-        (VersionQuery("SELECT CAST('Smith' AS INTEGER)"), r"^person: the query of its change failed \(Conversion"),
-        (VersionQuery("DROP TABLE person"), r"^person: the query of its change failed \(InvalidInput"),
+        (Watermark("xmin"), r"^person: change: \{watermark: xmin\} works only for tables of PostgreSQL; name a column"),
+        (Watermark("marc"), r"^person: the watermark marc is not a column of the source; did you mean 'mark'\?"),
+        (VersionQuery("SELECT mark FROM person"), "^person: its query under change returns several rows; write one"),
+        (VersionQuery("SELECT mark FROM person WHERE mark < 0"), "^person: its query under change returns no row"),
+        (VersionQuery("SELECT max(mrk) FROM person"), r"^person: its query under change failed \(BinderException\)"),
+        (VersionQuery("SELECT CAST('Smith' AS INTEGER)"), r"^person: its query under change failed \(Conversion"),
+        (VersionQuery("DROP TABLE person"), r"^person: its query under change failed \(InvalidInput"),
     ],
 )
 def test_what_a_source_cannot_tell_is_refused(database: Spec, look: CellCounts, change: Change, said: str) -> None:

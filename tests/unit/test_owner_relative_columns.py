@@ -112,7 +112,7 @@ def test_an_own_column_of_that_name_may_close_a_circle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "to", "expected"),
     [
-        ("date", "client.sinse", "relative to client.sinse, which is no column; did you mean 'client.since'?"),
+        ("date", "client.sinse", "relative to client.sinse, which is not a column; did you mean 'client.since'?"),
         ("date", "since", "relative to since, which is no column; known: client.left, client.number, client.paid, "),
         ("date", "clients.since", "relative to clients.since, which is no column; did you mean 'client.since'?"),
         ("integer", "client.id", "relative to the key column client.id, "),

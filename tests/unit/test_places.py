@@ -115,7 +115,7 @@ def test_a_folder_that_no_database_made_is_refused(town_spec: Path) -> None:
     spec = load_spec(town_spec)
     (spec.state / "town").mkdir(parents=True)
     (spec.state / "town" / "notes.txt").touch()
-    with pytest.raises(ReleaseError, match="does not say whose it is"):
+    with pytest.raises(ReleaseError, match="does not say which database it belongs to"):
         Workspace(spec)
 
 
@@ -130,7 +130,7 @@ def test_status_and_refresh_do_what_they_say(town_spec: Path, operated: Orchestr
     code, said = privbench("status", town_spec)
     assert (code, said.startswith("town: nothing released yet; a release at all ε costs")) == (0, True)
     code, said = privbench("refresh", town_spec)
-    assert (code, "A first release is your decision" in said) == (0, True)
+    assert (code, "first release is your decision" in said) == (0, True)
     code, said = privbench("refresh", town_spec, "--epsilon", "0.8", "--dry-run")
     assert (code, said.count("never made")) == (0, 9)
     assert not load_spec(town_spec).state.exists(), "none of these began anything"
@@ -169,7 +169,7 @@ def test_what_a_run_bought_for_a_bundle_elsewhere_is_said_to_cost_nothing_here(t
     said = privbench("status", town_spec)[1]
     assert said.startswith("town: up to date at 0.8 (by privbench run); ")
     said = privbench("refresh", town_spec, "--dry-run")[1]
-    assert "give --epsilon. At 0.8 it costs nothing: a run has bought it for a bundle elsewhere." in " ".join(
+    assert "pass --epsilon. At ε=0.8 it costs nothing: privbench run has already paid for it." in " ".join(
         said.split()
     )
 
@@ -204,5 +204,5 @@ def test_status_names_the_table_that_cannot_be_read(town_spec: Path, operated: O
     operated.change("person")
     (town_spec.parent / "household.parquet").write_bytes(b"no parquet")
     code, said = privbench("status", town_spec)
-    assert (code, "household could not be looked at" in said, "person changed" in said) == (0, True, True)
+    assert (code, "household could not be observed" in said, "person changed" in said) == (0, True, True)
     assert privbench("refresh", town_spec)[0] == 1

@@ -36,7 +36,7 @@ def test_the_shortfall_is_exact(place: Place) -> None:
     ledger.reserve("a", "first", "run", Price(Measure.PURE, 1.5))
     with pytest.raises(
         BudgetExhaustedError,
-        match=r"second: costs 37\.5% of the lifetime budget \(ε=0\.75\), and 0\.5 of ε=2 is left: short by 0\.25",
+        match=r"second: costs 37\.5% of the lifetime budget \(ε=0\.75\), but only 0\.5 of ε=2 is left: short by 0\.25",
     ) as refused:
         ledger.reserve("b", "second", "run", Price(Measure.PURE, 0.75))
     assert refused.value.private_detail is None
@@ -390,7 +390,7 @@ def test_the_cap_in_rho_is_that_of_the_lifetime(place: Place) -> None:
 )
 def test_tables_of_another_layout_are_refused(place: Place, layout: int, statement: str) -> None:
     raw(place, statement)
-    refusal = f"layout {layout}, this privbench knows {LAYOUT}: use the version that made it"
+    refusal = f"layout {layout}, but this privbench reads {LAYOUT}: use the version that wrote it"
     with pytest.raises(LedgerError, match=refusal):
         open_ledger(place, PURE)
 

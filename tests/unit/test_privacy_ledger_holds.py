@@ -49,10 +49,10 @@ def test_what_one_run_holds_another_cannot_have(place: Place) -> None:
         ):
             with pytest.raises(
                 BudgetExhaustedError,
-                match=r"the run at ε=0\.5: costs 50\.0% .*100\.0% of it is not spent, but another run holds 75\.0%",
+                match=r"the run at ε=0\.5: costs 50\.0% .*100\.0% of it is not spent, but another run has held 75\.0%",
             ) as refused:
                 attempt()
-            assert "Wait until no other run is at work" in str(refused.value)
+            assert "Wait until the other run has ended" in str(refused.value)
         assert ledger.count() == 0
         assert ledger.balance().spent == 0, "what is held is not spent"
         ledger.hold("a small one", pure(0.25), "other", "second")
@@ -109,7 +109,7 @@ def test_accounts_hold_apart(place: Place) -> None:
 def test_the_refresh_policy_counts_what_is_held(place: Place) -> None:
     with closing(open_ledger(place, Budget(2.0), times=3)) as ledger:
         ledger.hold("run", pure(0.4), "one", "first", "", [("epsilon=0.4", "s")])
-        with pytest.raises(BudgetExhaustedError, match="another run holds"):
+        with pytest.raises(BudgetExhaustedError, match="another run has held"):
             ledger.hold("run", pure(0.2), "other", "second", "", [("epsilon=0.2", "s")])
         ledger.hold("run", pure(0.1), "other", "second", "", [("epsilon=0.1", "s")])
 
@@ -118,9 +118,9 @@ def test_rho_and_delta_are_held_too(place: Place) -> None:
     total = BOTH.total()
     with closing(open_ledger(place, BOTH)) as ledger:
         ledger.hold("run", Price(Measure.ZCDP, total.amount / 4, total.delta), "one", "first")
-        with pytest.raises(BudgetExhaustedError, match="another run holds"):
+        with pytest.raises(BudgetExhaustedError, match="another run has held"):
             ledger.hold("run", Price(Measure.ZCDP, total.amount / 4, total.delta / 2), "other", "second")
-        with pytest.raises(BudgetExhaustedError, match="another run holds"):
+        with pytest.raises(BudgetExhaustedError, match="another run has held"):
             ledger.hold("run", Price(Measure.ZCDP, total.amount * 0.8), "other", "second")
         ledger.hold("run", Price(Measure.ZCDP, total.amount / 2), "other", "second")
 

@@ -41,7 +41,8 @@ def test_a_refresh_costs_its_share_and_the_next_is_refused_with_the_exact_shortf
         ledger.reserve("r", STEPS[1], "epsilon=1", pure(0.45))
     said = str(refused.value)
     assert (
-        "model/person: costs 22.5% of the lifetime budget, but up to refresh 2 privacy.refresh allows 50.0% of" in said
+        "model/person: costs 22.5% of the lifetime budget, but privacy.refresh allows 50.0% of it up to refresh 2"
+        in said
     )
     assert "and 10.0% is left (costs ε=0.45, ε=0.2 of 1 is left: short by 0.25)" in said
     assert len(ledger.entries()) == 3

@@ -62,6 +62,7 @@ def validated(
         (0.39, 0.40, 0.0, Grade.FAR),  # closer, but not by anything that matters
         (0.20, 0.05, 0.01, Grade.ROUGH),  # nothing depends on anything, so there is nothing to lose
         (0.30, 0.05, 0.01, Grade.FAR),
+        (0.56, 0.00, 0.15, Grade.FAR),  # noise hides whether there is something to lose
         (0.30, 0.40, 0.30, Grade.UNKNOWN),
         (0.00, 0.00, 0.08, Grade.UNKNOWN),
     ],
@@ -128,6 +129,6 @@ def test_what_was_lost_is_said_once_for_all_columns_of_which_it_is_true() -> Non
         "flight": validated(at_bound={"tailnum": 0.8}),
     }
     bound, named, *hidden = lost_in(tables)
-    assert bound.startswith("flight.tailnum: about 80% of the rows belong to owners with as many as max_children")
+    assert bound.startswith("flight.tailnum: about 80% of the rows belong to owners that reach max_children")
     assert named.endswith("Share of rows: person.id 100%, person.city 63%, person.country 2%")
     assert hidden == ["person.zip: noise hid all of it", "person.born, visit.begun: noise hid its range"]

@@ -45,7 +45,7 @@ def decide(folder: Path, draft: str, decisions: dict[str, str] | None = None) ->
 def test_a_database_is_drafted_with_its_keys(tmp_path: Path, make: Callable[[Path, str], str]) -> None:
     source = make(tmp_path, SHOP)
     draft = reflect(source)
-    assert "unit: customer # one row of it, with all rows that depend on it, is protected (guessed" in draft
+    assert "unit: customer # each row is protected, with all rows that depend on it (guessed" in draft
     assert "# Nothing is left to fill in." in draft
     spec = decide(tmp_path, draft)
     assert (spec.epsilons, spec.lifetime_epsilon, spec.lifetime_delta) == ((0.8, 3.2), 20, 1e-7)
@@ -188,7 +188,7 @@ def test_a_folder_without_common_names_leaves_the_unit_to_the_owner(tmp_path: Pa
     draft = reflect(folder, "my town")
     assert "noon" not in draft
     assert "primary_key: Home_ID" in draft
-    assert "raw: {type: bytes, nullable: true} # max_length: the most that is kept (without it 64)" in draft
+    assert "raw: {type: bytes, nullable: true} # max_length: the longest value that is kept (default 64)" in draft
     assert any(line.startswith("privacy: unit is not decided yet") for line in problems(tmp_path, draft))
     spec = decide(tmp_path, reflect(folder, decisions=Decisions("home", ("visit",))))
     assert spec.schema.table("visit").public
@@ -235,7 +235,7 @@ CREATE TABLE client (id BIGINT PRIMARY KEY, country BIGINT REFERENCES country, e
 CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES client, seller BIGINT REFERENCES staff);
 """
     draft = draft_of(tmp_path, sql)
-    assert "unit: client # one row" in draft
+    assert "unit: client # each row" in draft
     doubt = "In doubt: its name suggests rows of persons; it has identifying columns (email)."
     assert doubt in line_of(draft, "staff")
     assert "area: {type: float, nullable: true}" in draft
@@ -244,7 +244,7 @@ CREATE TABLE visit (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENCES cli
     spec = decide(tmp_path, draft, {"public:\n    - CHOOSE": "public: [country, staff]"})
     assert [table.name for table in spec.schema.tables if table.public] == ["country", "staff"]
     mistaken = problems(tmp_path, draft.replace("public:\n    - CHOOSE", "public: [contry]"))
-    assert "privacy: public lists 'contry', which is no table; did you mean 'country'?" in mistaken
+    assert "privacy: public lists 'contry', which is not a table; did you mean 'country'?" in mistaken
 
 
 def test_tables_that_units_are_linked_with_are_no_public_ones_without_a_word(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ CREATE TABLE disposition (id BIGINT PRIMARY KEY, client BIGINT NOT NULL REFERENC
 CREATE TABLE loan (id BIGINT PRIMARY KEY, account BIGINT NOT NULL REFERENCES account, amount BIGINT);
 """
     draft = draft_of(tmp_path, sql)
-    assert "unit: client # one row" in draft
+    assert "unit: client # each row" in draft
     both = "both disposition (client data) and loan (not client data) refer to it"
     todo = "if its rows are about the same persons, draft again with --unit account, which protects them"
     assert f"{both}: {todo}" in line_of(draft, "account")
@@ -290,8 +290,8 @@ CREATE TABLE ward (id BIGINT PRIMARY KEY, clientname VARCHAR, floor INTEGER);
 """
     draft = draft_of(tmp_path, sql)
     todo = "if it refers to client, add this foreign key instead of publishing the table"
-    assert f"clientcode is called after the key of client: {todo}" in line_of(draft, "claim")
-    assert "is called after" not in line_of(draft, "ward")
+    assert f"clientcode is named like the key of client: {todo}" in line_of(draft, "claim")
+    assert "is named like" not in line_of(draft, "ward")
 
 
 def test_money_in_floats_is_noticed(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_money_in_floats_is_noticed(tmp_path: Path) -> None:
         ("fee", "real", "{type: float, domain: learn, sql_type: real}"),
     ):
         declared = f"type: decimal, precision: 12, scale: 2, sql_type: {stored}"
-        assert f"{name}: {line} # money? {declared} has cents" in draft
+        assert f"{name}: {line} # money? Then {declared} keeps whole cents" in draft
         decided[f"{name}: {line}"] = f"{name}: {{{declared}, domain: learn}}"
     table = decide(tmp_path, draft, decided).schema.table("client")
     assert [str(table.column(name).logical) for name in ("payments", "fee")] == ["decimal(12, 2)"] * 2
@@ -348,15 +348,13 @@ CREATE TABLE sale (id BIGINT PRIMARY KEY, person BIGINT NOT NULL REFERENCES pers
     end_time TIMESTAMP NOT NULL, start_time TIMESTAMP, started FLOAT);
 """
     draft = draft_of(tmp_path, sql)
-    kept = "relative_to: ordered_at, domain: learn, nullable: true} # its distance from ordered_at is kept"
+    kept = "relative_to: ordered_at, domain: learn, nullable: true} # the gap to ordered_at is preserved"
     assert f"shipped_at: {{type: timestamp, {kept}" in draft
     assert f"delivered_at: {{type: timestamp, {kept}" in draft, "the one that is never NULL, not shipped_at"
     assert "required_date: {type: date, relative_to: order_date, domain: learn}" in draft
-    lost = (
-        "# or relative_to: hired_from, domain: learn: keeps its distance from hired_from; it is NULL where hired_from"
-    )
+    lost = "# or relative_to: hired_from, domain: learn: preserves the gap to hired_from; it is NULL where hired_from"
     assert f"hired_to: {{type: date, domain: learn, nullable: true}} {lost} is" in draft
-    assert "# or relative_to: min_pay, domain: learn: keeps its distance from min_pay" in draft
+    assert "# or relative_to: min_pay, domain: learn: preserves the gap to min_pay" in draft
     assert "end_time: {type: timestamp, domain: learn}" in draft, "it is never NULL, and start_time may be"
     spec = decide(tmp_path, draft)
     assert {c.name: b.name for c, b in spec.schema.table("sale").relatives} == {
@@ -388,8 +386,8 @@ CREATE TABLE clicks (id BIGINT PRIMARY KEY, visit_id BIGINT NOT NULL REFERENCES 
     draft = draft_of(tmp_path, sql)
     orders = sorted(re.findall(r"row_order: (\w+)", draft))
     assert orders == ["CreationDate", "CreationDate", "clicked_at", "day", "linked_at"]
-    remark = "# or relative_to: {}.CreationDate, domain: learn: keeps its distance from its owner's"
-    lines = {line.strip().split(":")[0]: line for line in draft.splitlines() if "its owner's" in line}
+    remark = "# or relative_to: {0}.CreationDate, domain: learn: preserves the gap to {0}.CreationDate"
+    lines = {line.strip().split(":")[0]: line for line in draft.splitlines() if "} # or relative_to: " in line}
     assert {name: line.split("} ")[1] for name, line in lines.items()} == {
         "CreationDate": remark.format("users"), "cast_at": remark.format("posts"),
         "started_at": remark.format("users"), "opened_at": remark.format("users"),
@@ -423,7 +421,7 @@ def test_passwords_do_not_reach_the_draft(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("privbench_core.draft.draft.read_catalogue", lambda *_: Catalogue("d", (table,)))
     draft = reflect("postgresql://me:hunter2@host:5432/d")
     assert "source: postgresql://me:${PRIVBENCH_PASSWORD}@host:5432/d" in draft.replace("'", "")
-    assert "# the password is left out: set PRIVBENCH_PASSWORD in the environment" in draft
+    assert "# the password is not written here: set PRIVBENCH_PASSWORD in the environment" in draft
     assert "hunter2" not in draft
     blank = reflect("postgresql://me:hunter2@host/d?schema=Sales Dept")
     assert "postgresql://me:${PRIVBENCH_PASSWORD}@host/d?schema=Sales Dept" in blank
@@ -473,13 +471,13 @@ def test_all_that_duckdb_knows_is_in_the_draft(tmp_path: Path) -> None:
     draft = draft_of(tmp_path, EVERYTHING + row)
     assert "somebody" not in draft
     assert "# left out: the index lowered, which is on an expression" in draft
-    assert "tags: {type: json, domain: learn, nullable: true, sql_type: 'text[]'} # keys and values that many" in draft
-    assert "# left out: pairs (MAP(VARCHAR, INTEGER)) holds several values in one; make it a table of its own" in draft
-    assert "# keys and values that many share are learned, each value as a column; others are made up; STRUCT(" in draft
+    assert "tags: {type: json, domain: learn, nullable: true, sql_type: 'text[]'} # common keys and values" in draft
+    assert "# left out: pairs (MAP(VARCHAR, INTEGER)) holds several values per row; store them in a table" in draft
+    assert "# common keys and values are learned, each as a column; rare ones are made up; STRUCT(" in draft
     assert "clock: {type: interval, domain: {min: PT0S, max: PT24H}, nullable: true} # a time of day" in draft
     assert "# Person_price_check: at least 0" in draft
     assert "# looks like e-mail addresses: new ones are generated" in draft
-    assert "tag: {type: text, nullable: true} # its values are unique: random text" in draft
+    assert "tag: {type: text, nullable: true} # unique, so it becomes random text" in draft
     spec = decide(tmp_path, draft)
     (person,) = spec.schema.tables
     assert (person.comment, person.column("stars").comment) == ("first\nsecond # line", "how good: 1 to 5")
@@ -567,7 +565,7 @@ CREATE TABLE label (id BIGINT PRIMARY KEY, customer_id BIGINT NOT NULL REFERENCE
     title VARCHAR(255), notes VARCHAR, code VARCHAR UNIQUE, serial_number VARCHAR);
 """
     draft = draft_of(tmp_path, sql, unit="customer")
-    assert "looks like free text: type: text costs less, if hardly a value repeats" in draft
+    assert "looks like free text: if values rarely repeat, type: text costs less" in draft
     customer, label = decide(tmp_path, draft).schema.tables
     assert {str(c.domain) for c in customer.attributes} == {
         "Pattern(regex=None, provider='name')",
@@ -589,10 +587,9 @@ CREATE TABLE refund (id BIGINT PRIMARY KEY, customer_id BIGINT NOT NULL REFERENC
 """
     draft = draft_of(tmp_path, sql, unit="customer", public=("product",))
     assert (
-        "product_id: {type: integer, domain: {values: learn}, nullable: true} # called after the key of product"
-        in draft
+        "product_id: {type: integer, domain: {values: learn}, nullable: true} # named like the key of product" in draft
     )
-    assert "sale_id: {type: integer, domain: learn, nullable: true} # called after the key of sale" in draft
+    assert "sale_id: {type: integer, domain: learn, nullable: true} # named like the key of sale" in draft
     sale = decide(tmp_path, draft).schema.table("sale")
     assert [column.name for column in sale.attributes if column.learns_list] == [
         "product_id", "storeid", "coupon_upc", "friend_id",

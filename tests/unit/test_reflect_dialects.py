@@ -75,7 +75,7 @@ def test_checks_are_said_in_words_of_postgresql(dialect: str, condition: str, ex
 def test_checks_without_words_in_postgresql_are_left_out_and_named(condition: str) -> None:
     """A table with one of them could not be made."""
     kept, (note,) = checks_in_postgres([("c", condition)], "sqlite", COLUMNS)
-    assert (kept, note) == ((), "the check c, which has no words in PostgreSQL")
+    assert (kept, note) == ((), "the check c, which cannot be written for PostgreSQL")
 
 
 def test_unique_columns_of_sqlite_are_found_whatever_their_type(tmp_path: Path) -> None:

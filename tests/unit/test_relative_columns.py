@@ -156,7 +156,7 @@ DAYS = ADMITTED + "      out: {type: %s, relative_to: %s, domain: %s}\n"
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (DAYS % ("date", "admited", "learn"), "a.out: relative to admited, which is no column; did you mean 'admitted"),
+        (DAYS % ("date", "admited", "learn"), "a.out: relative to admited, which is not a column; did you mean"),
         (DAYS % ("timestamp", "admitted", "learn"), "a.out: of type timestamp, relative to admitted of type date; "),
         (DAYS % ("date", "admitted", "{min: 2020-01-01, max: 9}"), "a.out: min is '2020-01-01'; write an integer"),
         (DAYS.replace("learn", "learn, nullable: true") % ("date", "admitted", "learn"),

@@ -198,7 +198,7 @@ def test_the_verdict_says_what_is_lost_and_where_shuffled_columns_are_closer() -
     assert str(verdict) == "0: rough: children per parent along 0.p are 0.20 off"
     reference = answered(110).by_joins
     (verdict,) = answered(150, shuffled=reference).verdicts()
-    assert str(verdict).endswith("With 2 joins the source with every column shuffled is closer")
+    assert str(verdict).endswith("With 2 joins, the source with its columns shuffled answers better")
     assert "shuffled" not in str(next(iter(answered(105, shuffled=reference).verdicts())))
 
 

@@ -66,8 +66,8 @@ def test_the_second_of_two_runs_is_refused_before_anything_is_spent(spec: Spec, 
     assert run(spec, 0.8).paid == pytest.approx(0.8)
     assert bought(spec) == {"epsilon=0.8": 0.8}
     assert "the run at ε=0.5: costs 50.0% of the lifetime budget" in said[0]
-    assert "60.0% of it is not spent, but another run holds 40.0%" in said[0]
-    assert "Nothing was spent for this. Wait until no other run is at work" in said[0]
+    assert "60.0% of it is not spent, but another run has held 40.0%" in said[0]
+    assert "Nothing was spent for this. Wait until the other run has ended" in said[0]
     assert still_held(spec) == []
     assert run(spec, 0.2).paid == pytest.approx(0.2), "what is left of the lifetime budget is free afterwards"
 
@@ -149,7 +149,7 @@ def test_nobody_waits_for_a_run_that_was_killed(spec: Spec) -> None:
     process.start()
     here.recv()
     assert still_held(spec) == [pytest.approx(0.9)]
-    with pytest.raises(BudgetExhaustedError, match="another run holds 90"):
+    with pytest.raises(BudgetExhaustedError, match="another run has held 90"):
         run(spec, 0.8)
     process.kill()
     process.join()

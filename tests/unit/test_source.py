@@ -197,7 +197,7 @@ def test_text_that_is_not_utf8_is_refused_before_anybody_pays(tmp_path: Path, na
         pa.string(), 3, [None, pa.py_buffer(np.array([0, 1, 2, 3], np.int32)), pa.py_buffer(b"a\xffb")]
     )
     pq.write_table(ROWS.set_column(ROWS.column_names.index(name), name, bad), tmp_path / "event.parquet")
-    with pytest.raises(SourceError, match=rf"^event.{name}: not every value of the source's type string is of type"):
+    with pytest.raises(SourceError, match=rf"^event.{name}: some values of the source's type string do not fit type"):
         open_stored(spec(tmp_path)).read(EVENT)
 
 
@@ -282,9 +282,13 @@ def persons(folder: Path, text: str) -> list[dict[str, str | None]]:
         # Before, the three lines after the quote were one value, without a word.
         ('1,a,x\n2,"ann,y\n3,c,z\n4,d,w\n', "a quote is not closed", "line 3, row 2: the quoted value of column mail"),
         ('1,a,x\n2,"ann,y\n3,"c",z\n', "a quote is not closed", "line 3, row 2: the quoted value of column mail"),
-        ("1,a,x\n2,b\n", "not as many fields", "line 3, row 2: 2 fields where the header has 3; the last that fits is"),
-        ("1,a,x,9\n", "not as many fields", "line 2, row 1: 4 fields where the header has 3"),
-        ('1,"a\nb",x\n2,b\n', "not as many fields", "line 4, row 2: 2 fields"),
+        (
+            "1,a,x\n2,b\n",
+            "more or fewer fields",
+            "line 3, row 2: 2 fields where the header has 3; the last that fits is",
+        ),
+        ("1,a,x,9\n", "more or fewer fields", "line 2, row 1: 4 fields where the header has 3"),
+        ('1,"a\nb",x\n2,b\n', "more or fewer fields", "line 4, row 2: 2 fields"),
     ],
 )
 def test_broken_lines_are_refused_and_only_the_owner_hears_where(tmp_path, text, found, where) -> None:

@@ -227,7 +227,7 @@ def test_seven_mistakes_are_seven_problems(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("unit: customer", "unit: custmer", "privacy: unit 'custmer' is no table; did you mean 'customer'?"),
+        ("unit: customer", "unit: custmer", "privacy: unit: there is no table 'custmer'; did you mean 'customer'?"),
         ("unit: customer, ", "", "privacy: unit is missing"),
         ("unit: customer", "unit: CHOOSE", "privacy: unit is not decided yet"),
         ("unit: customer", "unit: region", "region: the privacy unit is a public table"),
@@ -383,7 +383,7 @@ def test_yaml_mistakes_give_a_line(tmp_path: Path) -> None:
     assert problems(tmp_path, "database: [\n  a: b\n")[0].startswith("line 3, column 1: not valid YAML")
     assert problems(tmp_path, "")[0].startswith("spec: holds no keys")
     twice = changed("      member: boolean", "      member: boolean\n      age: integer")
-    assert problems(tmp_path, twice)[0] == "line 17: the key 'age' stands twice in one mapping; remove one"
+    assert problems(tmp_path, twice)[0] == "line 17: the key 'age' occurs twice in one mapping; remove one"
     (tmp_path / "spec.yaml").write_bytes(b"database: \xff\xfe")
     with pytest.raises(SpecError, match=r"spec\.yaml: not UTF-8 text"):
         load_spec(tmp_path / "spec.yaml")

@@ -107,7 +107,7 @@ def test_a_key_that_follows_from_another_is_for_the_ddl_alone(tmp_path: Path) ->
         ("one: [mail]", "one: [mail, id]", "person: key_names: one names (mail, id), which is neither the primary"),
         ("one: [mail]", "one: id", "person: key_names: (id) has two names; keep one"),
         ("constraint: is_person", "constraint: 3", "student.id: constraint is 3; write the constraint's name"),
-        ("name: numbers", "name: student", "student: a sequence is called like a table, and PostgreSQL keeps both"),
+        ("name: numbers", "name: student", "student: a sequence and a table have this name, but PostgreSQL allows"),
         ("increment: 2", "increment: -2", "person.id: increment is -2; write a positive number"),
         ("identity: true, sequence", "sequence", "person.id: sequence is"),
         ("to_tsvector(mail)", "to_tsvector(mial)", "person.words: the expression refers to mial, which is no column"),

@@ -65,7 +65,7 @@ def test_a_cluster_counts_no_database_and_numbers_no_rows(town_spec: Path) -> No
     explained(
         town_spec.parent,
         elsewhere,
-        "spec: engine spark counts in folders of Parquet files and Spark catalogues, and this source is neither",
+        "spec: engine spark needs a folder of Parquet files or a Spark catalogue, and this source is neither",
     )
     text = changed(text, "  person:\n    primary_key: id\n", "  person:\n    row_id: generated\n")
     explained(town_spec.parent, text, "spec: engine spark cannot number the rows of person (row_id: generated)")

@@ -299,23 +299,24 @@ YEARS = "{type: integer, domain: {min: 1990, max: 2020}}"
          "post.editor: on_unit_removed is 'restrict'; write cascade or set null"),
         (EDITED.replace("references: a, max_children: 9, optional: true", "references: p, on_unit_removed: cascade")
          + PUBLIC,
-         "post.editor: on_unit_removed: cascade on a key to a public table, whose rows no unit takes away; remove it"),
+         ("post.editor: on_unit_removed: cascade on a key to a public table, whose rows are never removed with"
+          " a unit; remove it")),
         (REQUIRED.replace("set null", "set null, same_unit: true").replace("max_children: 9, ", ""),
          ("post.editor: on_unit_removed: set null on a required key with same_unit: true, which costs no noise; remove"
          " it")),
         (REQUIRED.replace("post: {primary_key: id", "post: {primary_key: [id, editor]"),
          ("post.editor: on_unit_removed: set null on a required key with a column of the primary key; write cascade, or"
-         " leave it out: without it the row would be another one")),
+         " leave it out: without this reference the row would be a different one")),
         (A + table("b", "a: integer, up: integer", OWNED + ", {columns: up, references: b, " + LETS_GO),
          ("b: refers to itself by a required key; declare b.up optional: true (filled in last), or leave it out of the"
          " spec")),
         (SHARED,
          ("c.(a,n): on_unit_removed: set null on a required key that shares a column with c.a; write cascade, or leave"
-         " it out: they would lose what they refer to as well")),
+         " it out: the other key would lose its reference too")),
         (LINKED.replace("owner: true", "owner: true, max_children_per_unit: 9"),
-         "c.b: max_children_per_unit on a key that reaches into no other unit; remove it"),
+         "c.b: max_children_per_unit on a key that never refers to another unit; remove it"),
         (LINKED.replace("max_children: 10", "same_unit: true"),
-         "c.d: max_children_per_unit on a key that reaches into no other unit; remove it"),
+         "c.d: max_children_per_unit on a key that never refers to another unit; remove it"),
         (LINKED.replace("d, references: b", "d, references: a"),
          "c.d: max_children_per_unit, but each row of a is a unit; declare only max_children"),
         (LINKED.replace("per_unit: 30", "per_unit: 0"),

@@ -86,14 +86,14 @@ def test_checks_that_are_not_understood_are_kept_and_told(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("low <= high", "low <= hihg", "customer: the check in order refers to hihg, which is no column; did you mean"),
+        ("low <= high", "low <= hihg", "customer: the check in order refers to hihg, which is not a column; did"),
         ("low <= high", "low <= Mail2", "customer: the check in order refers to mail2, which is no column; did you"),
         ("low <= high", "low) OR (high", "customer: the check in order is not one expression"),
         ("low <= high", "low; DROP TABLE x", "customer: the check in order is not one expression"),
         ("name: strange", "name: in order", "customer: two checks are called in order; rename one"),
         (", expression: low <= high", "", "customer: expression is missing; write a condition in SQL"),
-        ("name: by low", "name: by mood", "by mood: two indexes have this name, and PostgreSQL keeps"),
-        ("name: by low", "name: customer", "customer: an index is called like a table, and PostgreSQL"),
+        ("name: by low", "name: by mood", "by mood: two indexes have this name, but PostgreSQL allows"),
+        ("name: by low", "name: customer", "customer: an index and a table have this name, but PostgreSQL"),
         ("columns: low}", "columns: lwo}", "customer.lwo: no such column; did you mean 'low'?"),
         ("columns: low}", "colums: low}", "customer: unknown key 'colums'; did you mean 'columns'?"),
         ("determinant: city", "determinant: citi", "customer.citi: no such column; did you mean 'city'?"),

@@ -267,7 +267,7 @@ def test_a_range_that_noise_hides_is_plausible_and_said_to_be_assumed(column, va
         found = sampled(column, values, 0.05, seed)
         assert all(low <= value <= high for value in found), (min(found), max(found))
     profile = profiled(column, pa.array(values[:0], pa.array(values).type), Budget(0.05, 1e-9).total(), SeededNoise(0))
-    assert "is assumed, by its name and type" in profile.guessed[column.name]
+    assert "is assumed from its name and type" in profile.guessed[column.name]
     back = stored(profile)
     assert back.guessed == profile.guessed
 

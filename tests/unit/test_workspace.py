@@ -45,7 +45,7 @@ def test_a_ledger_that_has_lost_entries_is_refused(town_spec: Path) -> None:
         workspace.remember_spending()
     for file in spec.state.glob("ledger.sqlite*"):
         file.unlink()
-    with pytest.raises(LedgerError, match="holds 0 reservations, and this state folder has seen 1"):
+    with pytest.raises(LedgerError, match="holds 0 reservations, but this state folder has seen 1"):
         Workspace(spec)
 
 
@@ -85,7 +85,7 @@ def test_what_was_spent_is_not_forgotten_while_anything_of_it_is_left(town_spec:
         for path in spec.state.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     for _ in range(2):  # opening it, in vain, is no way to make it forget
-        with pytest.raises(LedgerError, match=r"holds 0 reservations|is new, and this state folder holds releases"):
+        with pytest.raises(LedgerError, match=r"holds 0 reservations|is empty, but this state folder holds releases"):
             Workspace(spec)
     Workspace(spec, new_state=True).close()
     Workspace(spec).close()
@@ -100,7 +100,7 @@ def test_an_old_ledger_beside_newer_releases_is_refused_without_the_memory_of_it
         _spend(workspace)
     (spec.state / "old").rename(spec.state / "ledger.sqlite")
     shutil.rmtree(spec.state / "spending")
-    with pytest.raises(LedgerError, match="holds 1 reservations, and this state folder has seen 2"):
+    with pytest.raises(LedgerError, match="holds 1 reservations, but this state folder has seen 2"):
         Workspace(spec)
 
 

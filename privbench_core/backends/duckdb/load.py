@@ -58,16 +58,17 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
             keys = [key for key, why in obstacles.items() if why is None]
             tables[table.name] = _table(table, schema.schemas, keys, connection, left_out)
             connection.execute(tables[table.name])
-    after = []
-    for table in schema.tables:
-        left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
-        left_out += [f"{table.name}: the partitions"] if table.partitioned else []
-        for index in table.indexes or ():
-            if index.using is None:
+        after = []
+        for table in schema.tables:
+            left_out += [f"{table.name}.{column.name}: the computed column" for column in table.generated]
+            left_out += [f"{table.name}: the partitions"] if table.partitioned else []
+            for index in table.indexes or ():
                 on = f"{qualified(table.name, schema.schemas)} ({name_list(index.columns)})"
-                after.append(f"CREATE INDEX {quote_identifier(index.name)} ON {on};")
-            else:
-                left_out.append(f"{table.name}: the index {index.name}, which DuckDB has no such kind of")
+                statement = f"CREATE INDEX {quote_identifier(index.name)} ON {on};"
+                if index.using is None and _runs(connection, statement):
+                    after.append(statement)
+                else:
+                    left_out.append(f"{table.name}: the index {index.name}, of a kind that DuckDB does not have")
     left_out += [f"the view {view.name}" for view in schema.views]
     bare = [dataclasses.replace(table, generated=()) for table in schema.tables]
     after += [statement for table in bare for statement in comment_statements(table, schema.schemas)]
@@ -77,7 +78,7 @@ def duckdb_schema(schema: Schema) -> DuckDBSchema:
 def _obstacle(schema: Schema, key: ForeignKey, there: Collection[str]) -> str | None:
     """Return why DuckDB cannot hold a foreign key of a table made after those that are ``there``, None if it can."""
     if key.parent not in there:
-        return f"rows of {key.parent} are loaded at the same time or later"
+        return f"{key.parent} is loaded at the same time or later"
     child, parent, schemas = schema.table(key.child), schema.table(key.parent), schema.schemas
     if split_name(key.child, schemas)[0] != split_name(key.parent, schemas)[0]:
         return f"{key.parent} is in another schema"
@@ -85,7 +86,7 @@ def _obstacle(schema: Schema, key: ForeignKey, there: Collection[str]) -> str | 
     differ = [
         f"{key.parent}.{b}" for a, b in pairs if _kind(child.column(a), schemas) != _kind(parent.column(b), schemas)
     ]
-    return f"DuckDB wants the types of {', '.join(differ)}" if differ else None
+    return f"DuckDB requires the same types as {', '.join(differ)}" if differ else None
 
 
 def _kind(column: Column, schemas: Sequence[str]) -> str:
@@ -139,9 +140,12 @@ def _type(column: Column, schemas: Sequence[str]) -> str:
 
 def _accepts(connection: duckdb.DuckDBPyConnection, inside: Sequence[str]) -> bool:
     """Return whether DuckDB makes a table of these lines."""
+    return _runs(connection, f"CREATE TEMP TABLE tried ({', '.join(inside)}); DROP TABLE tried")
+
+
+def _runs(connection: duckdb.DuckDBPyConnection, statements: str) -> bool:
     try:
-        connection.execute(f"CREATE TEMP TABLE tried ({', '.join(inside)})")
-        connection.execute("DROP TABLE tried")
+        connection.execute(statements)
     except duckdb.Error:
         return False
     return True

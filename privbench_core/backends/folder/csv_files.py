@@ -43,7 +43,7 @@ def csv_columns(table: str, path: Path) -> tuple[FoundColumn, ...]:
     """Return the columns that the first line names; SourceError if it may be a row of values."""
     header = _header(table, path)
     if not _may_be_names(header):
-        found = "the first line has the same name twice, or one without a letter or with a separator in it"
+        found = "the first line has the same name twice, or a name without a letter or with a separator in it"
         todo = "put a line with the names of the columns before the rows, with commas between them"
         raise SourceError(f"{table}: {path.name}: {found}; {todo}")
     return tuple(FoundColumn(name, ColumnType.CATEGORY, CSV, nullable=True) for name in header)
@@ -58,8 +58,8 @@ def csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
     names = header if _may_be_names(header) else []  # else nothing of it is quoted
     check_columns(table, header, lambda name, _: _nearest(name, names))
     if _has_quotes(path) and (problem := _first_problem(path, fields=False)):
-        what = "a quote is not closed, or stands inside of a quoted value"
-        raise _irregular(table, path, f"{what}; write it again, with every quote inside of a value doubled", problem)
+        what = "a quote is not closed, or stands unescaped inside a quoted value"
+        raise _irregular(table, path, f"{what}; write the file again, with every quote inside a value doubled", problem)
     convert = pyarrow.csv.ConvertOptions(
         include_columns=wanted,
         column_types=dict.fromkeys(wanted, pa.string()),
@@ -75,7 +75,7 @@ def csv_batches(table: Table, path: Path) -> Iterator[pa.Table]:
     except (pa.ArrowException, UnicodeDecodeError) as error:
         if "utf8" in str(error).lower():  # Arrow's message goes no further: it may quote a row
             raise _not_utf8(table.name, path) from None
-        what = "some line has not as many fields as the header; write it again"
+        what = "a line has more or fewer fields than the header; write the file again"
         raise _irregular(table, path, what, _first_problem(path, fields=True)) from None
 
 
@@ -145,7 +145,7 @@ def _first_problem(path: Path, *, fields: bool) -> str | None:
                     started = reader.line_num + 1
             except csv.Error:
                 column = _column(path, started, header)
-                return f"line {started}, row {number}: the quoted value of column {column} does not end as it should"
+                return f"line {started}, row {number}: the quoted value of column {column} is not closed properly"
     except UnicodeDecodeError:
         return None
     finally:

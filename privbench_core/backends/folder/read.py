@@ -63,7 +63,7 @@ class FolderSource(Source):
         """Return the Parquet files of a table; SourceError if it is a CSV file."""
         files = self._files(table)
         if is_csv(files[0]):
-            found = f"engine spark reads Parquet files, and {files[0].name} is none"
+            found = f"engine spark reads Parquet files only, and {files[0].name} is not one"
             raise SourceError(f"{table.name}: {found}; run with --engine duckdb")
         return files
 
@@ -79,7 +79,7 @@ class FolderSource(Source):
         """See `Source.version`. A folder has none."""
         asked = "watermark" if isinstance(change, Watermark) else "sql"
         found = f"change: {{{asked}: ..}} needs a database, and the source is a folder"
-        todo = "remove the line: files whose bytes did not change are not read again"
+        todo = "remove the line: unchanged files are not read again"
         raise SourceError(f"{table.name}: {found}; {todo}")
 
     def stored(self, tables: Sequence[Table]) -> dict[str, str]:
@@ -140,7 +140,7 @@ def _columns(table: str, files: Sequence[Path]) -> tuple[FoundColumn, ...]:
     names = [{column.name for column in listed} for listed in columns]
     for path, held in zip(files, names, strict=True):
         if missing := names[0] - held:
-            found = f"{path.name} has no {min(missing)}, unlike {files[0].name}: a folder in a source is one table"
+            found = f"{path.name} has no {min(missing)}, unlike {files[0].name}, but a folder in a source is one table"
             raise SourceError(f"{table}: {found}; give {path.parent} as the source if its files are tables")
     return columns[0]
 
@@ -168,7 +168,11 @@ def arrow_column(field: pa.Field) -> FoundColumn:
         return found_column(field.name, "STRUCT", nullable=field.nullable)
     logical = next((found for found in ColumnType if is_kind(kind, *found.logical.arrow_kinds)), None)
     precision, scale = (kind.precision, kind.scale) if pa.types.is_decimal(kind) else (None, None)
-    unknown = SEVERAL_VALUES if pa.types.is_nested(kind) else "has no type here; store it as another, or do without"
+    unknown = (
+        SEVERAL_VALUES
+        if pa.types.is_nested(kind)
+        else "has no counterpart here; store it as another type, or do without this column"
+    )
     note = unknown if logical is None else None
     return FoundColumn(field.name, logical, str(field.type), field.nullable, precision, scale, note=note)
 

@@ -57,7 +57,7 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
         with engine.connect() as connection:
             there = connection.execute(sa.text(SCHEMAS)).fetchall()
             current = tuple(row.name for row in there if row.current)
-            chosen = tuple(dict.fromkeys(schemas)) or tuple(row.name for row in there if _is_read(row, url)) or current
+            chosen = tuple(dict.fromkeys(schemas)) or _all_schemas(there, current, url)
             given = {"schemas": list(chosen)}
             found = {name: connection.execute(sa.text(query), given).fetchall() for name, query in QUERIES.items()}
     except sa.exc.SQLAlchemyError as error:
@@ -78,7 +78,9 @@ def postgres_catalogue(url: URL, schemas: Sequence[str] = ()) -> Catalogue:
     reflected = {row.called: _Reflected(row, chosen, enums) for row in found["tables"]}
     for row in found["tables"]:
         if split_name(row.called, chosen)[1] != row.relname:
-            raise SourceError(f"source: {row.called} may be in either of two schemas; choose schemas with --schemas")
+            raise SourceError(
+                f"source: {row.called} could be a table of either of two schemas; choose schemas with --schemas"
+            )
     for kind in ("partitions", "columns", "domain_checks", "constraints", "indexes"):
         for row in found[kind]:
             getattr(reflected[row.called], kind).append(row)
@@ -102,9 +104,15 @@ def _names_schema(url: URL) -> bool:
     return "search_path" in str(url.query.get("options", ""))
 
 
-def _is_read(schema: Any, url: URL) -> bool:
-    """Return whether a schema is read where nobody lists those that are: the one of the URL, or all with tables."""
-    return bool(schema.current if _names_schema(url) else schema.filled and schema.usable)
+def _all_schemas(there: Sequence[Any], current: tuple[str, ...], url: URL) -> tuple[str, ...]:
+    """Return the schemas to read where nobody lists them: the one of the URL, or all with tables.
+
+    The first is the current one even if it has no table, so that all others keep their names in a bundle.
+    """
+    filled = tuple(row.name for row in there if row.filled and row.usable)
+    if _names_schema(url) or set(filled) <= set(current):
+        return current
+    return tuple(dict.fromkeys((*(current or ("public",)), *filled)))
 
 
 def _enum_names(columns: Iterable[Any], schemas: Sequence[str]) -> Enums:
@@ -211,7 +219,7 @@ class _Reflected:
             text = _ENUM_TEXT.fullmatch(row.written) if row.enum is not None and row.written else None
             return replace(column, default=text[1] if text else row.written)
         if row.nullable or column.type is not ColumnType.INTEGER:
-            self.notes.append(f"the numbering of {row.name}, which may be NULL or is no integer")
+            self.notes.append(f"the numbering of {row.name}, which may be NULL or is not an integer")
             return column
         return replace(column, identity=True, sequence=self._numbering(row))
 
@@ -234,7 +242,7 @@ class _Reflected:
         if needs or (named is None and row.home != "pg_catalog"):
             self.notes.append(f"the computed column {row.name}, which needs the {needs or f'type {row.native}'}")
             return None
-        self._note(row.generated != "s", f"that {row.name} is virtual; it is computed when a row is stored")
+        self._note(row.generated != "s", f"VIRTUAL of {row.name}, which is computed when a row is stored")
         written = self._local(row.written)
         found = Generated(row.name, named or row.native, written, nullable=row.nullable, comment=row.comment)
         return found, tuple(row.made_of or ())
@@ -246,7 +254,7 @@ class _Reflected:
         needs = next((row.needs for row in self.partitions if row.needs), None)
         if needs or not self.partitions:
             why = f"which needs the {needs}" if needs else "as it has no partition"
-            self.notes.append(f"that {self.about.called} is partitioned, {why}")
+            self.notes.append(f"the partitioning of {self.about.called}, {why}")
             return None
         columns = dict.fromkeys(name for row in self.partitions for name in row.columns or ())
         parts = (
@@ -259,7 +267,7 @@ class _Reflected:
         of, end = ((), "pkey") if row.kind == "p" else (tuple(row.columns), "key")
         if row.name != usual_name(self.about.relname, of, end):
             self.names.setdefault(tuple(row.columns), row.name)
-        self._note(row.deferrable, f"that the constraint {row.name} is DEFERRABLE")
+        self._note(row.deferrable, f"DEFERRABLE of the constraint {row.name}")
         self._note(row.includes, f"the INCLUDE of the constraint {row.name}")
         self._note(row.nulls_clash == "true", f"the NULLS NOT DISTINCT of the constraint {row.name}")
         return tuple(row.columns)
@@ -278,7 +286,7 @@ class _Reflected:
             reason = "is on no column"
         elif row.is_unique and (row.expressions or row.predicate is not None):
             kind = "is partial" if row.predicate is not None else "is on an expression"
-            reason = f"{kind} and unique, and made-up rows would not keep to it"
+            reason = f"{kind} and unique, and synthetic rows would violate it"
         self._note(reason, f"the index {row.name}, which {reason}")
         return reason is None
 
@@ -308,14 +316,14 @@ class _Reflected:
             if row.kind != "f":
                 continue
             if row.parent is None:
-                self.notes.append(f"the foreign key {row.name}, which leads to {row.target}, not read here")
+                self.notes.append(f"the foreign key {row.name}, to {row.target}, which is not read")
                 continue
             key = self._foreign_key(row)
             if not row.of_partition:
                 yield key
             elif (key.columns, key.parent) not in seen:
-                only = f"that only partitions declare the foreign key {row.name}"
-                self.notes.append(f"{only}; here it is one of {row.called}")
+                only = f"the limit of the foreign key {row.name} to some partitions"
+                self.notes.append(f"{only}; here it holds for all of {row.called}")
                 yield replace(key, constraint=None)
             seen.add((key.columns, key.parent))
 
@@ -326,8 +334,8 @@ class _Reflected:
             clauses.append("DEFERRABLE INITIALLY DEFERRED" if row.deferred else "DEFERRABLE")
         columns = tuple(row.columns)
         self._note(row.match == "f" and len(columns) > 1, f"the MATCH FULL of the foreign key {row.name}")
-        self._note(row.set_columns, f"which columns the foreign key {row.name} sets on delete; it sets all")
-        self._note(not row.valid, f"that the foreign key {row.name} is NOT VALID")
+        self._note(row.set_columns, f"the list of columns that the foreign key {row.name} sets on delete; all are set")
+        self._note(not row.valid, f"NOT VALID of the foreign key {row.name}")
         name = None if row.name == usual_name(row.relname, columns, "fkey") else row.name
         return FoundKey(columns, row.parent, tuple(row.parent_columns), name, " ".join(clauses) or None)
 
@@ -342,7 +350,7 @@ class _Reflected:
                 reason = f"because of {missing}" if missing else f"which needs the {needs}"
                 self.notes.append(f"the check {row.name}, {reason}")
             else:
-                self._note(not row.valid, f"that the check {row.name} is NOT VALID")
+                self._note(not row.valid, f"NOT VALID of the check {row.name}")
                 yield Check(row.name, readable(self._local(row.expression), textual))
         for row in self.domain_checks:
             if needs := row.needs or self._other_type([row.column]):

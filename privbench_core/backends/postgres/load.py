@@ -70,7 +70,8 @@ def _load(schema: Schema, files: Files, connection: psycopg.Connection[Any], whe
     connection.execute(create_tables_sql(schema))
     rows = {table: _copy(connection, schema.table(table), name, files[table]) for table, name in names.items()}
     connection.execute(create_keys_sql(schema))
-    for name in names.values():
+    stored = (qualified(view.name, schema.schemas) for view in schema.views if view.materialized)
+    for name in (*names.values(), *stored):
         connection.execute(f"ANALYZE {name}")
     return Loaded(rows)
 

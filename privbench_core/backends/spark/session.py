@@ -122,7 +122,7 @@ class Cluster:
             for setting, value in (_PINNED | ({} if self.schema else _OF_FILES)).items():
                 self.session.conf.set(setting, value)
             if not self.session.sql(_COMPUTED).toArrow().column(0)[0].as_py():
-                raise self._unfit("the cluster compares or converts values in another way than Apache Spark")
+                raise self._unfit("the cluster compares or converts values differently from Apache Spark")
             if self.schema:
                 self._use(self.schema)
 
@@ -138,7 +138,7 @@ class Cluster:
             self.session.sql(f"USE NAMESPACE {'.'.join(map(quoted, names[1:] or names))}")
         except (AnalysisException, SparkException):
             found = f"the cluster has no schema {'.'.join(names)}, or the login may not use it"
-            todo = "check the name; before it may stand its catalogue, as in sc://host:port/catalogue.schema"
+            todo = "check the name; its catalogue may precede it, as in sc://host:port/catalogue.schema"
             raise SourceError(f"source: {found}; {todo}") from None
 
     def batches(self, rows: DataFrame) -> Iterator[pa.RecordBatch]:

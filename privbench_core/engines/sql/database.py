@@ -94,7 +94,7 @@ def refuse_unfit(
     asked = [exp.alias_(found, f"p{place}") for place, (_, found) in enumerate(unfit)]
     row = database.fetch(exp.select(*asked).from_(rows)).to_pylist()[0]
     problems = [
-        f"{table.name}.{column.name}: not every value is of type {column.logical}{todo}"
+        f"{table.name}.{column.name}: some values do not fit type {column.logical}{todo}"
         for place, (column, _) in enumerate(unfit)
         if row[f"p{place}"]
     ]

@@ -125,12 +125,12 @@ def shortfall(what: str, price: Price, balance: Balance, thresholds: float) -> s
     if balance.delta != life.delta:
         return (
             f"{what}: costs {price}, but the lifetime's delta {life.delta:g} does not cover what was bought under"
-            f" {balance.delta:g}. Put privacy.lifetime.delta back."
+            f" {balance.delta:g}. Set privacy.lifetime.delta back to that."
         )
     if life.delta == 0:
         short = price.amount - balance.left
         return (
-            f"{what}: costs {price.amount / life.epsilon:.1%} of the lifetime budget ({price}), and"
+            f"{what}: costs {price.amount / life.epsilon:.1%} of the lifetime budget ({price}), but only"
             f" {balance.left:.6g} of ε={life.epsilon:g} is left: short by {short:.6g}. Publish what was released"
             " before, or run at a smaller ε."
         )
@@ -141,7 +141,7 @@ def shortfall(what: str, price: Price, balance: Balance, thresholds: float) -> s
     threshold = f", δ={price.delta:.2g}" if price.delta else ""
     cost = f"{price} (ρ={price.rho:.6g})" if price.measure is Measure.PURE else f"ρ={price.rho:.6g}{threshold}"
     return (
-        f"{what}: costs {share_in_words(price.rho, cap)} of the lifetime budget, and"
+        f"{what}: costs {share_in_words(price.rho, cap)} of the lifetime budget, but only"
         f" {share_in_words(balance.rho_left, cap)} of it is left (costs {cost}, ρ={balance.rho_left:.6g} of"
         f" {cap:.6g} is left: {lacking}; the lifetime is ε={life.epsilon:g}, δ={life.delta:g}). Publish what was"
         " released before, or run at a smaller ε."
@@ -152,11 +152,13 @@ def shortfall_beside_holds(held: Sequence[Hold], what: str, price: Price, balanc
     """Return why ``price`` cannot be paid beside what runs that are at work hold."""
     cost, pure = share_of(balance.lifetime, price), balance.lifetime.measure is Measure.PURE
     left = share_in_words(balance.left if pure else balance.rho_left, balance.lifetime.total().amount)
-    others = " and ".join(f"another run holds {share_of(balance.lifetime, hold.left)} since {hold.at}" for hold in held)
+    others = " and ".join(
+        f"another run has held {share_of(balance.lifetime, hold.left)} since {hold.at}" for hold in held
+    )
     return (
-        f"{what}: costs {cost} of the lifetime budget ({price}). {left} of it is not spent, but {others} for what it"
-        " has still to buy, and what remains beside that is too little. Nothing was spent for this. Wait until no other"
-        " run is at work, then run again: what that run does not buy is free again. Or run at a smaller ε."
+        f"{what}: costs {cost} of the lifetime budget ({price}). {left} of it is not spent, but {others} for steps"
+        " it has yet to pay for, and the rest is too little. Nothing was spent for this. Wait until the other run has"
+        " ended, then run again: what it does not spend becomes available. Or run at a smaller ε."
     )
 
 
@@ -189,8 +191,8 @@ class RefreshLimits:
         cap = self._upto(refresh, float if pure else self._rho)
         left = max(0.0, cap - before)
         return (
-            f"costs {self._share(cost)} of the lifetime budget, but up to refresh {refresh} privacy.refresh allows"
-            f" {self._share(cap)} of it ({policy.in_words()}), and {self._share(left)} is left (costs {price},"
+            f"costs {self._share(cost)} of the lifetime budget, but privacy.refresh allows {self._share(cap)} of"
+            f" it up to refresh {refresh} ({policy.in_words()}), and {self._share(left)} is left (costs {price},"
             f" {symbol}={left:.6g} of {cap:.6g} is left: short by {cost - left:.6g})"
         )
 

@@ -58,8 +58,8 @@ class Declarations:
         wanted, declared = (unit, lifetime.epsilon, lifetime.delta), self.last()
         if declared is not None and declared[0] != unit:
             message = (
-                f"the ledger of {self.database} protects '{declared[0]}', the spec now names '{unit}': their costs"
-                " do not add up. Give the spec a state folder of its own, or put the unit back."
+                f"the ledger of {self.database} protects '{declared[0]}', but the spec names '{unit}', and costs"
+                " of different units do not add up. Put the unit back, or give the spec a state folder of its own."
             )
             raise BudgetError(message)
         if declared != wanted:
@@ -110,11 +110,11 @@ class Declarations:
             return
         whose = f"cohort {account} of {self.database}" if account else self.database
         message = (
-            f"the spec declares other neighbouring databases than those that the ledger of {whose} has paid for:"
-            f" {'; '.join(found)}. Costs under the two do not add up, so nothing more is sold to this account. Put the"
-            " declaration back. Another privacy.cohort would be right only for other people. To release under the new"
-            " declaration as well, give the spec another database name: it then has an account of its own, whose total"
-            " is to be reported apart. Each total holds under its own declaration, and none holds for both."
+            f"the spec now declares other neighbouring databases than the ledger of {whose} has paid for:"
+            f" {'; '.join(found)}. Costs under two declarations do not add up, so this account can buy nothing more."
+            " Put the declaration back. Use another privacy.cohort only for other people. To release under the new"
+            " declaration as well, give the spec another database name: this opens a separate account, whose total must"
+            " be reported separately. Each total holds under its own declaration only."
         )
         raise BudgetError(message)
 
@@ -127,8 +127,8 @@ class Declarations:
                 least = self.last_covering(thresholds)
                 whose = f" for cohort {account}" if account else ""
                 message = (
-                    f"privacy.lifetime: delta {delta:g} is less than what was already bought{whose} needs. What is"
-                    f" spent stays spent: put lifetime.delta back to {least:g}, under which it was bought"
+                    f"privacy.lifetime: delta {delta:g} is less than what was already bought{whose} needs."
+                    f" Spending cannot be undone: put lifetime.delta back to {least:g}"
                 )
                 raise BudgetError(message)
 

@@ -132,9 +132,9 @@ class Ledger:
             known = self._marks()
             if known and known[-1] != mark and not replace:
                 message = (
-                    f"the ledger of {self.database} belongs to another state folder: what was released with that one"
-                    " would be paid for again. Use that folder (machines share it), or, if it is lost, give it up:"
-                    " privbench ledger SPEC --new-state"
+                    f"the ledger of {self.database} belongs to another state folder: results in that folder"
+                    " would be paid for again. Use that folder (several machines can share it). If it is lost, go on"
+                    " without it: privbench ledger SPEC --new-state"
                 )
                 raise ReleaseError(message)
             if known[-1:] != [mark]:

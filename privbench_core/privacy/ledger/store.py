@@ -122,7 +122,7 @@ def create_tables(store: LedgerStore, at: str) -> None:
             store.query("insert into ledger_layout(version, at) values (?, ?)", (LAYOUT, at))
         elif found != LAYOUT:
             raise LedgerError(
-                f"the ledger has layout {found}, this privbench knows {LAYOUT}: use the version that made it"
+                f"the ledger has layout {found}, but this privbench reads {LAYOUT}: use the version that wrote it"
             )
 
 

@@ -82,7 +82,7 @@ def refuse_impossible(schema: Schema, budget: Budget) -> None:
     if budget.delta == 0:
         lists = [f"{table.name}.{column.name}" for table in private for column in lists_to_learn(table)]
         if lists:
-            message = f"{', '.join(lists)}: a list of values is learned by a threshold that can fail with probability δ"
+            message = f"{', '.join(lists)}: learning a list of values needs δ > 0, as its threshold can fail"
             raise UnsupportedBudgetError(f"{message}; declare domain: {{values: [...]}}, or run with delta > 0")
 
 
@@ -96,10 +96,10 @@ def unmeasurable(schema: Schema) -> Iterator[str]:
         known |= keys.keys()
         ways = "; ".join(f"{key.name} ({bound_in_words(schema, key)})" for key in keys)
         yield (
-            f"{table.name}: a row of {schema.unit} that is removed may take up to {sum(keys.values()):,} rows of other"
-            f" units with it, and noise for so many hides any table: {ways}. Declare max_children_per_unit or a smaller"
-            " max_children there, same_unit: true if such a key stays inside of one unit, or on_unit_removed: set null"
-            " if rows stay when what they refer to is removed"
+            f"{table.name}: removing a row of {schema.unit} may also remove up to {sum(keys.values()):,} rows of other"
+            f" units, along {ways}. Noise for so many rows hides any table. Declare max_children_per_unit or a smaller"
+            " max_children there, same_unit: true if both rows always belong to one unit, or on_unit_removed: set null"
+            " if rows stay when the row they refer to is removed"
         )
 
 
@@ -128,18 +128,18 @@ def _never_empty(table: Table, key: ForeignKey, required: set[str]) -> Iterator[
         others = [other.name for other in table.foreign_keys if other != key and name in other.columns]
         if name in table.primary_key:
             yield (
-                f"{where}: in the primary key and in the optional key {key.name}, which a synthetic row leaves empty"
-                " as a whole; make the key required, or leave it out of the spec"
+                f"{where}: in the primary key and in the optional key {key.name}. Synthetic rows leave such a key"
+                " empty in all of its columns; make the key required, or leave it out of the spec"
             )
         elif others:
             yield (
-                f"{where}: stands in {key.name} and in {', '.join(others)}, which may all be NULL; keep it in one"
+                f"{where}: is part of {key.name} and of {', '.join(others)}, which may all be NULL; keep it in one"
                 " foreign key, or make one of them required"
             )
         else:
             yield (
-                f"{where}: not nullable, but in the optional key {key.name}, which a synthetic row leaves empty as a"
-                " whole; declare nullable: true, or make the key required"
+                f"{where}: not nullable, but in the optional key {key.name}. Synthetic rows leave such a key empty"
+                " in all of its columns; declare nullable: true, or make the key required"
             )
     if not emptied and required.issuperset(key.columns):
         yield (
@@ -157,7 +157,7 @@ def impossible_checks(table: Table) -> Iterator[str]:
     for check in table.checks:
         reason = next(_reasons(table, check), None)
         if reason is not None:
-            yield f"{table.name}: the check {check.name} can never hold, as {reason}; correct the domain or the check"
+            yield f"{table.name}: the check {check.name} can never hold: {reason}; correct the domain or the check"
 
 
 def _reasons(table: Table, check: Check) -> Iterator[str]:
@@ -170,14 +170,14 @@ def _reasons(table: Table, check: Check) -> Iterator[str]:
         low, high = ends
         asked = propose_domain(column.name, column.type, [check])
         if isinstance(column.domain, Values) and asked.values and set(asked.values).isdisjoint(column.domain.values):
-            yield f"none of the declared values of {column.name} is in its list"
+            yield f"none of the declared values of {column.name} is in the list of the check"
         number = column.logical.number if isinstance(column.logical, OrderedType) else None
         if number is None:
             continue
         if asked.low is not None and number(asked.low) > number(high):
-            yield f"{column.name} is declared to be at most {high}, and it asks for {asked.low} or more"
+            yield f"{column.name} is declared to be at most {high}, but the check requires {asked.low} or more"
         if asked.high is not None and number(asked.high) < number(low):
-            yield f"{column.name} is declared to be at least {low}, and it asks for {asked.high} or less"
+            yield f"{column.name} is declared to be at least {low}, but the check requires {asked.high} or less"
     tree = parse_check(check.expression)
     yield from _orders(table, tree) if tree is not None else ()
 

@@ -23,9 +23,9 @@ from privbench_core.synthesizers.steps.sample import sampled_key
 from privbench_core.synthesizers.steps.sampled import SampledTable
 
 _RULE = (
-    "literals were chosen so that each comparison has, on these rows, the selectivity that the released noisy one-way "
-    "marginals say it has in the original; keys are those of random rows here; constants on public tables are as they "
-    "were. Made of public text, released measurements and synthetic rows alone, so it cost nothing"
+    "literals were chosen so that each comparison has on these rows the selectivity that the released noisy one-way "
+    "marginals give for the original. Key values are those of random rows here. Constants on public tables are "
+    "unchanged. Only public text, released measurements and synthetic rows were used, so this cost no budget"
 )
 
 
