@@ -122,12 +122,6 @@ def test_small_codes_are_spread_without_bias():
     assert 140 < sum(drawn) < 260
 
 
-def test_a_binning_comes_back_from_json():
-    codec = a_range(7)
-    coder = Discretizer(codec, merged([20, 25, 15, 900, 12, 28, 20, 0, 0], codec))
-    assert Discretizer.from_dict(json.loads(json.dumps(coder.to_dict()))) == coder
-
-
 def test_segments_follow_steps_and_single_heavy_cells_whatever_the_noise():
     rng = np.random.default_rng(0)
     steps = np.repeat([100.0, 400.0, 400.0, 50.0], 25)

@@ -169,9 +169,7 @@ def test_what_a_run_bought_for_a_bundle_elsewhere_is_said_to_cost_nothing_here(t
     said = privbench("status", town_spec)[1]
     assert said.startswith("town: up to date at 0.8 (by privbench run); ")
     said = privbench("refresh", town_spec, "--dry-run")[1]
-    assert "pass --epsilon. At ε=0.8 it costs nothing: privbench run has already paid for it." in " ".join(
-        said.split()
-    )
+    assert "pass --epsilon. At ε=0.8 it costs nothing: privbench run has already paid for it." in " ".join(said.split())
 
 
 @pytest.mark.usefixtures("fake")
