@@ -50,9 +50,14 @@ def json_of(*arguments: object) -> Any:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder of a demo that ran once, and what it printed."""
-    folder = tmp_path_factory.mktemp("user") / "demo"
-    return folder, privbench("demo", "--dir", folder).stdout
+    """The folder of a demo with a part of the example's rows, and what it printed."""
+    folder, part = tmp_path_factory.mktemp("user") / "demo", tmp_path_factory.mktemp("example")
+    part_of_the_example(part, 4_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("privbench_core.commands.demo.find_example", lambda _: part)
+        done = call("demo", "--dir", folder)
+    assert done.exit_code == 0, done.stderr
+    return folder, done.stdout
 
 
 def test_the_demo_says_where_the_bundle_is_what_it_cost_and_what_next(demo: tuple[Path, str]) -> None:
@@ -67,9 +72,10 @@ def test_the_demo_says_where_the_bundle_is_what_it_cost_and_what_next(demo: tupl
 
 @pytest.mark.slow
 def test_the_report_costs_nothing_and_finds_the_bundle_close_and_its_joins_better_than_chance(
-    demo: tuple[Path, str],
+    tmp_path: Path,
 ) -> None:
-    folder, _ = demo
+    folder = tmp_path / "demo"
+    privbench("demo", "--dir", folder)
     workload = folder.parent / "queries.sql"
     workload.write_text(
         """select count(*) from person where pemploy = 1;

@@ -35,8 +35,8 @@ LAUNCH = "mutation($asked: LaunchBackfillParams!) {launchPartitionBackfill(backf
 
 @pytest.fixture
 def big_town(town_spec: Path, make_town: Callable[..., Any]) -> Path:
-    """A town large enough that its synthetic twin passes the fidelity checks, by twenty deviations of their noise."""
-    for name, rows in make_town(40_000).tables.items():
+    """A town large enough that its synthetic twin passes the fidelity checks, by seven deviations of their noise."""
+    for name, rows in make_town(15_000).tables.items():
         pq.write_table(rows, town_spec.parent / f"{name}.parquet")
     return town_spec
 

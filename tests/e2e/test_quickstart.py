@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.example import part_of_the_example
 from tests.helpers.noise import seed_noise
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "quickstart.ipynb"
@@ -43,6 +44,10 @@ def test_the_notebook_runs(
 ) -> None:
     seed_noise(monkeypatch)  # else the bounds below are 3.6 and 3.9 standard deviations away
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    example = tmp_path / "example"
+    example.mkdir()
+    part_of_the_example(example, 8_000)
+    monkeypatch.setattr("privbench_core.commands.demo.find_example", lambda: example)
     names: dict[str, Any] = {"__name__": "__main__"}
     shown = [run_cell("".join(cell["source"]), names) for cell in cells if cell["cell_type"] == "code"]
     printed = capsys.readouterr().out
@@ -52,4 +57,4 @@ def test_the_notebook_runs(
     assert "paid: 0" in printed
     assert names["close"]["bundle"].to_numpy() == pytest.approx(names["close"]["source"].to_numpy(), rel=0.35)
     assert names["made_share"] == pytest.approx(names["true_share"], abs=0.05)
-    assert shown[-1]["household"] == pytest.approx(48_769, rel=0.01)
+    assert shown[-1]["household"] == pytest.approx(8_000, rel=0.01)

@@ -196,9 +196,14 @@ def test_a_cluster_that_goes_away_in_the_middle_of_a_count(
 
 
 @pytest.mark.parametrize("stuck", [False, True])
-def test_ctrl_c_while_a_cluster_counts_is_ctrl_c(server: Sail, tmp_path: Path, stuck: bool) -> None:
+def test_ctrl_c_while_a_cluster_counts_is_ctrl_c(
+    server: Sail, tmp_path: Path, stuck: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server of its own: Sail may go on counting when nobody waits any more, or not answer while it counts."""
+    from privbench_core.backends.spark import session
     from privbench_core.engines.spark import SparkDatabase
+
+    monkeypatch.setattr(session, "_PATIENCE", 0.2)
 
     def stop() -> None:
         if stuck:

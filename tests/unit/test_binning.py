@@ -122,12 +122,6 @@ def test_small_codes_are_spread_without_bias():
     assert 140 < sum(drawn) < 260
 
 
-def test_a_binning_comes_back_from_json():
-    codec = a_range(7)
-    coder = Discretizer(codec, merged([20, 25, 15, 900, 12, 28, 20, 0, 0], codec))
-    assert Discretizer.from_dict(json.loads(json.dumps(coder.to_dict()))) == coder
-
-
 def test_segments_follow_steps_and_single_heavy_cells_whatever_the_noise():
     rng = np.random.default_rng(0)
     steps = np.repeat([100.0, 400.0, 400.0, 50.0], 25)
@@ -297,7 +291,7 @@ def test_what_is_no_tail_stays_in_one_piece(cells: int):
 def test_noise_alone_makes_hardly_a_peak_among_thousands_of_empty_cells(laplace: bool):
     rng = np.random.default_rng(0)
     peaks = 0
-    for _ in range(10):
+    for _ in range(4):
         noise = rng.laplace(0, 10 / np.sqrt(2), 4096) if laplace else rng.normal(0, 10, 4096)
         peaks += len(segment_and_smooth(noise, 10.0, np.ones(4096), laplace=laplace)[0]) - 1
-    assert peaks <= 4  # a cut for every ten that would save the usual penalty
+    assert peaks <= 2  # a cut for every ten that would save the usual penalty

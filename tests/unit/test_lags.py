@@ -272,15 +272,6 @@ def test_what_is_drawn_again_has_the_same_odds() -> None:
         np.testing.assert_array_equal(before, after)
 
 
-def test_lags_are_stored() -> None:
-    base, own = dates(DAY, 4), dates(NULLABLE, 3)
-    classes, codec = classes_of(base, own)
-    lag = Lag("since", "day", classes, np.full(codec.size, 1 / codec.size))
-    again = Lag.from_dict(lag.to_dict())
-    assert (again.base, again.column, again.classes) == ("since", "day", classes)
-    np.testing.assert_array_equal(again.shares, lag.shares)
-
-
 @pytest.mark.parametrize("case", ["no rows", "no owner", "no code of a day"])
 def test_where_no_row_is_dated_nothing_is_drawn(case: str) -> None:
     base, own = dates(NULLABLE, 4), dates(NULLABLE, 3)

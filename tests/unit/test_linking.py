@@ -9,22 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privbench_core.links.biadjacency import ClassTarget, relaxed_links
-from privbench_core.links.linked_lookup import LinkedLookup, _differing
-from privbench_core.links.linking import CrossMarginal, Linked, link_rows
+from privbench_core.links.linked_lookup import LinkedLookup
+from privbench_core.links.linking import CrossMarginal, link_rows
 from privbench_core.links.measure_linking import Reference, _Candidate, _cross_marginal, _planned, countings
 from privbench_core.links.measure_targets import PublicParent
 from privbench_core.links.parent_choice import Distinct, ParentChoice
 from privbench_core.links.popularity import ByRow
 from privbench_core.marginals.sampler import Rows
-from privbench_core.marginals.spn import Leaf
 from privbench_core.privacy.budget import Budget, Measure, Price
 from privbench_core.privacy.curator import Measurement
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Table
-from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.synthesizers.privbench import PrivBench
 from privbench_core.synthesizers.relational.plan import Relational
 from privbench_core.synthesizers.steps.learned_link import completes_junction
@@ -52,25 +49,6 @@ def answered(noisy: np.ndarray, sigma: float, left: np.ndarray, right: np.ndarra
 
 def counted(left: np.ndarray, right: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return np.bincount(left.astype(int) * shape[1] + right, minlength=shape[0] * shape[1]).reshape(shape)
-
-
-def test_relaxed_links_keep_the_degrees_of_both_sides_and_meet_their_targets():
-    rng = np.random.default_rng(0)
-    true = rng.gamma(1.0, size=(12, 15)) * 100
-    left, right = true.sum(axis=1), true.sum(axis=0)
-    cells = np.arange(12) % 3, np.arange(15) % 4
-    targets = [
-        ClassTarget(cells[0], cells[1], np.zeros((3, 4))),
-        ClassTarget(np.arange(12), np.zeros(15, int), left[:, None]),
-    ]
-    np.add.at(targets[0].links, (cells[0][:, None], cells[1][None, :]), true)
-    links = relaxed_links(left, right, targets)
-    assert links.min() >= 0
-    assert links.sum(axis=1) == pytest.approx(left)
-    assert links.sum(axis=0) == pytest.approx(right, rel=1e-3)
-    found = np.zeros((3, 4))
-    np.add.at(found, (cells[0][:, None], cells[1][None, :]), links)
-    assert found == pytest.approx(targets[0].links, rel=1e-3)
 
 
 def test_every_row_is_linked_to_another_one_exactly_once_and_marginals_are_met():
@@ -104,27 +82,6 @@ def test_few_rows_and_none_can_be_linked(n: int):
     assert sorted(order.tolist()) == list(range(n))
 
 
-def test_a_linked_model_draws_the_rows_of_its_inner_model():
-    rng = np.random.default_rng(4)
-    leaf = Leaf(2000.0, {"b": np.array([0.5, 0.5])})
-    rows = Rows(2000, {"a": rng.integers(0, 2, 2000)}, {"a": 2})
-    Linked(leaf, (pair(),)).draw(rows, rng)
-    assert np.bincount(rows.codes["b"]).tolist() == [1000, 1000]
-    assert counted(rows.codes["a"], rows.codes["b"], (2, 2)) / 2000 == pytest.approx(JOINT, abs=0.03)
-
-
-def test_what_is_stored_comes_back():
-    schema, tables = many_to_many()
-    targets = PublicParent(schema.table("course"), tables["course"]).targets(np.ones(150), optional=True)
-    marginals = {name: np.full(coding.size, 1 / coding.size) for name, coding in targets.items()}
-    lookup = LinkedLookup(targets, marginals, {}, ByRow(np.ones(150)), True, cross_marginals=(pair(),))
-    again = LinkedLookup.from_dict(Artifact.from_bytes(Artifact({"link": lookup.to_dict()}).to_bytes()).data["link"])
-    assert isinstance(again, LinkedLookup)
-    assert again.optional
-    assert again.targets == lookup.targets
-    assert again.cross_marginals[0].counts.tolist() == JOINT.tolist()
-
-
 def test_public_rows_are_coded_by_position_and_none_has_a_code_of_its_own():
     schema, tables = many_to_many()
     course = tables["course"]
@@ -155,14 +112,6 @@ def test_degrees_and_pairs_of_a_junction_are_kept():
     found = lookup.draw(Rows(500), {"x": np.zeros(5, dtype=np.uint8)}, 5, rng, choice)
     assert len(np.unique(scope * 5 + found)) == 500
     assert np.abs(np.bincount(found, minlength=5) - degrees).sum() <= 10
-
-
-def test_exchanges_keep_all_degrees():
-    rng = np.random.default_rng(6)
-    assigned, scope = rng.integers(0, 40, 1000), rng.integers(0, 100, 1000)
-    found = _differing(assigned, np.arange(40) % 4, [Distinct(scope, np.arange(40))], rng)
-    assert np.bincount(found).tolist() == np.bincount(assigned).tolist()
-    assert len(np.unique(scope * 40 + found)) == 1000
 
 
 def test_fewer_rows_of_a_unit_count_where_noise_is_large():

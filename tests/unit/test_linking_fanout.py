@@ -12,9 +12,7 @@ from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.features import OfParent
 from privbench_core.privacy.filter import PrivacyFilter
 from privbench_core.privacy.session import PrivateSession
-from privbench_core.profiles.names import OWN_FANOUT, OWNER_FANOUT
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.planted import (
     PLENTY,
     NoNoise,
@@ -51,49 +49,6 @@ def joined(parent: pa.Table, child: pa.Table, above: str = "a", size: int = 3) -
     return joint_of(values, {"a": size, "b": 3}, "a", "b")
 
 
-@pytest.fixture(scope="module")
-def pair():
-    schema, tables = planted_pair()
-    made = draw_exactly(schema, tables)
-    return tables, {name: sample.table for name, sample in made.items()}
-
-
-def test_the_number_of_children_follows_the_parent(pair):
-    source, made = pair
-    exact = children_by(source["parent"], source["child"])
-    assert tvd(children_by(made["parent"], made["child"]), exact) < 0.03
-    independent = np.outer(exact.sum(axis=1), exact.sum(axis=0))
-    assert tvd(independent, exact) > 0.5  # what one noisy count per key, shuffled, would give
-
-
-def test_parents_and_children_correlate_over_the_join(pair):
-    source, made = pair
-    exact = joined(source["parent"], source["child"])
-    assert tvd(joined(made["parent"], made["child"]), exact) < 0.03
-    assert tvd(np.outer(exact.sum(axis=1), exact.sum(axis=0)), exact) > 0.2
-
-
-def test_what_is_unrelated_stays_unrelated(pair):
-    _, made = pair
-    found = joined(made["parent"], made["child"], "c", 2)
-    assert tvd(found, np.outer(found.sum(axis=1), found.sum(axis=0))) < 0.03
-
-
-def test_the_childs_own_columns_keep_their_dependence(pair):
-    source, made = pair
-    tables = [
-        joint_of({"b": codes_of(t.column("b")), "x": t.column("x").to_numpy()}, {"b": 3, "x": 10}, "b", "x")
-        for t in (source["child"], made["child"])
-    ]
-    assert tvd(*tables) < 0.05
-
-
-def test_sizes_are_those_of_the_source(pair):
-    source, made = pair
-    assert made["parent"].num_rows == source["parent"].num_rows
-    assert made["child"].num_rows == pytest.approx(source["child"].num_rows, rel=0.02)
-
-
 def test_a_child_model_with_sum_nodes_still_follows_the_parent():
     schema, tables = planted_pair(4000)
     made = {n: s.table for n, s in draw_exactly(schema, tables, beta=300).items()}
@@ -124,25 +79,6 @@ def test_where_noise_hides_all_joints_numbers_of_children_get_the_whole_price():
     assert not fanout.fanout_tables
     assert not fanout.pair_tables
     assert sum(cost for label, cost in spent if "children" in label) == pytest.approx(price.amount)
-
-
-def test_a_fanout_comes_back_from_a_stored_artifact():
-    fanout, _, _ = fitted()
-    stored = Artifact({"link": fanout.to_dict()}).to_bytes()
-    back = Fanout.from_dict(Artifact.from_bytes(stored).data["link"])
-    assert Artifact({"link": back.to_dict()}).to_bytes() == stored
-    assert back.sizes == fanout.sizes
-
-
-def test_every_released_table_of_a_fanout_is_a_distribution():
-    fanout, _, _ = fitted()
-    for table in (fanout.counts, *fanout.fanout_tables.values(), *fanout.pair_tables.values()):
-        assert table.min() >= 0
-        assert table.sum() == pytest.approx(1.0)
-    assert ("parent.a", "b") in fanout.pair_tables
-    assert "a" in fanout.fanout_tables
-    assert OWN_FANOUT not in fanout.fanout_tables
-    assert all(context == OWNER_FANOUT or context.startswith("parent.") for context, _ in fanout.pair_tables)
 
 
 def two_tables(parent: Table, child: Table) -> Schema:
@@ -212,44 +148,6 @@ def test_children_beyond_the_bound_are_neither_counted_nor_drawn():
     made = draw_exactly(two_tables(BARE_PARENT, child), tables)
     found = np.bincount(places(made["parent"].table, made["child"].table), minlength=100)
     assert np.bincount(found).tolist() == pytest.approx([0, 90, 10], abs=2)
-
-
-def test_a_chain_of_three_tables_carries_attributes_down():
-    top = Table("top", (integer("id"), category("a", 2)), ("id",))
-    middle = Table(
-        "middle",
-        (integer("id"), integer("top_id"), category("m", 2)),
-        ("id",),
-        (owner_key("middle", "top_id", "top", 3),),
-    )
-    low = Table(
-        "low",
-        (integer("id"), integer("middle_id"), category("z", 2)),
-        ("id",),
-        (owner_key("low", "middle_id", "middle", 4),),
-    )
-    rng = np.random.default_rng(0)
-    a = rng.integers(0, 2, 1500)
-    up = np.repeat(np.arange(1500), rng.integers(0, 4, 1500))
-    m = np.where(rng.random(len(up)) < 0.9, a[up], 1 - a[up])
-    home = np.repeat(np.arange(len(up)), np.where(m == 1, 3, rng.integers(0, 2, len(up))))
-    z = np.where(rng.random(len(home)) < 0.9, m[home], 1 - m[home])
-    tables = {
-        "top": rows_of(top, id=np.arange(1500), a=texts(a)),
-        "middle": rows_of(middle, id=np.arange(len(up)), top_id=up, m=texts(m)),
-        "low": rows_of(low, id=np.arange(len(home)), middle_id=home, z=texts(z)),
-    }
-    samples = draw_exactly(Schema("chain", (top, middle, low), "top"), tables)
-    made = {name: sample.table for name, sample in samples.items()}
-    for name, exact in (("middle", len(up)), ("low", len(home))):
-        assert made[name].num_rows == pytest.approx(exact, rel=0.04)
-    above = places(made["middle"], made["low"], "middle_id")
-    agree = codes_of(made["middle"].column("m"))[above] == codes_of(made["low"].column("z"))
-    assert agree.mean() == pytest.approx((m[home] == z).mean(), abs=0.02)
-    top_of = places(made["top"], made["middle"], "top_id")
-    over_two = codes_of(made["top"].column("a"))[top_of[above]] == codes_of(made["low"].column("z"))
-    assert over_two.mean() == pytest.approx((a[up[home]] == z).mean(), abs=0.05)
-    assert samples["low"].weights is None  # without noise all rows are counted, of whatever unit
 
 
 def test_what_owners_children_have_is_expected_from_numbers_of_children():

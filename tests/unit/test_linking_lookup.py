@@ -8,10 +8,9 @@ import pytest
 
 from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
-from privbench_core.columns.systematic import diffused_counts
 from privbench_core.engines.memory.database import PrivateDatabase
 from privbench_core.guards import MAX_PUBLIC_CODES
-from privbench_core.links.lookup import ANY, ROW, TARGET, Lookup, marginals_of, with_code_of_none
+from privbench_core.links.lookup import ANY, ROW, TARGET, Lookup, marginals_of
 from privbench_core.links.measure_bounded import BoundedCounts, unbounded_targets
 from privbench_core.links.measure_lookup import fit_lookup
 from privbench_core.links.measure_popularity import row_popularity
@@ -26,7 +25,6 @@ from privbench_core.profiles.profile import Profile
 from privbench_core.schema.columns import Column, ColumnType, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.units.row_count import RowCount
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
@@ -150,19 +148,6 @@ def test_references_are_as_popular_as_released_however_many_contexts_rows_have()
     assert np.bincount(drawn) == pytest.approx(5000 * popular, abs=2)
 
 
-def test_numbers_are_diffused_without_leaving_what_is_possible():
-    rng = np.random.default_rng(7)
-    counts = rng.integers(1, 6, 400)
-    shares = rng.dirichlet(np.full(9, 0.2), 400) * (rng.random((400, 9)) < 0.7)
-    shares[:, 0] += 1e-3
-    expected = shares / shares.sum(axis=1, keepdims=True) * counts[:, None]
-    found = diffused_counts(expected, counts)
-    assert found.min() >= 0
-    assert (found.sum(axis=1) == counts).all()
-    assert found[expected == 0].max(initial=0) == 0
-    assert np.abs(found.sum(axis=0) - expected.sum(axis=0)).max() < 5
-
-
 def test_codes_of_public_rows_hold_about_as_many_references_each():
     columns = (
         integer("id"),
@@ -221,16 +206,6 @@ def test_what_joints_leave_of_the_price_tells_how_popular_parents_are(public: bo
     assert for_popularity > 0.7 * price.amount
 
 
-def test_an_optional_reference_is_null_as_often_and_for_the_same_rows():
-    schema, tables, a, _, none = at_places(30, optional=True)
-    made = draw_exactly(schema, tables)["unit"].table
-    missing = made.column("place_id").is_null().to_numpy()
-    assert missing.mean() == pytest.approx(none.mean(), abs=0.01)
-    found = codes_of(made.column("a"))
-    assert missing[found == 2].mean() == pytest.approx(none[a == 2].mean(), abs=0.03)
-    assert missing[found != 2].mean() < 0.02
-
-
 def test_a_required_reference_is_never_null_whatever_the_noise():
     schema, tables, _, _, _ = at_places(30, units=5)
     place, unit = schema.tables
@@ -283,16 +258,6 @@ def visits(optional: bool = False, attributes: bool = True):
     return Schema("clinic", (UNIT, doctor, visit), "unit"), tables, none, why
 
 
-def test_a_reference_to_another_private_parent_follows_its_attributes():
-    schema, tables, _, why = visits()
-    made = {name: sample.table for name, sample in draw_exactly(schema, tables).items()}
-    at = dict(zip(made["doctor"].column("id").to_pylist(), codes_of(made["doctor"].column("kind")), strict=True))
-    kinds = np.array([at[key] for key in made["visit"].column("doctor_id").to_pylist()])
-    reasons = codes_of(made["visit"].column("why"))
-    assert (kinds == reasons).mean() == pytest.approx(0.9 + 0.1 / 3, abs=0.03)
-    assert np.bincount(reasons) / len(reasons) == pytest.approx(np.bincount(why) / len(why), abs=0.02)
-
-
 @pytest.mark.parametrize("attributes", [True, False])
 def test_a_reference_to_a_private_parent_keeps_its_share_of_nulls(attributes):
     schema, tables, none, why = visits(optional=True, attributes=attributes)
@@ -302,27 +267,6 @@ def test_a_reference_to_a_private_parent_keeps_its_share_of_nulls(attributes):
     reasons = codes_of(visit.column("why"))
     for reason in range(3):
         assert missing[reasons == reason].mean() == pytest.approx(none[why == reason].mean(), abs=0.05)
-
-
-def test_a_required_reference_to_a_parent_without_attributes_is_to_any_row():
-    schema, tables, _, _ = visits(attributes=False)
-    made = draw_exactly(schema, tables)
-    drawn = made["visit"].parents["visit.doctor_id"]
-    assert drawn.min() >= 0
-    assert len(np.unique(drawn)) > 0.9 * made["doctor"].table.num_rows
-
-
-def test_a_lookup_comes_back_from_a_stored_artifact():
-    schema, tables, _, _ = visits(optional=True)
-    doctor, visit = schema.tables[1:]
-    own = profile_of(visit, tables["visit"], rows_per_unit=4)
-    of_doctors = profile_of(doctor, tables["doctor"])
-    for parent in (of_doctors, replace(of_doctors, discretizers={})):
-        lookup, _ = fit_lookup(door_of(schema, tables), visit.foreign_keys[1], own, Referred(parent), PLENTY)
-        stored = Artifact({"link": lookup.to_dict()}).to_bytes()
-        back = Lookup.from_dict(Artifact.from_bytes(stored).data["link"])
-        assert Artifact({"link": back.to_dict()}).to_bytes() == stored
-        assert back.targets == lookup.targets
 
 
 def test_only_null_or_not_is_kept_of_a_parent_without_attributes():
@@ -418,11 +362,6 @@ def test_more_noise_is_answered_with_a_smaller_bound(sigma: float, best: int):
     views = {bound: _Noise(sigma * bound) for bound in bounds}
     counts = BoundedCounts(views, RowCount(9e4, 0.0), 1.0, 4096, totals)  # type: ignore[arg-type]
     assert counts.best(PLENTY, 50, 1.0) == best
-
-
-def test_what_is_left_of_a_column_is_for_rows_that_refer_to_none():
-    joint, every = np.array([[0.3, 0.1], [0.1, 0.1], [9.0, 9.0]]), np.array([0.5, 0.5])
-    np.testing.assert_allclose(with_code_of_none(joint, every), [[0.3, 0.1], [0.1, 0.1], [0.1, 0.3]])
 
 
 def test_who_refers_to_none_follows_columns_of_the_row_and_of_its_owner():

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
 import numpy as np
 import pytest
 
 from privbench_core.groups.group_model import OWNER, GroupClass, GroupModel
 from privbench_core.marginals.sampler import Rows
-from privbench_core.stored import restored
-from privbench_core.synthesizers.artifact import Artifact
 from privbench_core.units.row_count import UNIT_SIZE
 
 SIZE = "#size"
@@ -95,25 +91,6 @@ def test_a_group_of_a_hundred_and_rows_drawn_again_apart() -> None:
     some = groups([3] * 50).take(np.arange(0, 150, 7))
     assert drawn(model, some).codes["a"].shape == (22,)
     assert drawn(model, groups([])).codes["a"].shape == (0,)
-
-
-def test_orders_of_a_class_put_the_telling_column_first() -> None:
-    tied, weak = np.diag([0.5, 0.5]), np.full((2, 2), 0.25)
-    for names in permutations("abc"):
-        within = {(names[0], names[1]): tied, (names[0], names[2]): (tied + weak) / 2, (names[1], names[2]): weak}
-        assert GroupClass(dict.fromkeys("abc", np.array([0.5, 0.5])), within).order()[0] == names[0]
-
-
-def test_stored_and_read_back_it_draws_the_same() -> None:
-    model = GroupModel(
-        SIZE, (0,) * 101, (GroupClass({"a": A}, {}, {("parent.x", "a"): np.full((2, 3), 1 / 6)}, {("a", "a"): ALIKE}),)
-    )
-    stored = Artifact({"model": model.to_dict()}).to_bytes()
-    back = restored(Artifact.from_bytes(stored).data["model"])
-    owners = np.arange(40) % 2
-    ours, theirs = drawn(model, groups([3] * 40, owners)), groups([3] * 40, owners)
-    back.draw(theirs, np.random.default_rng(0))
-    np.testing.assert_array_equal(ours.codes["a"], theirs.codes["a"])
 
 
 def test_groups_count_as_they_were_measured_whatever_the_rows_count() -> None:

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from privbench_core.marginals.sampler import PairMarginal, Rows, draw_column
-from privbench_core.marginals.spn import Leaf, Product, Sum, count_nodes, node_to_dict
-from privbench_core.privacy.split_rules import ByValue, Centres
-from privbench_core.stored import restored
-from privbench_core.synthesizers.artifact import Artifact
+from privbench_core.marginals.spn import Leaf, Sum
+from privbench_core.privacy.split_rules import ByValue
 from tests.helpers.planted import joint_of, tvd
 
 AB = np.array([[0.30, 0.10, 0.00], [0.05, 0.25, 0.30]])
@@ -27,19 +23,6 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def test_a_column_drawn_from_its_ties_reproduces_a_known_joint():
-    joint = rng(4).dirichlet(np.ones(12)).reshape(3, 2, 2)  # target, then two columns
-    context = joint.sum(axis=0)
-    cells = np.repeat(np.arange(4), np.rint(context.ravel() * 40_000).astype(int))
-    rows = Rows(len(cells))
-    rows.add("p", 2, (cells // 2).astype(np.int32))
-    rows.add("q", 2, (cells % 2).astype(np.int32))
-    pair_tables = [PairMarginal("p", joint.sum(axis=2)), PairMarginal("q", joint.sum(axis=1))]
-    rows.add("t", 3, draw_column(rows, joint.sum(axis=(1, 2)), pair_tables, rng()))
-    assert tvd(joint_of(rows.codes, rows.sizes, "t", "p"), joint.sum(axis=2)) < 0.002
-    assert tvd(joint_of(rows.codes, rows.sizes, "t", "q"), joint.sum(axis=1)) < 0.002
-
-
 def test_columns_that_say_the_same_leave_room_for_one_that_says_more():
     rows = Rows(4000)
     cells = np.arange(4000) % 4
@@ -51,12 +34,6 @@ def test_columns_that_say_the_same_leave_room_for_one_that_says_more():
     rows.add("t", 2, draw_column(rows, np.array([0.5, 0.5]), pair_tables, rng()))
     assert tvd(joint_of(rows.codes, rows.sizes, "t", "q"), weak) < 0.002
     assert tvd(joint_of(rows.codes, rows.sizes, "t", "p7"), strong) < 0.002
-
-
-def test_a_column_without_ties_has_its_marginal():
-    rows = Rows(1000)
-    drawn = draw_column(rows, np.array([0.25, 0.75]), [], rng())
-    assert np.bincount(drawn).tolist() == [250, 750]
 
 
 def test_weighted_rows_reproduce_the_weighted_joint():
@@ -79,28 +56,6 @@ def test_context_that_no_tie_knows_of_falls_back_to_the_marginal():
     assert np.bincount(drawn, minlength=2).tolist() == [200, 200]
 
 
-def test_a_leaf_draws_its_marginals_and_pairs():
-    rows = Rows(20_000)
-    leaf().draw(rows, rng())
-    assert tvd(joint_of(rows.codes, rows.sizes, "a", "b"), AB) < 0.002
-    assert tvd(joint_of(rows.codes, rows.sizes, "b", "c"), BC) < 0.002
-    chain = (AB / AB.sum(axis=0)) @ BC
-    assert tvd(joint_of(rows.codes, rows.sizes, "a", "c"), chain) < 0.005
-
-
-def test_a_leaf_of_no_columns_draws_nothing():
-    rows = Rows(5)
-    Leaf(5.0, {}).draw(rows, rng())
-    assert rows.codes == {}
-
-
-def test_the_parts_of_a_product_are_independent():
-    rows = Rows(20_000)
-    Product((leaf(), Leaf(1000.0, {"d": np.array([0.5, 0.5])}))).draw(rows, rng())
-    d_given_a = joint_of(rows.codes, rows.sizes, "a", "d")
-    assert tvd(d_given_a, np.outer(AB.sum(axis=1), [0.5, 0.5])) < 0.01
-
-
 def mixture() -> Sum:
     """Part 0 holds a = 0 and mostly b = 0, part 1 holds a = 1 and mostly b = 1; c is the same in both."""
     parts = [
@@ -108,15 +63,6 @@ def mixture() -> Sum:
         for i, total in enumerate((300.0, 100.0))
     ]
     return Sum(ByValue("a", (0, 1)), tuple(parts))
-
-
-def test_a_sum_draws_its_parts_in_proportion():
-    rows = Rows(4000)
-    mixture().draw(rows, rng())
-    assert joint_of(rows.codes, rows.sizes, "a", "b") == pytest.approx(
-        np.array([[0.75 * 0.9, 0.75 * 0.1], [0.25 * 0.1, 0.25 * 0.9]]), abs=0.001
-    )
-    assert (mixture().total, mixture().columns) == (400.0, ("a", "b", "c"))
 
 
 def test_a_tie_to_a_column_keeps_what_the_parts_say_about_it():
@@ -131,58 +77,6 @@ def test_a_tie_to_a_column_keeps_what_the_parts_say_about_it():
     found = joint_of(rows.codes, rows.sizes, "parent.p", "b")
     assert tvd(found, b_of_p) < 0.04  # 0.06 if the pair table were ignored
     assert found[0, 0] - found[1, 0] > 0.02
-
-
-def test_drawing_is_determined_by_the_seed():
-    drawn = []
-    for seed in (1, 1, 2):
-        rows = Rows(500)
-        mixture().draw(rows, rng(seed))
-        drawn.append(rows.codes)
-    assert all((drawn[0][name] == drawn[1][name]).all() for name in "abc")
-    assert any((drawn[0][name] != drawn[2][name]).any() for name in "abc")
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_no_rows_and_one_row_can_be_drawn(n):
-    rows = Rows(n)
-    Product((mixture(), Leaf(1.0, {"d": np.array([0.5, 0.5])}))).draw(rows, rng())
-    assert {name: len(codes) for name, codes in rows.codes.items()} == dict.fromkeys("abcd", n)
-
-
-def test_a_network_comes_back_from_a_stored_artifact():
-    centres = Centres(
-        (("a", "ordered"), ("b", "list")), (2, 3), (((0.0, 1.0), (0.5, 0.5, 1.0)), ((1.0, 0.0), (1.0, 0.5, 0.5)))
-    )
-    node = Product((Sum(centres, (leaf(), leaf())), mixture()))
-    stored = Artifact({"model": node_to_dict(node)}).to_bytes()
-    back = restored(Artifact.from_bytes(stored).data["model"])
-    assert Artifact({"model": node_to_dict(back)}).to_bytes() == stored
-    assert count_nodes(back) == {"sum": 2, "product": 1, "leaf": 4, "pairs": 4}
-    assert back.parts[0].rule == centres  # type: ignore[union-attr]
-    first, second = Rows(300), Rows(300)
-    node.draw(first, rng())
-    back.draw(second, rng())
-    assert all((first.codes[name] == second.codes[name]).all() for name in "abc")
-
-
-def test_a_stored_network_is_plain_json():
-    text = Artifact({"model": node_to_dict(mixture())}).to_bytes().split(b"\0", 1)[-1]
-    assert json.loads(text[text.index(b"{") :])["model"]["class"] == "Sum"
-
-
-def test_rows_taken_apart_come_back_in_place():
-    rows = Rows(6, weights=np.arange(6.0))
-    rows.add("p", 9, np.arange(6, dtype=np.int32))
-    odd, even = np.array([1, 3, 5]), np.array([0, 2, 4])
-    for index, value in ((odd, 1), (even, 0)):
-        part = rows.take(index)
-        assert part.codes["p"].tolist() == index.tolist()
-        assert part.weights.tolist() == index.tolist()  # type: ignore[union-attr]
-        part.add("new", 2, np.full(3, value, dtype=np.int32))
-        rows.put(index, part)
-    assert rows.codes["new"].tolist() == [0, 1, 0, 1, 0, 1]
-    assert rows.sizes["new"] == 2
 
 
 CODES, N = 10, 20_000

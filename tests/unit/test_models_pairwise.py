@@ -9,7 +9,6 @@ from privbench_core.marginals.measure_one_way import choose_remeasurement
 from privbench_core.marginals.measure_pairs import PairwiseFit
 from privbench_core.marginals.measure_scores import clear_scores, has_power, pair_scores
 from privbench_core.marginals.one_way import OneWay
-from privbench_core.marginals.sampler import Rows
 from privbench_core.marginals.spn import Leaf
 from privbench_core.privacy.budget import Measure, Price
 from privbench_core.privacy.queries import Marginal
@@ -34,32 +33,6 @@ def test_the_planted_pairs_are_found_and_no_others():
     leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES, sigma=20.0), Price(Measure.ZCDP, 0.001), {}).fit()
     assert set(leaf.pairs) == {("a", "b"), ("c", "d")}
     assert account.spent.amount <= 0.001 * (1 + 1e-9)
-
-
-def test_an_exact_leaf_reproduces_marginals_and_the_joints_it_measured():
-    codes = planted()
-    curator, _ = curator_of(codes, SIZES)
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY, {}).fit()
-    rows = Rows(6000)
-    leaf.draw(rows, np.random.default_rng(0))
-    for name in SIZES:
-        assert tvd(joint_of(rows.codes, SIZES, name), joint_of(codes, SIZES, name)) < 0.001
-    for pair in leaf.pairs:
-        # Rounding to whole rows costs at most one row per cell.
-        assert tvd(joint_of(rows.codes, SIZES, *pair), joint_of(codes, SIZES, *pair)) < 0.01
-    assert {("a", "b"), ("c", "d")} <= set(leaf.pairs)
-
-
-def test_joints_have_the_marginals_of_the_leaf_and_no_zeros():
-    codes = planted(500)
-    codes["b"] = codes["a"]  # most cells of the joint are empty
-    curator, _ = curator_of(codes, SIZES)
-    leaf = PairwiseFit().fit(curator, one_way_of(codes, SIZES), PLENTY, {}).fit()
-    for (first, second), joint in leaf.pairs.items():
-        assert joint.min() > 0
-        assert joint.sum() == pytest.approx(1.0)
-        np.testing.assert_allclose(joint.sum(axis=1), leaf.marginals[first], atol=1e-3)
-        np.testing.assert_allclose(joint.sum(axis=0), leaf.marginals[second], atol=1e-3)
 
 
 def test_independent_columns_are_measured_one_by_one():

@@ -9,15 +9,13 @@ import pytest
 from privbench_core.errors import InternalError
 from privbench_core.links.measure_targets import order_of_alike
 from privbench_core.links.parent_choice import Distinct, ParentChoice, pick_parents
-from privbench_core.links.popularity import ByRank, ByRow, allocated_degrees
+from privbench_core.links.popularity import ByRank, allocated_degrees
 from privbench_core.links.popularity_shapes import rank_ends, rank_sums, row_counts, truncated_mean
 from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.queries import Marginal, ParentCounts, RankSums
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
-from privbench_core.stored import restored
-from privbench_core.synthesizers.artifact import Artifact
 from tests.helpers.noise import SeededNoise
 from tests.helpers.planted import (
     PLENTY,
@@ -284,14 +282,6 @@ def test_the_order_of_public_rows_puts_alike_ones_together():
     assert order_of_alike(rows, ()).tolist() == [0, 1, 2, 3]
     empty = pa.table({"a": ["y", None, "x"], "b": [1.5, None, 1.5], "raw": [b"\xff", None, b"a"]})
     assert sorted(order_of_alike(empty, ("a", "b", "raw")).tolist()) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("popularity", [ByRow(np.array([1.0, 2.0])), ByRank(rank_ends(3), np.ones(3), 2.0, 9.0)])
-def test_popularity_comes_back_from_a_stored_artifact(popularity):
-    stored = Artifact({"popularity": popularity.to_dict()}).to_bytes()
-    back = restored(Artifact.from_bytes(stored).data["popularity"])
-    assert type(back) is type(popularity)
-    assert Artifact({"popularity": back.to_dict()}).to_bytes() == stored
 
 
 @pytest.mark.parametrize("sigma", [300.0, 3000.0])

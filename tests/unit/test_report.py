@@ -17,7 +17,7 @@ import pytest
 
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.evaluation.comparison import FANOUT_METRICS, JOIN_METRICS, Comparison, TableFigures, compare
-from privbench_core.evaluation.evaluation import INTERNAL, Evaluation, evaluate_bundle
+from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
 from privbench_core.evaluation.inputs import (
     BundleAndSource,
     BundleSummary,
@@ -33,7 +33,7 @@ from privbench_core.evaluation.verdict import judge
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.publishing.verdicts import Grade
 from privbench_core.report import plots
-from privbench_core.report.page import advice_on, render, write_report
+from privbench_core.report.page import advice_on, render
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range, Values
 from privbench_core.schema.tables import Schema, Table
 from privbench_core.spec.load import load_spec
@@ -306,21 +306,6 @@ def test_run_times_are_shown_with_their_noise(report: Evaluation) -> None:
     assert (said.grade, said.subject) == (None, "Run time")
     assert "50% of the queries have the same plan" in said.reason
     assert report.to_dict()["run_time"]["measured"] == 4
-
-
-def test_a_report_is_written_beside_a_bundle_and_not_inside(town: Town, town_spec: Path, tmp_path: Path) -> None:
-    spec = load_spec(town_spec)
-    bundle = write_bundle(tmp_path / "bundle", spec.schema, town.tables, {})
-    found = evaluate_bundle(spec, bundle, scope=SMALL)
-    write_report(found, tmp_path / "report")
-    stored = json.loads((tmp_path / "report" / "metrics.json").read_text(encoding="utf-8"))
-    assert stored["notice"] == INTERNAL
-    assert stored["workload"]["made_from_private_rows"] is True
-    assert stored["workload"]["q_error"]["max"] == 1
-    assert found.comparison.keys["person.household_id"]["joint"] == 0
-    assert (tmp_path / "report").stat().st_mode & 0o077 == 0
-    with pytest.raises(PublishError, match="inside the bundle"):
-        write_report(found, bundle / "report")
 
 
 def test_a_column_whose_type_has_parameters_is_the_same_in_a_bundle(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from privbench_core.columns.intervals import equal_width_codec
 from privbench_core.estimators.size_shapes import tail_counts
-from privbench_core.marginals.measured import MeasuredLeaf
 from privbench_core.marginals.one_way import OneWay
 from privbench_core.schema.columns import Column, ColumnType
 
@@ -47,12 +46,6 @@ def test_tails_of_a_column_are_drawn_towards_shapes_wherever_it_is_cleaned():
     mirrored = OneWay({"x": counts[::-1]}, {"x": sigmas}, tails={"x": ((4, 0),)})
     np.testing.assert_allclose(mirrored.clean()["x"][::-1], tailed.clean()["x"])
     assert tailed.times(2.0).only(["x"]).tails == tailed.tails
-
-
-def test_tails_are_stored():
-    counts, sigmas = {"x": np.arange(7.0)}, {"x": np.ones(7)}
-    tailed = MeasuredLeaf(OneWay(counts, sigmas, tails={"x": ((2, 6),)}))
-    assert MeasuredLeaf.from_dict(tailed.to_dict()).one_way.tails == {"x": ((2, 6),)}
 
 
 @pytest.mark.parametrize(
