@@ -193,7 +193,7 @@ def test_what_the_catalogue_says_is_in_the_spec(schema: Schema) -> None:
 
 def test_what_cannot_be_taken_is_named_with_its_reason(draft: str) -> None:
     assert "    # left out: the name of the domain year, the type of made; its own type and checks are kept\n" in draft
-    assert "      tags: {type: json, domain: learn, nullable: true, sql_type: 'text[]'} # keys and values" in draft
+    assert "      tags: {type: json, domain: learn, nullable: true, sql_type: 'text[]'} # common keys" in draft
     assert re.search(r"no_sense, .*# kept in the DDL, not enforced while sampling", draft)
 
 

@@ -316,7 +316,7 @@ class _Reflected:
             if row.kind != "f":
                 continue
             if row.parent is None:
-                self.notes.append(f"the foreign key {row.name}, to {row.target}, which is not read")
+                self.notes.append(f"the foreign key {row.name} to {row.target}, which is not read")
                 continue
             key = self._foreign_key(row)
             if not row.of_partition:
@@ -347,7 +347,7 @@ class _Reflected:
             missing = ", ".join(sorted(set(row.columns or ()).difference(usable)))
             needs = row.needs or self._other_type(row.columns)
             if needs or missing:
-                reason = f"because of {missing}" if missing else f"which needs the {needs}"
+                reason = f"which needs {missing}" if missing else f"which needs the {needs}"
                 self.notes.append(f"the check {row.name}, {reason}")
             else:
                 self._note(not row.valid, f"NOT VALID of the check {row.name}")
