@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from privbench_core.schema.columns import ColumnType, EnumType, Generated, IdentitySequence
-from privbench_core.schema.constraints import Check, Index, Reference
+from privbench_core.schema.constraints import Check, Index, Reference, without_implied
 from privbench_core.schema.partitions import Partitioning
 from privbench_core.schema.tables import View
 from privbench_core.schema.types.registry import default_sql_type, parse_sql_type
@@ -178,6 +178,11 @@ class Catalogue:
     def table(self, name: str) -> FoundTable:
         """Return the table of that name, which must be there."""
         return next(table for table in self.tables if table.name == name)
+
+    def without_implied(self, keys: Sequence[FoundKey]) -> tuple[list[FoundKey], list[FoundKey]]:
+        """Return the keys of a table, those apart that others imply; see `without_implied`."""
+        required = {t.name: [key for key in t.foreign_keys if not t.is_optional(key)] for t in self.tables}
+        return without_implied(keys, lambda name: required.get(name, ()))
 
 
 def enums_of(tables: Iterable[FoundTable]) -> tuple[EnumType, ...]:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from privbench_core.backends.catalogue import Catalogue, FoundKey, FoundTable
 from privbench_core.draft.names import own_name, singular, words_of
 from privbench_core.draft.units import KeyPlace
-from privbench_core.schema.constraints import without_implied
 
 _ID = re.compile(r".*(id|key|_no|_nr|_num|number|uid)$", re.IGNORECASE)
 _ID_ALONE = frozenset({"id", "key", "uid"})
@@ -70,8 +69,7 @@ def usable_keys(table: FoundTable, catalogue: Catalogue) -> tuple[list[FoundKey]
             notes.append(f"{where}, because one of its columns is left out")
         else:
             keys.append(key)
-    required = {t.name: [key for key in t.foreign_keys if not t.is_optional(key)] for t in catalogue.tables}
-    keys, implied = without_implied(keys, lambda name: required.get(name, ()))
+    keys, implied = catalogue.without_implied(keys)
     single: dict[frozenset[str], FoundKey] = {}
     for key in keys:
         first = single.setdefault(frozenset(key.columns), key)

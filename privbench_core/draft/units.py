@@ -211,11 +211,16 @@ def propose_roles(catalogue: Catalogue, unit: str) -> Roles:
     paths: dict[str, tuple[str, ...]] = {unit: (unit,)}
     owners: dict[str, FoundKey] = {}
     reasons: dict[str, str] = {}
+    telling = {name: catalogue.without_implied(table.foreign_keys)[0] for name, table in tables.items()}
     waiting = [name for name in tables if name != unit]
+
+    def leading_to(name: str, known: set[str]) -> list[FoundKey]:
+        return [key for key in telling[name] if key.parent in known and key.parent != name]
+
     while waiting:
-        settled = (name for name in waiting if all(key.parent in paths for key in _leading(tables[name], inside)))
-        ready = next(settled, None) or next(name for name in waiting if _leading(tables[name], set(paths)))
-        table, leading = tables[ready], _leading(tables[ready], set(paths))
+        settled = (name for name in waiting if all(key.parent in paths for key in leading_to(name, inside)))
+        ready = next(settled, None) or next(name for name in waiting if leading_to(name, set(paths)))
+        table, leading = tables[ready], leading_to(ready, set(paths))
 
         def cost(owner: FoundKey, table: FoundTable = table, leading: Sequence[FoundKey] = leading) -> int:
             roles = [_role(table, key, owners | {table.name: owner}, paths) for key in leading]
@@ -351,7 +356,3 @@ def _is_among_members(key: FoundKey, owner: FoundKey, paths: dict[str, tuple[str
     unit, persons = paths[key.parent][0], paths[key.parent][-1]
     alone = not any(is_called_after_persons(name) for name in paths[owner.parent][1:])
     return ends_with(unit, _GROUPS) and len(paths[persons]) == _OF_UNIT and is_called_after_persons(persons) and alone
-
-
-def _leading(table: FoundTable, known: set[str]) -> list[FoundKey]:
-    return [key for key in table.foreign_keys if key.parent in known and key.parent != table.name]
