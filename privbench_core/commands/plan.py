@@ -161,7 +161,8 @@ def report_noise(spec: Spec, plans: Sequence[Plan], released: Mapping[str, RowCo
             noise = noises[table.name, plan.budget.epsilon]
             size = released.get(table.name)
             counted = 1 if size is None else size.rows_per_unit
-            row += [_uncertain(noise.rows, noise.most, size), f"{noise.cell * counted:,.0f}"]
+            times = " × T" if size is None and noise.most > 1 else ""
+            row += [_uncertain(noise.rows, noise.most, size), f"{noise.cell * counted:,.0f}{times}"]
         rows.append(row)
     heads = [head for plan in plans for head in (f">± rows, ε={plan.budget.epsilon:g}", ">± a cell")]
     show("Size of the noise in rows (19 times out of 20)", ["table", ">rows per unit, at most", *heads], rows)

@@ -111,8 +111,8 @@ def alarms_of(figures: Figures) -> Iterator[str]:
     for name, found in figures["nearest_record"].items():
         if found["suspicious"]:
             yield (
-                f"{name}: {found['synthetic_same']:.1%} of the synthetic rows equal rows of one half of the source,"
-                f" against {found['source_same']:.1%} for the other half; this looks like copying"
+                f"{name}: {found['synthetic_same']:.1%} of the synthetic rows equal a row that one half of the source"
+                f" has once, against {found['source_same']:.1%} of the other half's rows; this looks like copying"
             )
     promise = figures["add_or_remove_one_unit"]
     for attack in figures["membership_attacks"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -237,6 +238,16 @@ def test_copies_are_nearer_to_the_source_than_it_is_to_itself() -> None:
         )
         is None
     )
+
+
+def test_a_bundle_without_details_is_no_copy() -> None:
+    """All of its rows are among the most frequent ones of a table of few columns."""
+    codes = np.random.default_rng(0).geometric(0.1, (3000, 2))
+    source = EncodedTable(("a", "b"), codes, (200, 200), (True, True))
+    common = replace(source, codes=codes[(codes < 5).all(axis=1)])
+    found = nearest_records(source, common, np.random.default_rng(0))
+    assert found is not None
+    assert not found["suspicious"]
 
 
 def found_traces(source: dict[str, pa.Table], bundle: dict[str, pa.Table], papers: str = "") -> dict[str, bool]:
