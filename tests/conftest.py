@@ -161,6 +161,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Let everything be collected at the end, as else libraries report leaks."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _same_noise(request: pytest.FixtureRequest) -> Iterator[None]:
     """The same noise in every run, each test its own, so that no run fails by chance.
