@@ -48,6 +48,7 @@ def test_a_refresh_pays_once_and_a_second_reuses_everything(operated: Orchestrat
 
 
 def test_metadata_shows_released_facts_and_the_place_of_a_whole_bundle(operated: Orchestrated) -> None:
+    operated.fake.charted = True
     found = shown(operated.refresh("0.8"))
     profile, model, sample, bundle = (
         found[step] for step in ("profile/person", "model/person", "sample/person", "publish/bundle")
