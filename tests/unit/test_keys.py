@@ -86,7 +86,7 @@ def test_types_that_a_spec_refuses_as_private_keys_have_no_surrogates(kind):
     ],
 )
 def test_a_type_with_too_little_room_is_refused(column, n):
-    with pytest.raises(PublishError, match=rf"t\.id: a key of type {column.type} has room for .* and {n:,} are needed"):
+    with pytest.raises(PublishError, match=rf"t\.id: a key of type {column.type} has room for .* but {n:,} are needed"):
         surrogate_key(column, n, prefix="t")
 
 
