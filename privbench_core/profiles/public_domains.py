@@ -45,4 +45,6 @@ def _names(schema: Schema, column: Column, public: Mapping[str, pa.Table]) -> tu
     keys = [schema.table(name) for name in public if column.name in schema.table(name).primary_key]
     alike = [table.name for table in keys if table.column(column.name).type.ordered is column.type.ordered]
     named = [public[name].column(column.name) for name in alike]
-    return tuple(sorted({text for values in named for text in pc.unique(values.cast(pa.string())).to_pylist()}))
+    return tuple(
+        sorted({text for values in named for text in pc.unique(values.drop_null().cast(pa.string())).to_pylist()})
+    )
