@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
@@ -42,8 +43,27 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(line: str = "", style: str | None = None) -> None:
-    """Print one line; the terminal folds it, so that paths can be copied."""
-    console().print(line, style=style, soft_wrap=True)
+    """Print one line: a terminal breaks it between words, except commands, and nothing breaks a path."""
+    there = console()
+    there.print(_broken(line, there), style=style, soft_wrap=True)
+
+
+def _broken(text: str, there: Console) -> str:
+    """Return a text with its lines broken between words to fit a terminal; files and pipes get it as it is.
+
+    >>> print(_broken("  one two /a/long/path", Console(force_terminal=True, width=10)))
+      one two
+      /a/long/path
+    """
+    if not there.is_terminal:
+        return text
+    lines = []
+    for line in text.split("\n"):
+        indent = line[: len(line) - len(line.lstrip())]
+        whole = not line.strip() or line.startswith("privbench ", len(indent))
+        broken = wrap(line, there.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        lines += [line] if whole else broken
+    return "\n".join(lines)
 
 
 def show(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, footer: Sequence[str] = ()) -> None:
@@ -97,7 +117,7 @@ def one_clear_line(stopped: str = "") -> Iterator[None]:
             said = str(error) if isinstance(error, KeyboardInterrupt) else ""
             sys.stderr.write(f"{after}privbench: {said or '; '.join(filter(None, ('stopped', stopped)))}\n")
             raise typer.Exit(STOPPED) from None
-        sys.stderr.write(_message(error) + "\n")
+        sys.stderr.write(_broken(_message(error), console(stderr=True)) + "\n")
         raise typer.Exit(1) from None
 
 
