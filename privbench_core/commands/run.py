@@ -105,7 +105,7 @@ def report_fidelity(verdicts: Sequence[Verdict], lost: Sequence[str]) -> None:
     if lost:
         say("Lost to noise and bounds:", style="bold")
     for line in lost:
-        say(f"  {line}")
+        say(f"- {line}")
 
 
 def run_with_progress(spec: Spec, epsilon: float, out: Path, **options: Any) -> Outcome:

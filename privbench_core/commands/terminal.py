@@ -51,15 +51,15 @@ def say(line: str = "", style: str | None = None) -> None:
 def _broken(text: str, there: Console) -> str:
     """Return a text with its lines broken between words to fit a terminal; files and pipes get it as it is.
 
-    >>> print(_broken("  one two /a/long/path", Console(force_terminal=True, width=10)))
-      one two
+    >>> print(_broken("- one two /a/long/path", Console(force_terminal=True, width=10)))
+    - one two
       /a/long/path
     """
     if not there.is_terminal:
         return text
     lines = []
     for line in text.split("\n"):
-        indent = line[: len(line) - len(line.lstrip())]
+        indent = " " * (len(line) - len(line.lstrip(" -")))  # what follows a dash stands below its first word
         whole = not line.strip() or line.startswith("privbench ", len(indent))
         broken = wrap(line, there.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         lines += [line] if whole else broken
