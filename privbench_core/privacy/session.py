@@ -111,7 +111,7 @@ class PrivateSession:
             table: Private table.
             column: Category column whose list of values is learned; not part of a key.
             price: Must carry a δ; charged before any row is read.
-            named: Values that were released before: units count for their other ones alone.
+            named: Values that are public or were released before: units count for their other ones alone.
 
         Raises:
             InternalError: A column of a key or of another type, or names that are not a tuple of texts; nothing was
