@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PLAIN_INDEX = re.compile(r'(\w+) \(((?:"(?:[^"]|"")+"|\w+)(?:, (?:"(?:[^"]|"")+"|\w+))*)\)')
 _CALL = re.compile(r"\((?!\))")  # of a function with arguments, or a sub-expression
-_TODO = "Remove it from the spec: no bundle with it can be loaded. Nothing was spent."
+_REMEDY = "Remove it from the spec: no bundle with it can be loaded. Nothing was spent."
 
 
 @lru_cache(maxsize=4)
@@ -74,14 +74,14 @@ def _refused_by_postgres(schema: Schema) -> Sequence[str]:
         if whole is None:
             return []
         parts = [
-            f"{table.name}: PostgreSQL refuses {what}: {why}. {_TODO}"
+            f"{table.name}: PostgreSQL refuses {what}: {why}. {_REMEDY}"
             for table in schema.tables
             for what, part in _parts(table)
             if (why := _refused(connection, replace(schema, tables=(part,), views=())))
         ]
         for number, view in enumerate(() if parts else schema.views, start=1):
             if why := _refused(connection, replace(schema, views=schema.views[:number])):
-                parts.append(f"{view.name}: PostgreSQL refuses the view: {why}. {_TODO}")
+                parts.append(f"{view.name}: PostgreSQL refuses the view: {why}. {_REMEDY}")
                 break
     return parts or [f"PostgreSQL refuses the schema of the bundle: {whole}. Nothing was spent."]
 
@@ -136,5 +136,5 @@ def _without_operator_class(schema: Schema) -> Iterator[str]:
                 if not fits:
                     yield (
                         f"{table.name}: PostgreSQL has no operator class of the index {index.name} for {column.name},"
-                        f" which is {held} in the bundle. {_TODO}"
+                        f" which is {held} in the bundle. {_REMEDY}"
                     )

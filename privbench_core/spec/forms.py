@@ -74,7 +74,7 @@ EQUAL_REFRESHES = Form(
     times=Key(count(), "write how many refreshes there may be, the first release counted"),
 )
 DECAYING_REFRESHES = Form(decay=Key(NUMBER.that(lambda value: 0 < value < 1), "write a number above 0 and below 1"))
-LEDGER_TODO = "write postgresql://user:${PASSWORD}@host/database, or ${VARIABLE}"
+LEDGER_FORM = "write postgresql://user:${PASSWORD}@host/database, or ${VARIABLE}"
 
 PRIVACY = Form(
     unit=Key(NAME, "name the table whose rows are protected"),
@@ -102,7 +102,7 @@ PRIVACY = Form(
         "name it with up to 40 letters, digits, dots, dashes and underscores, like 2027",
         "",
     ),
-    ledger=Key(anything(TEXT.schema), LEDGER_TODO, None),
+    ledger=Key(anything(TEXT.schema), LEDGER_FORM, None),
 )
 _DISTANCE = "write a distance above 0, as a share: 0.25 is a quarter, at most 1"
 FIDELITY = Form(

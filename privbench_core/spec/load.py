@@ -129,7 +129,7 @@ def _budget(node: Node) -> tuple[dict[str, Any], dict[str, Any] | None]:
         node.wrong("epsilons", f"{repeated[0]!r} occurs twice; list each value once")
     if ledger is not None and not (isinstance(ledger, str) and _LEDGER.match(ledger)):
         # The text is not repeated: it may hold a password.
-        node.problems.lines.append(f"privacy.ledger: not a PostgreSQL URL; {forms.LEDGER_TODO}")
+        node.problems.lines.append(f"privacy.ledger: not a PostgreSQL URL; {forms.LEDGER_FORM}")
     if delta is None or total is None or total_delta is None or not epsilons:
         return found, None
     if total_delta < delta:

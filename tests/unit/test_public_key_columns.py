@@ -14,12 +14,15 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.columns.registry import codec_for
 from privbench_core.draft.draft import Decisions, reflect
 from privbench_core.errors import InternalError
+from privbench_core.privacy.budget import Budget
 from privbench_core.privacy.features import Own
 from privbench_core.privacy.views import ViewSpec
 from privbench_core.sampling.references import Parent, nearest_public
 from privbench_core.schema.columns import Column, ColumnType, Learn, Range
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table
+from tests.helpers.databases import Database
+from tests.helpers.plans import plan_with, record, replay_within_prices
 from tests.helpers.planted import NoNoise, door_of, integer, owner_key, place_of, rows_of, samples_of
 
 YEAR = Column("year", ColumnType.INTEGER, Learn())
@@ -139,3 +142,27 @@ def test_values_of_a_public_key_of_the_same_name_need_no_learning(tmp_path: Path
     found = made["person"]["zone"].to_pandas().value_counts(normalize=True)
     assert set(found.index) <= set(values)
     assert found.reindex(values[:3]).min() > 0.2
+
+
+def test_learning_beyond_public_values_releases_nothing_around_the_noise() -> None:
+    """Some values are no public ones, and one of these is a single person's."""
+    zone = Table("zone", (Column("zone", ColumnType.TEXT),), ("zone",), public=True)
+    learned = Column("zone", ColumnType.CATEGORY, Learn())
+    person = Table("person", (integer("id"), learned), ("id",))
+    visit = Table(
+        "visit", (integer("id"), integer("person"), learned), ("id",), (owner_key("visit", "person", "person", 4),)
+    )
+    numbers = np.arange(120)
+    values = np.array([*(f"z{n % 7}" for n in numbers[1:]), "alone"])
+    tables = {
+        "zone": pa.table({"zone": [f"z{n}" for n in range(5)]}, zone.arrow_schema),
+        "person": pa.table({"id": numbers, "zone": values}, person.arrow_schema),
+        "visit": pa.table(
+            {"id": np.arange(240), "person": np.arange(240) // 2, "zone": np.repeat(values, 2)}, visit.arrow_schema
+        ),
+    }
+    database = Database(Schema("zones", (zone, person, visit), "person"), tables)
+    plan = plan_with(database.schema, Budget(100.0, 1e-6), {})
+    recorded, first = record(plan, database, 0)
+    for unit in (0, 5, 119):
+        assert replay_within_prices(plan, recorded, first, database.without(unit))["moved",] > 0
