@@ -121,7 +121,7 @@ def _measured(server: PostgresServer, name: str, database: Operational) -> tuple
         execute(copy, "ANALYZE")
         similar = similar_plans(source, copy, queries)
         row["lines lost"] = f"{sum(each.lost for each in losses)} of {sum(each.lines for each in losses)}"
-        row["plans alike"] = f"{sum(similar)} of {len(similar)}"
+        row["similar plans"] = f"{sum(similar)} of {len(similar)}"
         lines += [_in_words(each) for each in losses if each.lost]
         lines += [f"another plan: {query.strip()}" for query, same in zip(queries, similar, strict=True) if not same]
     return row, lines

@@ -172,7 +172,7 @@ def _by_key(
 ) -> list[Figures]:
     """Check whether rows of the bundle match the rows of the source that have the same key, as copies would.
 
-    Where keys number rows in the order in which they were added, rows with equal keys are alike in all that follows
+    Where keys number rows in the order in which they were added, rows with equal keys agree in all that follows
     from this order: dates, what depends on them, the owner. But so are rows whose keys are a few numbers apart, and
     only a copy matches the one row. So the reference is the best of the `_NEIGHBOURS` keys on either side.
 

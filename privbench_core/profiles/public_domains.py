@@ -43,8 +43,8 @@ def with_public_domains(schema: Schema, table: Table, public: Mapping[str, pa.Ta
 def _names(schema: Schema, column: Column, public: Mapping[str, pa.Table]) -> tuple[str, ...]:
     """Return the values of key columns of public tables that are called like ``column``, as text."""
     keys = [schema.table(name) for name in public if column.name in schema.table(name).primary_key]
-    alike = [table.name for table in keys if table.column(column.name).type.ordered is column.type.ordered]
-    named = [public[name].column(column.name) for name in alike]
+    fitting = [table.name for table in keys if table.column(column.name).type.ordered is column.type.ordered]
+    named = [public[name].column(column.name) for name in fitting]
     return tuple(
         sorted({text for values in named for text in pc.unique(values.drop_null().cast(pa.string())).to_pylist()})
     )
