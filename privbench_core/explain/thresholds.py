@@ -58,7 +58,7 @@ def missed_thresholds(figures: Mapping[str, float | None], limits: Mapping[str, 
         if figure is None:
             continue
         if name in SHARES and figure < limit:
-            missed[name] = f"{figure:.1%} of the {SHARES[name][0]}; at least {limit:.0%} are required"
+            missed[name] = f"{SHARES[name][0]}: {figure:.1%}; at least {limit:.1%} are required"
         elif name in RATIOS and figure > limit:
-            missed[name] = f"{RATIOS[name][0]} {figure:.2f}; at most {limit:.2f} is allowed"
+            missed[name] = f"{RATIOS[name][0]}: {figure:.2f}; at most {limit:.2f} is allowed"
     return missed
