@@ -179,7 +179,7 @@ def test_a_comparison_keeps_its_limits_or_names_what_misses_them():
     assert missed_thresholds(figures, {"answered": 0.5, "same_plan": 0.5, "time_ratio": 2}) == {}
     missed = missed_thresholds(figures, {"answered": 0.9, "time_ratio": 1.5, "same_winner": 1})
     assert missed["answered"] == "queries that ran: 66.7%; at least 90.0% are required"
-    assert missed["time_ratio"] == "run times, median ratio: 1.75; at most 1.50 is allowed"
+    assert missed["time_ratio"] == "run times, median ratio: 1.75; at most 1.58 is allowed"  # 1.5 times the noise
     assert list(missed) == ["answered", "time_ratio"]
     nothing = PlanComparison((), (), 3, RunTimeSettings(), "16.2").figures
     assert missed_thresholds(nothing) == {}
