@@ -171,7 +171,9 @@ def certify(
     spec: SpecFile,
     bundle: BundleFolder,
     out: Annotated[Path, _option("Folder for certificate.json and certificate.html.")],
-    workload: Annotated[Path | None, _option("Queries. Default: the bundle's own.", metavar="FILE.sql")] = None,
+    workload: Annotated[
+        Path | None, _option("Queries. Default: the bundle's own, else generated ones.", metavar="FILE.sql")
+    ] = None,
     url: Annotated[
         list[str] | None,
         _option("PostgreSQL to load both into. Default: an embedded one. A second one is a choice.", metavar="URL"),

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from privbench_core.evaluation.evaluation import INTERNAL
+from privbench_core.evaluation.generate import Recipe, generate_workload
 from privbench_core.evaluation.inputs import BundleSummary, read_bundle_and_source
+from privbench_core.evaluation.marginals import SEED
 from privbench_core.explain.comparison import PlanComparison, RunTimeSettings, compare_plans
 from privbench_core.explain.decisions import Decisions, DecisionSettings, decide
 from privbench_core.explain.explanation import queries_of
@@ -22,6 +24,8 @@ from privbench_core.explain.session import both_loaded, prepare
 from privbench_core.explain.thresholds import DEFAULTS, missed_thresholds
 from privbench_core.publishing.bundle import read_bundle
 from privbench_core.spec.model import Spec
+
+_GENERATED = 60  # queries, where there are none
 
 
 @dataclass(frozen=True)
@@ -87,18 +91,21 @@ def certify_bundle(
     Args:
         spec: The spec of the bundle.
         bundle: Its folder.
-        workload: SQL queries; by default the bundle's own.
+        workload: SQL queries; by default the bundle's own, or random ones on the source if it has none.
         urls: PostgreSQL servers on which two schemas can be made for a while; plans are those of the first, and every
             other one is an alternative to decide about. By default one is started in a temporary folder.
         limits: Thresholds by name.
         settings: How to measure run times and decisions.
 
     Raises:
-        PublishError: The bundle is damaged or of another schema, has no workload, or there is no PostgreSQL.
+        PublishError: The bundle is damaged or of another schema, or there is no PostgreSQL.
         SourceError: The source or the workload cannot be read.
     """
-    queries = queries_of(read_bundle(bundle), workload)
+    own = workload or read_bundle(bundle).workload
+    queries = queries_of(read_bundle(bundle), workload) if own else None
     inputs = read_bundle_and_source(spec, bundle)
+    if queries is None:
+        queries = generate_workload(spec.schema, inputs.pair.source, Recipe(_GENERATED, seed=SEED))
     with ExitStack() as stack:
         servers = [
             stack.enter_context(both_loaded(spec.schema, inputs.pair.source, bundle, url)) for url in urls or (None,)
