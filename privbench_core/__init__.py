@@ -51,7 +51,7 @@ from privbench_core.errors import (
 from privbench_core.version import __version__
 
 if TYPE_CHECKING:
-    from privbench_core.api import evaluate, plan, publish, run
+    from privbench_core.api import error_bars, evaluate, plan, publish, replicate, run
     from privbench_core.backends.loading import Loaded
     from privbench_core.evaluation.evaluation import Evaluation
     from privbench_core.pipeline.run import RunResult
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from privbench_core.privacy.session import Discovered, PrivateSession
     from privbench_core.privacy.views import ViewSpec
     from privbench_core.publishing.bundle import Bundle, read_bundle
+    from privbench_core.publishing.error_bars import ErrorBars
     from privbench_core.schema.columns import Column
     from privbench_core.schema.constraints import ForeignKey
     from privbench_core.schema.tables import Schema, Table
@@ -82,16 +83,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "CoMember", "Column",
-    "Curator", "Discovered", "Distances", "Evaluation", "ForeignKey", "InternalError", "LedgerError", "Loaded",
-    "Marginal", "Measure", "Measurement", "NoiseOnlyError", "OfParent", "OutOfMemoryError", "Own", "OwnDifference",
-    "OwnFanout", "OwnerDifference", "OwnerFanout", "ParentFanout", "ParentRow", "Plan", "Price", "PrivateSession",
-    "PrivbenchError", "PublishError", "ReleaseError", "RunResult", "Schema", "SourceChangedError", "SourceError",
-    "Spec", "SpecError", "Step", "StepContext", "StepKind", "Synthesizer", "Table", "UnsupportedBudgetError",
-    "ValidationError", "ViewSpec", "__version__", "evaluate", "load_spec", "plan", "publish", "read_bundle", "run",
+    "Curator", "Discovered", "Distances", "ErrorBars", "Evaluation", "ForeignKey", "InternalError", "LedgerError",
+    "Loaded", "Marginal", "Measure", "Measurement", "NoiseOnlyError", "OfParent", "OutOfMemoryError", "Own",
+    "OwnDifference", "OwnFanout", "OwnerDifference", "OwnerFanout", "ParentFanout", "ParentRow", "Plan", "Price",
+    "PrivateSession", "PrivbenchError", "PublishError", "ReleaseError", "RunResult", "Schema", "SourceChangedError",
+    "SourceError", "Spec", "SpecError", "Step", "StepContext", "StepKind", "Synthesizer", "Table",
+    "UnsupportedBudgetError", "ValidationError", "ViewSpec", "__version__", "error_bars", "evaluate", "load_spec",
+    "plan", "publish", "read_bundle", "replicate", "run",
 ]  # fmt: skip
 
 _NAMES = {
-    "api": ("evaluate", "plan", "publish", "run"),
+    "api": ("error_bars", "evaluate", "plan", "publish", "replicate", "run"),
     "backends.loading": ("Loaded",),
     "evaluation.evaluation": ("Evaluation",),
     "pipeline.run": ("RunResult",),
@@ -105,6 +107,7 @@ _NAMES = {
     "privacy.session": ("Discovered", "PrivateSession"),
     "privacy.views": ("ViewSpec",),
     "publishing.bundle": ("Bundle", "read_bundle"),
+    "publishing.error_bars": ("ErrorBars",),
     "schema.columns": ("Column",),
     "schema.constraints": ("ForeignKey",),
     "schema.tables": ("Schema", "Table"),

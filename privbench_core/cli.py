@@ -167,6 +167,19 @@ def evaluate(
 
 
 @app.command()
+def replicate(
+    spec: SpecFile,
+    bundle: BundleFolder,
+    number: Annotated[int, typer.Option(help="Number of replicates; each takes as long as a run.")] = 10,
+) -> None:
+    """Add replicates to a bundle, for error bars. Reads the spec and the bundle alone, and costs no budget."""
+    with one_clear_line("the bundle is unchanged"):
+        from privbench_core.commands.error_bars import add_replicates
+
+        add_replicates(spec, bundle, number)
+
+
+@app.command()
 def publish(
     bundle: BundleFolder,
     target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="A PostgreSQL URL or a DuckDB file.")],
