@@ -145,7 +145,7 @@ def _of_statistics(text: str, file: str) -> Workload:
     if missing := {"query", "calls"} - {*(reader.fieldnames or ())}:
         raise SourceError(
             f"{file}: no column {' and '.join(sorted(missing))}; export it with \\copy (SELECT query, calls FROM "
-            f"pg_stat_statements WHERE dbid = ...) TO '{file}' CSV HEADER"
+            f"pg_stat_statements) TO '{file}' CSV HEADER"
         )
     calls: dict[str, int] = {}
     for row in reader:
