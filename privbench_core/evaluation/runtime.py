@@ -1,100 +1,29 @@
 """Run times of a workload in PostgreSQL, on the source and on the synthetic database side by side.
 
-Each has a schema of its own, with the same DDL, indexes and statistics. The source's rows are written to a temporary
-folder that only this user can read, until they are loaded into the server, which must be allowed to hold them, and from
-which they are dropped afterwards.
-
 Every query runs a few times, on both databases in turn; medians are compared. Each measured run follows one on the
 same database, so that caches hold its rows and not those of the other one. Each turn measures the source a second time:
-the difference of its two medians is the noise of the machine, below which a discrepancy means nothing. Parallel workers
-and just-in-time compilation are off: they start when the optimiser expects a query to be expensive, and would add jumps
-that say nothing about the data. Where plans differ, their tree edit distance says by how much.
+the difference of its two medians is the noise of the machine, below which a discrepancy means nothing. Where plans
+differ, their tree edit distance says by how much.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
-import psycopg
 import pyarrow as pa
-from sqlalchemy import URL
 
-from privbench_core.backends.postgres.ddl import qualified, quote_identifier
-from privbench_core.backends.postgres.temporary import temporary_postgres
-from privbench_core.errors import PublishError
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import summarize
-from privbench_core.publishing.bundle import load_bundle, write_bundle
+from privbench_core.explain.plan import Explained, edit_distance
+from privbench_core.explain.session import Database, as_postgres, both_loaded, explain_query, prepare, server_version
 from privbench_core.publishing.verdicts import Verdict
 from privbench_core.schema.tables import Schema
-from privbench_core.spec.location import describe, parse_url
-from privbench_core.workload.engine import UnansweredError, resolve, with_schemas
+from privbench_core.workload.engine import UnansweredError
 from privbench_core.workload.statements import Workload
-
-Database = psycopg.Connection[Any]
-"""An autocommit connection whose search path leads to the tables of one of the databases."""
-
-_NAMES_ONLY = "42"  # class of SQLSTATE whose messages quote names in the query, never values of rows
-
-
-class QueryPlan(NamedTuple):
-    """An operator with its details (the table it reads, the kind of join), and the operators below it."""
-
-    label: str
-    inputs: tuple[QueryPlan, ...] = ()
-
-    @classmethod
-    def of(cls, node: Mapping[str, Any]) -> QueryPlan:
-        """Return the plan under ``Plan`` in the output of EXPLAIN (FORMAT JSON), without generated names of indexes."""
-        details = [str(node[detail]) for detail in ("Strategy", "Join Type", "Scan Direction") if detail in node]
-        usual = {"Plain", "Inner", "Forward", "NoMovement"}
-        words = [str(node["Node Type"]), *(detail.lower() for detail in details if detail not in usual)]
-        if "Relation Name" in node:
-            words.append(f"on {node['Relation Name']}")
-        if node.get("Parent Relationship") in {"InitPlan", "SubPlan"}:
-            words.append(f"as {node['Parent Relationship']}")
-        return cls(" ".join(words), tuple(cls.of(child) for child in node.get("Plans", ())))
-
-    @property
-    def size(self) -> int:
-        """Number of operators."""
-        return 1 + sum(child.size for child in self.inputs)
-
-
-def edit_distance(one: QueryPlan, other: QueryPlan) -> int:
-    """Return the fewest operators to insert, delete or rename to turn ``one`` into ``other``; inputs are ordered.
-
-    The recursion of Zhang and Shasha, "Simple fast algorithms for the editing distance between trees", SIAM J. Comput.
-    18 (1989), lemma 5: of the last trees of two forests one root is deleted or inserted, or each becomes the other.
-
-    >>> scan = QueryPlan("Seq Scan on a")
-    >>> edit_distance(QueryPlan("Sort", (scan,)), QueryPlan("Hash Join", (scan, QueryPlan("Hash", (scan,)))))
-    3
-    """
-
-    @cache
-    def between(a: tuple[QueryPlan, ...], b: tuple[QueryPlan, ...]) -> int:
-        if a == b:
-            return 0
-        if not a or not b:
-            return sum(tree.size for tree in a + b)
-        x, y = a[-1], b[-1]
-        return min(
-            between(a[:-1] + x.inputs, b) + 1,
-            between(a, b[:-1] + y.inputs) + 1,
-            between(a[:-1], b[:-1]) + between(x.inputs, y.inputs) + (x.label != y.label),
-        )
-
-    return between((one,), (other,))
 
 
 @dataclass(frozen=True)
@@ -152,17 +81,14 @@ def percent(true: float, other: float) -> float:
     return 100 * abs(other - true) / true if true else 0.0 if not other else 100.0
 
 
-def query_time(
-    number: int, sql: str, times: Sequence[Sequence[float]], plans: Sequence[QueryPlan], buffers: Sequence[int]
-) -> Figures:
+def query_time(number: int, sql: str, times: Sequence[Sequence[float]], explained: Sequence[Explained]) -> Figures:
     """Return one query's measurements, (source, synthetic) where there are two.
 
     Args:
         number: Position in the workload, from 1.
         sql: As written there.
         times: Run times of the source, the synthetic database, and the source's second series, in milliseconds.
-        plans: Both plans.
-        buffers: Pages of 8 kB read or written, cached or not.
+        explained: Both plans, of warm runs.
     """
     source, synthetic, again = map(median, times)
     return {
@@ -170,9 +96,9 @@ def query_time(
         "sql": sql,
         "milliseconds": (source, synthetic),
         "again": again,
-        "plan_distance": edit_distance(*plans),
-        "operators": tuple(plan.size for plan in plans),
-        "buffers": tuple(buffers),
+        "plan_distance": edit_distance(*(each.plan for each in explained)),
+        "operators": tuple(each.plan.size for each in explained),
+        "buffers": tuple(each.pages for each in explained),
         "discrepancy_percent": percent(source, synthetic),
         "noise_percent": percent(source, again),
     }
@@ -215,7 +141,6 @@ def compare_run_times(
         PublishError: The server cannot be started or reached, or refuses one of the databases.
     """
     settings = settings or RunTimeSettings()
-    catalogue = {table.name: [column.name for column in table.columns] for table in schema.tables}
     size = len(workload.statements)
     chosen = np.arange(size)
     if size > settings.limit:
@@ -223,113 +148,33 @@ def compare_run_times(
     times, failed = [], []
     with both_loaded(schema, source, bundle, url) as databases:
         for database in databases:
-            _prepare(database, settings)
+            prepare(database, settings.timeout)
         for position in chosen.tolist():
             sql = workload.statements[position].sql
             try:
-                tree = resolve(sql, workload.dialect, catalogue).tree
-                text = with_schemas(tree, schema.schemas).sql(dialect="postgres")
+                text = as_postgres(sql, workload.dialect, schema)
                 times.append(query_time(position + 1, sql, *_measure(text, databases, settings)))
             except UnansweredError as reason:
                 failed.append({"query": position + 1, "reason": str(reason)})
-        server = ".".join(str(databases[0].info.server_version // part % 10_000) for part in (10_000, 1))
+        server = server_version(databases[0])
     return run_time_figures(times, failed, size, settings, server)
-
-
-@contextmanager
-def both_loaded(
-    schema: Schema, source: Mapping[str, pa.Table], bundle: Path, url: str | None = None
-) -> Iterator[tuple[Database, Database]]:
-    """Yield connections to source and bundle, loaded, indexed and vacuumed; drop both at the end."""
-    with ExitStack() as stack:
-        server = parse_url(url or stack.enter_context(temporary_postgres()).url)
-        with TemporaryDirectory(prefix="privbench-") as folder:
-            # Without a receipt, because this bundle is not published.
-            own = write_bundle(Path(folder) / "source", schema, source, {})
-            left = stack.enter_context(_loaded(own, schema, server, "privbench_source"))
-        yield left, stack.enter_context(_loaded(bundle, schema, server, "privbench_bundle"))
-
-
-@contextmanager
-def _loaded(bundle: Path, schema: Schema, server: URL, prefix: str) -> Iterator[Database]:
-    """Yield a connection to a bundle in a schema of its own, or in a database of its own if it has several schemas."""
-    name = f"{prefix}_{uuid4().hex[:12]}"
-    home, given = quote_identifier(name), server.query.get("options", "")
-    if schema.schemas:
-        make, drop, target = f"CREATE DATABASE {home}", f"DROP DATABASE {home}", server.set(database=name)
-    else:
-        make, drop = f"CREATE SCHEMA {home}", f"DROP SCHEMA {home} CASCADE"
-        options = " ".join([*([given] if isinstance(given, str) and given else []), f"-csearch_path={name}"])
-        target = server.update_query_dict({"options": options})
-    with _connected(server) as control:
-        control.execute(make.encode())
-        try:
-            load_bundle(bundle, target.render_as_string(hide_password=False))
-            with _connected(target) as connection:
-                for table in schema.tables:
-                    # So that no measured query has to set hint bits, and index-only scans are possible.
-                    connection.execute(f"VACUUM (ANALYZE) {qualified(table.name, schema.schemas)}".encode())
-                yield connection
-        finally:
-            control.execute(drop.encode())
-
-
-@contextmanager
-def _connected(url: URL) -> Iterator[Database]:
-    """Yield an autocommit connection. No message contains a password or a value of a row."""
-    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    try:
-        with psycopg.connect(plain, autocommit=True, connect_timeout=15) as connection:
-            yield connection
-    except psycopg.Error as error:
-        why = f"{type(error).__name__} while comparing run times; check the server and the rights"
-        raise PublishError(f"{describe(url)}: {why}") from None
-
-
-def _prepare(database: Database, settings: RunTimeSettings) -> None:
-    database.execute("SELECT set_config('statement_timeout', %s, false)", [str(round(settings.timeout * 1000))])
-    for fixed in ("default_transaction_read_only = on", "max_parallel_workers_per_gather = 0", "jit = off"):
-        database.execute(f"SET {fixed}".encode())
 
 
 def _measure(
     text: str, databases: tuple[Database, Database], settings: RunTimeSettings
-) -> tuple[list[list[float]], list[QueryPlan], list[int]]:
-    """Return run times in milliseconds of three series (source, bundle, source), and both plans and their pages.
+) -> tuple[list[list[float]], list[Explained]]:
+    """Return run times in milliseconds of three series (source, bundle, source), and both plans of a warm run.
 
     Measured in turns, each starting with the next series, so that none is always first or last.
     """
-    series = [("source", databases[0]), ("bundle", databases[1]), ("source", databases[0])]
+    series = [("the source", databases[0]), ("the bundle", databases[1]), ("the source", databases[0])]
     times: list[list[float]] = [[], [], []]
-    plans: dict[str, dict[str, Any]] = {}
+    explained: dict[str, Explained] = {}
     for turn in range(settings.repetitions):
         for which in ((turn + i) % len(series) for i in range(len(series))):
             where, database = series[which]
             for _ in range(settings.warm_up):
-                _explain(database, text, where)
-            # Keep the last plan: its page counts are those of a warm run.
-            plans[where] = _explain(database, text, where)
-            times[which].append(float(plans[where]["Execution Time"]))
-    both = [plans[where]["Plan"] for where in ("source", "bundle")]
-    return times, [QueryPlan.of(plan) for plan in both], [_pages(plan) for plan in both]
-
-
-def _explain(database: Database, text: str, where: str) -> dict[str, Any]:
-    """Return the query's plan with its run time; raise UnansweredError if it fails."""
-    try:
-        # TIMING OFF reads the clock once per query, not once per row and operator.
-        row = database.execute(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {text}".encode()).fetchone()
-    except psycopg.errors.QueryCanceled:
-        raise UnansweredError(f"took longer than it may (on the {where})") from None
-    except psycopg.Error as error:
-        # Errors at run time can quote values, so only their kind is shown.
-        words = error.diag.message_primary if (error.sqlstate or "").startswith(_NAMES_ONLY) else None
-        raise UnansweredError(f"{words or f'failed ({type(error).__name__})'} (on the {where})") from None
-    explained: dict[str, Any] = row[0][0] if row else {}
-    return explained
-
-
-def _pages(plan: Mapping[str, Any]) -> int:
-    """Return the pages that a plan used, including those of temporary files."""
-    kinds = ("Shared Hit", "Shared Read", "Temp Read", "Temp Written")
-    return sum(int(plan.get(f"{kind} Blocks", 0)) for kind in kinds)
+                explain_query(database, text, run=True, where=where)
+            explained[where] = explain_query(database, text, run=True, where=where)
+            times[which].append(explained[where].milliseconds or 0.0)
+    return times, [explained["the source"], explained["the bundle"]]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from privbench_core.evaluation.runtime import (
-    QueryPlan,
     RunTimeSettings,
-    edit_distance,
     percent,
     query_time,
     run_time_figures,
     run_time_verdicts,
 )
+from privbench_core.explain.plan import Explained, QueryPlan, edit_distance
 
 A, B, C = (QueryPlan(f"Seq Scan on {name}") for name in "abc")
 
@@ -66,7 +65,8 @@ def test_the_example_of_zhang_and_shasha():
 
 
 def measured(number, source, synthetic, again, buffers=(10, 10), plans=(A, A)):
-    return query_time(number, "select 1", [[source, 99, source - 1], [synthetic], [again]], plans, buffers)
+    explained = [Explained(plan, 1, 1, (), (), pages=pages) for plan, pages in zip(plans, buffers, strict=True)]
+    return query_time(number, "select 1", [[source, 99, source - 1], [synthetic], [again]], explained)
 
 
 def test_figures_of_run_times():
