@@ -123,7 +123,7 @@ def test_the_bundle_has_queries_that_its_manifest_accounts_for(published: tuple[
     session.close()
 
 
-def test_hidden_constants_are_in_no_file_of_the_bundle(published: tuple[Place, RunResult], tmp_path: Path):
+def test_hidden_constants_are_in_no_file_of_the_bundle(published: tuple[Place, RunResult]):
     """With everything else that an owner of hidden constants publishes, and with another key of the release."""
     place, _ = published
     queries = place.spec.path.parent / "queries.sql"
