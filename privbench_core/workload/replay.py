@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
-from privbench_core.files import file_name
 from privbench_core.workload.rebind import ReboundWorkload
 
 MOST_SCRIPTS = 128
@@ -28,7 +28,7 @@ def pgbench_files(rebound: ReboundWorkload) -> dict[str, str]:
         weight = first.weight
         if largest > _LARGEST_WEIGHT and weight:
             weight = max(1, weight * _LARGEST_WEIGHT // largest)
-        name = f"{rebound.kept[group[0]]:03}{'-' if first.name else ''}{file_name(first.name)}.sql"
+        name = re.sub(r"[^\w-]+", "-", f"{rebound.kept[group[0]]:03} {first.name}".strip()) + ".sql"
         body = []
         for i in group:
             body += [rebound.pgbench[i], *([f"\\sleep {statements[i].think} ms"] if statements[i].think else [])]

@@ -99,7 +99,7 @@ def test_pgbench_and_psql_replay_the_workload(tmp_path: Path, postgres: str):
     script = [psql_program(), url, "-v", "ON_ERROR_STOP=1", "-f", tmp_path / "b" / "workload" / "queries.sql"]
     assert subprocess.run(script, capture_output=True, check=False).returncode == 0
     # The planner sees a constant, as in the application, and another one at each call.
-    assert "\\set key_1 random(1, 200)" in files["001-client%20by%20id.sql"]
-    signed_in = files["002-sign%20in.sql"].replace(":row_1", "7").splitlines()[2].rstrip(";")
+    assert "\\set key_1 random(1, 200)" in files["001-client-by-id.sql"]
+    signed_in = files["002-sign-in.sql"].replace(":row_1", "7").splitlines()[2].rstrip(";")
     plan = "\n".join(line for (line,) in rows(url, f"EXPLAIN {signed_in}"))
     assert "ARRAY" not in plan

@@ -7,8 +7,10 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
+from privbench_assets.checks import check_results, check_specs
 from privbench_assets.resources import Session
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.plans import plan_for
@@ -111,6 +113,13 @@ def test_the_bundle_has_queries_that_its_manifest_accounts_for(published: tuple[
     small = sum(x < literal for x in bundle.table("child")["x"].to_pylist())
     assert text.startswith(f"-- query 1: cardinality {small:,}\n")
     assert "`queries.sql`" in (place.out / "README.md").read_text(encoding="utf-8")
+    (asset,) = check_results(place.spec, step := result.plan.step(("publish", "bundle")), dg.AssetKey("b"),
+                             result.releases[step.key].artifact)  # fmt: skip
+    assert not asset.passed
+    assert asset.description.startswith(
+        "left out: query 3 (parent.id: compares a key, and keys are regenerated); query"
+    )
+    assert "workload" in [spec.name for spec in check_specs(place.spec, step, dg.AssetKey("b"), None)]
     # It cost nothing, and the same releases give the same bytes.
     assert result.paid == pytest.approx(place.spent)
     assert [name for name, _ in place.booked if "publish" in name] == []

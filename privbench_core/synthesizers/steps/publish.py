@@ -72,7 +72,8 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         }
         path = write_bundle(context.out, schema, ranges, receipt, queries, replay, context.workers, csv=context.csv)
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
-        return Artifact({"rows": rows_of, "verdicts": verdicts, "lost": lost, "summary": {"rows": rows_of}})
+        shown = {"rows": rows_of, "verdicts": verdicts, "lost": lost, "workload": noted}
+        return Artifact({**shown, "summary": {"rows": rows_of}})
 
     prices = {key.name: (step.price.measure.value, step.price.amount) for key, step in links.items()}
     reordered = [table.name for table in schema.private_tables if added_by(schema, table)]
