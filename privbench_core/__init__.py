@@ -23,7 +23,7 @@ Traceback (most recent call last):
 ...
 privbench_core.errors.SpecError: synthesizer 'privbanch': not installed; did you mean 'privbench'?
 
-``docs/library.md`` goes on with `run`, `read_bundle`, `evaluate`, `publish`, and a complete synthesizer.
+``docs/library.md`` goes on with `run`, `read_bundle`, `evaluate`, `certify`, `publish`, and a complete synthesizer.
 """
 
 from __future__ import annotations
@@ -51,9 +51,12 @@ from privbench_core.errors import (
 from privbench_core.version import __version__
 
 if TYPE_CHECKING:
-    from privbench_core.api import error_bars, evaluate, plan, publish, replicate, run
+    from privbench_core.api import certify, error_bars, evaluate, explain_plans, plan, publish, replicate, run
     from privbench_core.backends.loading import Loaded
+    from privbench_core.evaluation.certificate import Certificate
     from privbench_core.evaluation.evaluation import Evaluation
+    from privbench_core.explain.error_bars import ErrorBars
+    from privbench_core.explain.explanation import Explanation
     from privbench_core.pipeline.run import RunResult
     from privbench_core.privacy.budget import Budget, Measure, Price
     from privbench_core.privacy.curator import Curator, Measurement
@@ -72,7 +75,6 @@ if TYPE_CHECKING:
     from privbench_core.privacy.session import Discovered, PrivateSession
     from privbench_core.privacy.views import ViewSpec
     from privbench_core.publishing.bundle import Bundle, read_bundle
-    from privbench_core.publishing.error_bars import ErrorBars
     from privbench_core.schema.columns import Column
     from privbench_core.schema.constraints import ForeignKey
     from privbench_core.schema.tables import Schema, Table
@@ -82,20 +84,22 @@ if TYPE_CHECKING:
     from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind, Synthesizer
 
 __all__ = [
-    "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "CoMember", "Column",
-    "Curator", "Discovered", "Distances", "ErrorBars", "Evaluation", "ForeignKey", "InternalError", "LedgerError",
-    "Loaded", "Marginal", "Measure", "Measurement", "NoiseOnlyError", "OfParent", "OutOfMemoryError", "Own",
-    "OwnDifference", "OwnFanout", "OwnerDifference", "OwnerFanout", "ParentFanout", "ParentRow", "Plan", "Price",
-    "PrivateSession", "PrivbenchError", "PublishError", "ReleaseError", "RunResult", "Schema", "SourceChangedError",
-    "SourceError", "Spec", "SpecError", "Step", "StepContext", "StepKind", "Synthesizer", "Table",
-    "UnsupportedBudgetError", "ValidationError", "ViewSpec", "__version__", "error_bars", "evaluate", "load_spec",
-    "plan", "publish", "read_bundle", "replicate", "run",
+    "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "Certificate", "CoMember",
+    "Column", "Curator", "Discovered", "Distances", "ErrorBars", "Evaluation", "Explanation", "ForeignKey",
+    "InternalError", "LedgerError", "Loaded", "Marginal", "Measure", "Measurement", "NoiseOnlyError", "OfParent",
+    "OutOfMemoryError", "Own", "OwnDifference", "OwnFanout", "OwnerDifference", "OwnerFanout", "ParentFanout",
+    "ParentRow", "Plan", "Price", "PrivateSession", "PrivbenchError", "PublishError", "ReleaseError", "RunResult",
+    "Schema", "SourceChangedError", "SourceError", "Spec", "SpecError", "Step", "StepContext", "StepKind",
+    "Synthesizer", "Table", "UnsupportedBudgetError", "ValidationError", "ViewSpec", "__version__", "certify",
+    "error_bars", "evaluate", "explain_plans", "load_spec", "plan", "publish", "read_bundle", "replicate", "run",
 ]  # fmt: skip
 
 _NAMES = {
-    "api": ("error_bars", "evaluate", "plan", "publish", "replicate", "run"),
+    "api": ("certify", "error_bars", "evaluate", "explain_plans", "plan", "publish", "replicate", "run"),
     "backends.loading": ("Loaded",),
+    "evaluation.certificate": ("Certificate",),
     "evaluation.evaluation": ("Evaluation",),
+    "explain.explanation": ("Explanation",),
     "pipeline.run": ("RunResult",),
     "privacy.budget": ("Budget", "Measure", "Price"),
     "privacy.curator": ("Curator", "Measurement"),
@@ -107,7 +111,7 @@ _NAMES = {
     "privacy.session": ("Discovered", "PrivateSession"),
     "privacy.views": ("ViewSpec",),
     "publishing.bundle": ("Bundle", "read_bundle"),
-    "publishing.error_bars": ("ErrorBars",),
+    "explain.error_bars": ("ErrorBars",),
     "schema.columns": ("Column",),
     "schema.constraints": ("ForeignKey",),
     "schema.tables": ("Schema", "Table"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from privbench_core.api import error_bars, replicate
 from privbench_core.commands.run import progress_bar
 from privbench_core.commands.terminal import print_json, say, show
-from privbench_core.publishing.error_bars import LEVEL, ROWS, Interval
+from privbench_core.explain.error_bars import LEVEL, ROWS, Interval
 
 _SQL = 60  # characters of a query that are shown
 

@@ -3,8 +3,8 @@
 A parametric bootstrap (Efron and Tibshirani 1993, chapter 6): how far a query's answers on replicates are from the
 bundle's answer estimates how far the bundle's answer is from the source's. Noise, truncation, models and sampling are
 those of the plan, at the same ε and δ. But rows that a model has drawn fit such a model better than the source's rows
-did. So the bundle's fidelity figures, released by its run, are compared with those that the same steps measure between
-bundle and replicates: errors are *widened* by the ratio.
+did. So the fidelity steps run as well: their figures, of how far replicates are from the bundle, are put beside those
+of how far the bundle is from the source, which its run released. `explain.error_bars` widens errors by both.
 
 Only the spec and the bundle are read, so replicates are post-processing (``docs/privacy.md``). Their noise is real all
 the same: with a seed, the function would lend a seeded generator to rows that might be private.
@@ -23,7 +23,6 @@ from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.rehearsal import plan_of, run_on_rows, sampled_rows
 from privbench_core.pipeline.runner import Run
 from privbench_core.publishing.bundle import read_bundle
-from privbench_core.publishing.figures import DEVIATIONS, SIZE
 from privbench_core.publishing.replicates import add_replicates
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import StepKind
@@ -51,36 +50,20 @@ def make_replicates(spec: Spec, bundle: Path, number: int, progress: Progress | 
     opened, plan = read_bundle(bundle), plan_of(spec, bundle)
     if plan is None or opened.manifest["database"] != spec.schema.name:
         raise SpecError(f"{bundle}: was not made from this spec as it is now; give the spec it was made from")
-    receipt = opened.manifest["privacy"]
-    if receipt.get("sampling", {}).get("scale", 1) != 1:
+    if opened.manifest["privacy"].get("sampling", {}).get("scale", 1) != 1:
         raise PublishError(f"{bundle}: is not in the size of the source, so its errors are not; run at --scale 1")
     rows = {name: opened.table(name) for name in opened.tables}
-    sums: dict[tuple[str, str], float] = defaultdict(float)
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
 
     def replicates() -> Iterator[Mapping[str, pa.Table]]:
         for seed in range(number):
             made = run_on_rows(spec, plan, rows, Run("replicate", seed), _NOT_NEEDED, progress=progress)
             for step in (step for step in plan.steps if step.kind is StepKind.FIDELITY):
                 for figure in made[step.key].release.artifact.data["metrics"]:
-                    sums[step.table, figure["metric"]] += figure["value"] / number
+                    sums[step.table][figure["metric"]] += figure["value"]
             yield sampled_rows(spec, plan, made)
 
-    add_replicates(opened, replicates(), lambda: _widening(receipt.get("fidelity_paid_for", {}), sums, number))
+    def distances() -> dict[str, dict[str, float]]:
+        return {table: {metric: total / number for metric, total in found.items()} for table, found in sums.items()}
 
-
-def _widening(
-    released: Mapping[str, list[Mapping[str, float]]], means: Mapping[tuple[str, str], float], number: int
-) -> dict[str, dict[str, float]]:
-    """Return by table and metric how many times the replicates' errors those of the bundle are; at least 1.
-
-    It is the ratio of the released distance to the mean of the replicates'; noise hides it where it hides the first.
-    """
-    found: dict[str, dict[str, float]] = {}
-    for table, figures in released.items():
-        for figure in figures:
-            metric, value = str(figure["metric"]), figure["value"]
-            if metric != SIZE and value is not None:
-                least = figure["plus_minus"] / DEVIATIONS / number**0.5  # what is less, in the mean, is noise
-                ratio = value / max(means[table, metric], least)
-                found.setdefault(table, {})[metric] = round(max(1.0, ratio), 3)
-    return found
+    add_replicates(opened, replicates(), distances)

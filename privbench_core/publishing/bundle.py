@@ -8,6 +8,7 @@
     load.duckdb.sql         loads all of it with DuckDB alone
     workload/<name>.sql     queries, if any
     replicates/             what error bars are made from, if the owner added it (`replicates`)
+    workload/<name>.pgbench their replay: run.sh, and a script per transaction
     MANIFEST.json           the list of files with checksums, the schema and the privacy receipt
     README.md               for users of the bundle
 
@@ -114,8 +115,9 @@ class Bundle:
     @cached_property
     def workload(self) -> dict[str, str]:
         """The queries of the workload by name."""
-        files = [PurePosixPath(name) for name in self.manifest["files"] if name.startswith("workload/")]
-        return {file.stem: (self.path / file).read_text(encoding="utf-8") for file in files}
+        files = [PurePosixPath(name) for name in self.manifest["files"]]
+        queries = [file for file in files if str(file.parent) == "workload"]
+        return {file.stem: (self.path / file).read_text(encoding="utf-8") for file in queries}
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ def write_bundle(
     tables: Mapping[str, pa.Table | RowRanges],
     receipt: Mapping[str, Any],
     workload: Mapping[str, str] | None = None,
+    replay: Mapping[str, Mapping[str, str]] | None = None,
     workers: int | None = None,
     *,
     csv: bool = True,
@@ -150,6 +153,7 @@ def write_bundle(
         receipt: JSON-able privacy receipt, stored under ``privacy``. Its ``created`` date becomes the bundle's, and
             the README quotes its ``guarantee``.
         workload: SQL text by name.
+        replay: Files of pgbench by their name, by the name of a workload.
         workers: Most processes that write ranges at a time.
         csv: Whether to write the rows once more for psql, and load.sql.
 
@@ -185,8 +189,10 @@ def write_bundle(
         texts |= {PSQL: psql_script(schema, described)} if csv else {}
         texts |= {DUCKDB: duckdb_script(schema, described)}
         texts |= {f"workload/{name}.sql": sql for name, sql in sorted(workload.items())}
+        for name, scripts in (replay or {}).items():
+            texts |= {f"workload/{name}.pgbench/{file}": text for file, text in scripts.items()}
         for name, text in texts.items():
-            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         manifest = {
             "format": FORMAT,

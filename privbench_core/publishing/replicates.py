@@ -22,19 +22,19 @@ from privbench_core.publishing.bundle import MANIFEST, README, Bundle, file_dige
 from privbench_core.publishing.texts import with_replicates
 
 _FOLDER = "replicates"
-Widening = Mapping[str, Mapping[str, float]]
-"""How many times the errors of the bundle are those of its replicates, by table and metric."""
+Distances = Mapping[str, Mapping[str, float]]
+"""Mean fidelity figures of replicates, of how far they are from the bundle, by table and metric."""
 
 
 def add_replicates(
-    bundle: Bundle, replicates: Iterable[Mapping[str, pa.Table]], widening: Callable[[], Widening]
+    bundle: Bundle, replicates: Iterable[Mapping[str, pa.Table]], distances: Callable[[], Distances]
 ) -> None:
     """Write a bundle anew with replicates, whole or not at all.
 
     Args:
         bundle: The bundle.
         replicates: Rows by table of each; they are read once.
-        widening: Is called after that.
+        distances: Is called after that.
 
     Raises:
         PublishError: The bundle cannot be written (disk full); it is then unchanged.
@@ -53,14 +53,14 @@ def add_replicates(
         readme = with_replicates((folder / README).read_text(encoding="utf-8"), len(listed))
         (folder / README).write_text(readme, encoding="utf-8")
         files = {**bundle.manifest["files"], README: {"sha256": file_digest(folder / README)}}
-        manifest = {**bundle.manifest, "files": files, "replicates": {"widening": widening(), "tables": listed}}
+        manifest = {**bundle.manifest, "files": files, "replicates": {"distances": distances(), "tables": listed}}
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     replace_folder(bundle.path, write, replaceable=is_bundle)
 
 
-def read_replicates(bundle: Bundle) -> tuple[list[dict[str, Path]], Widening]:
-    """Return the Parquet files of each replicate by private table, and how much wider the bundle's errors are.
+def read_replicates(bundle: Bundle) -> tuple[list[dict[str, Path]], Distances]:
+    """Return the Parquet files of each replicate by private table, and how far they are from the bundle.
 
     Raises:
         PublishError: The bundle has no replicates.
@@ -72,7 +72,7 @@ def read_replicates(bundle: Bundle) -> tuple[list[dict[str, Path]], Widening]:
             " without the source and at no budget: privbench replicate SPEC BUNDLE"
         )
     files = [{name: bundle.path / entry["file"] for name, entry in listed.items()} for listed in found["tables"]]
-    return files, found["widening"]
+    return files, found["distances"]
 
 
 def read_rows(bundle: Bundle, replicate: Mapping[str, Path]) -> dict[str, pa.Table]:

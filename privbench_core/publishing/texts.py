@@ -214,7 +214,14 @@ def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> s
     ]
     if workload:
         files = ", ".join(f"`{name}.sql`" for name in sorted(workload))
-        lines += [f"`workload/` holds queries to run on it: {files}."]
+        lines += [
+            f"`workload/` holds queries to run on it, with `psql` or one by one: {files}. With pgbench, in their mix,",
+            "with their pauses and with new values at every call (options are those of pgbench):",
+            "",
+            "```sh",
+            *(f'sh workload/{_shell(name)}.pgbench/run.sh -c 4 -T 60 "$URL"' for name in sorted(workload)),
+            "```",
+        ]
     for table in schema.sampling_order:
         lines += ["", *_dictionary(table, tables[table.name], schema.schemas)]
     return "\n".join(lines)

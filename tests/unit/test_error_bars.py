@@ -16,12 +16,12 @@ import privbench_core as privbench
 from privbench_core.cli import app
 from privbench_core.commands.error_bars import show_error_bars
 from privbench_core.errors import PublishError
+from privbench_core.explain.error_bars import intervals_of
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import rehearse
 from privbench_core.publishing.bundle import MANIFEST, README, Bundle, read_bundle, write_bundle
-from privbench_core.publishing.error_bars import intervals_of
 from privbench_core.publishing.figures import JOIN, TWO_WAY, FidelityFigure
-from privbench_core.publishing.replicates import Widening, add_replicates
+from privbench_core.publishing.replicates import Distances, add_replicates
 from privbench_core.spec.load import load_spec
 from privbench_core.workload.statements import Workload
 from tests.conftest import Town
@@ -37,11 +37,13 @@ def made_by(epsilon: float) -> dict[str, Any]:
     return {"guarantee": guarantee, "software": {"synthesizer": "privbench"}}
 
 
-def with_persons(folder: Path, town: Town, numbers: list[int], widening: Widening | None = None) -> Bundle:
-    """Write a bundle of the town, with replicates that have so many of its persons."""
-    bundle = read_bundle(write_bundle(folder / "bundle", town.schema, town.tables, {}))
+def with_persons(folder: Path, town: Town, numbers: list[int], distances: Distances | None = None) -> Bundle:
+    """Write a bundle of the town, with replicates that have so many of its persons; persons were .3 off, joins .6."""
+    figures = [FidelityFigure("person", *figure).receipt for figure in ((TWO_WAY, 0.3, 0.01), (JOIN, 0.6, 0.01))]
+    receipt = {"fidelity_paid_for": {"person": figures}} if distances else {}
+    bundle = read_bundle(write_bundle(folder / "bundle", town.schema, town.tables, receipt))
     replicates = [town.tables | {"person": town.tables["person"].slice(0, number)} for number in numbers]
-    add_replicates(bundle, replicates, lambda: widening or {})
+    add_replicates(bundle, replicates, lambda: distances or {})
     return read_bundle(bundle.path)
 
 
@@ -81,10 +83,23 @@ def test_an_interval_is_a_factor_by_student_and_one_row(town: Town, tmp_path: Pa
     assert found.high == math.ceil((all_of_them + 1) * factor - 1)
 
 
-def test_errors_are_widened_by_the_figures_of_what_a_query_reads(town: Town, tmp_path: Path) -> None:
-    bundle = with_persons(tmp_path, town, [100] * 5, {"person": {TWO_WAY: 1.5, JOIN: 3.0}})
-    found = intervals_of(bundle, Workload.of([PERSONS, JOINED, "SELECT COUNT(*) FROM household"])).intervals
-    assert [each.widened for each in found] == [1.5, 3.0, None]
+def test_errors_are_widened_by_the_distances_of_what_a_query_reads(town: Town, tmp_path: Path) -> None:
+    bundle = with_persons(tmp_path, town, [100] * 5, {"person": {TWO_WAY: 0.2, JOIN: 0.2}})
+    everyone = "SELECT COUNT(*) FROM household JOIN person ON household.id = person.household_id"
+    found = intervals_of(bundle, Workload.of([PERSONS, everyone, "SELECT COUNT(*) FROM household"])).intervals
+    assert found[0].widened == pytest.approx(1.5)
+    assert found[2].widened is None
+    rows = town.tables["person"].num_rows
+    error = math.hypot(math.log(101 / (rows + 1)), 1 / (rows + 1))
+    at_most = math.hypot(error, 3 * math.sqrt(0.6**2 - 0.2**2)) / error
+    assert found[1].widened == pytest.approx(min(3.0, at_most))
+
+
+def test_errors_of_joins_are_widened_by_no_more_than_distances_add(town: Town, tmp_path: Path) -> None:
+    bundle = with_persons(tmp_path, town, [20] * 5, {"person": {TWO_WAY: 0.29, JOIN: 0.1}})
+    everyone = "SELECT COUNT(*) FROM household JOIN person ON household.id = person.household_id"
+    (found,) = intervals_of(bundle, Workload.of([everyone])).intervals
+    assert 1 < (found.widened or 0) < 6
 
 
 def test_small_answers_have_intervals_in_rows(town: Town, tmp_path: Path) -> None:
@@ -104,7 +119,7 @@ def test_answers_of_changing_sign_have_intervals_of_differences(town: Town, tmp_
 def test_queries_without_error_bars_are_named_and_the_others_go_on(
     town: Town, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle = with_persons(tmp_path, town, [100, 110, 90, 100, 100], {"person": {TWO_WAY: 1.2}})
+    bundle = with_persons(tmp_path, town, [100, 110, 90, 100, 100], {"person": {TWO_WAY: 0.2, JOIN: 0.2}})
     workload = tmp_path / "queries.sql"
     queries = ("SELECT (", "SELECT COUNT(*) FROM nobody", "SELECT MAX(age) FROM person", MEAN, PERSONS)
     workload.write_text(";\n".join(queries), encoding="utf-8")

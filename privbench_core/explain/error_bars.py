@@ -1,10 +1,14 @@
 """Error bars: for each query over a bundle, an interval for its answer on the source.
 
 How far the answers on the bundle's replicates are from the bundle's estimates how far that is from the source's (a
-parametric bootstrap, see `pipeline.replicates`), widened by the ratio of released to replicated fidelity figures of the
-tables and joins that the query reads. Counts, and other answers of one sign, are off by factors, so their errors are of
-logarithms; a count is a whole number, so one row is added to its error. With n replicates, error / root mean square has
-Student's t distribution with n degrees of freedom, if errors are normal and without bias.
+parametric bootstrap, see `pipeline.replicates`). Counts, and other answers of one sign, are off by factors, so their
+errors are of logarithms; a count is a whole number, so one row is added to its error. With n replicates, error / root
+mean square has Student's t distribution with n degrees of freedom, if errors are normal and without bias.
+
+What the models leave out of the source, they cannot leave out again, so errors are widened by the distances of the
+tables and joins that a query reads: released ones, from the source, to those of replicates, from the bundle. Errors are
+multiplied by the largest ratio. Of joins, errors multiply, and what is far off is not so by a ratio: there, they are
+widened by no more than what the distances differ by in squares adds to them.
 
 All of it is computed from the bundle. Intervals hold one by one, not for all queries at once.
 """
@@ -12,7 +16,7 @@ All of it is computed from the bundle. Intervals hold one by one, not for all qu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any
@@ -23,15 +27,17 @@ from sqlglot import exp
 
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.publishing.bundle import Bundle
-from privbench_core.publishing.figures import JOIN
-from privbench_core.publishing.replicates import Widening, read_replicates, read_rows
+from privbench_core.publishing.figures import DEVIATIONS, JOIN, SIZE
+from privbench_core.publishing.replicates import Distances, read_replicates, read_rows
 from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError, aggregates_of_all
-from privbench_core.workload.statements import Statement, Workload, split_statements
+from privbench_core.workload.statements import Workload
 
 LEVEL = 0.95
 """Nominal coverage of the intervals."""
 ROWS = "rows"
+_PER_DISTANCE = 3.0  # error of a logarithm per distance: 2 in the mean, and tails are heavy; chosen on *stats*
 _MOST = 100.0  # of an error, as a logarithm: beyond it a number says nothing
 
 
@@ -47,7 +53,7 @@ class Interval:
         answer: On the bundle.
         low: Lower end of the interval.
         high: Upper end of the interval.
-        widened: How many times the replicates' errors it covers, by fidelity figures; None if noise hides these.
+        widened: Factor of the replicates' error; None if noise hides all distances that were released.
     """
 
     query: int
@@ -58,6 +64,14 @@ class Interval:
     low: float
     high: float
     widened: float | None
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """What the models leave out of the source, as a ratio of distances, and for joins as a distance."""
+
+    ratio: float
+    distance: float
 
 
 @dataclass(frozen=True)
@@ -89,14 +103,15 @@ def intervals_of(bundle: Bundle, workload: Workload | None = None, timeout: floa
 
     Args:
         bundle: A bundle with replicates.
-        workload: The queries; those of the bundle if none are given, and if it has none the sizes of tables and joins.
+        workload: The queries; the sizes of tables and joins if none are given.
         timeout: Maximum seconds of a query on one database.
 
     Raises:
         PublishError: The bundle has no replicates.
     """
-    replicates, widening = read_replicates(bundle)
-    queries = _default_workload(bundle) if workload is None else workload
+    replicates, distances = read_replicates(bundle)
+    compared = _compare(bundle, distances, len(replicates))
+    queries = _sizes(bundle.schema) if workload is None else workload
     engine = Engine({name: bundle.table(name) for name in bundle.tables}, timeout)
     resolved: dict[int, ResolvedQuery] = {}
     answers: dict[int, list[dict[str, float]]] = {}
@@ -117,19 +132,18 @@ def intervals_of(bundle: Bundle, workload: Workload | None = None, timeout: floa
     intervals = []
     for number in (number for number in answers if number not in failed):
         query, (on_bundle, *on_replicates) = resolved[number], answers[number]
-        widened = _widened(query, widening)
+        left_out = _left_out(query, compared)
         for what, answer in on_bundle.items():
-            ends = _ends(answer, [each[what] for each in on_replicates], widened or 1.0, count=what == ROWS)
+            found = _ends(answer, [each[what] for each in on_replicates], left_out, count=what == ROWS)
             text = queries.statements[number - 1].sql
-            intervals.append(Interval(number, text, what, query.joins, answer, *ends, widened))
+            intervals.append(Interval(number, text, what, query.joins, answer, *found))
     return ErrorBars(len(replicates), tuple(intervals), tuple(sorted(failed.items())))
 
 
-def _default_workload(bundle: Bundle) -> Workload:
-    if bundle.workload:
-        return Workload(tuple(Statement(sql) for text in bundle.workload.values() for sql in split_statements(text)))
+def _sizes(schema: Schema) -> Workload:
+    """Return queries for the sizes of private tables, and of joins along their keys."""
     queries = []
-    for table in bundle.schema.private_tables:
+    for table in schema.private_tables:
         queries.append(f"SELECT COUNT(*) FROM {quote_identifier(table.name)}")
         queries += [_count_joined(key) for key in table.foreign_keys if key.child != key.parent]
     return Workload.of(queries)
@@ -155,23 +169,53 @@ def _answers(engine: Engine, query: ResolvedQuery) -> dict[str, float]:
     return {item.sql(dialect="postgres"): float(value) for item, value in zip(aggregates, found, strict=True)}
 
 
-def _widened(query: ResolvedQuery, widening: Widening) -> float | None:
-    """Return the largest ratio of the fidelity figures that say something about a query; None without one."""
-    figures = [widening.get(table, {}) for table in query.tables]
-    return max((ratio for each in figures for name, ratio in each.items() if query.joins or name != JOIN), default=None)
+def _compare(bundle: Bundle, replicated: Distances, number: int) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return the replicates' distance by table and metric, and how many times it the released one is.
+
+    Where noise hides the released distance, it is taken to be as many times larger as the others are, in the median.
+    Empty if noise hides all of them.
+    """
+    released = {
+        (table, figure["metric"]): (figure["value"], figure["plus_minus"] / DEVIATIONS / math.sqrt(number))
+        for table, figures in bundle.manifest["privacy"].get("fidelity_paid_for", {}).items()
+        for figure in figures
+        if figure["metric"] != SIZE
+    }
+    again = {place: max(replicated[place[0]][place[1]], least) for place, (_, least) in released.items()}
+    ratios = {place: max(1.0, value / again[place]) for place, (value, _) in released.items() if value is not None}
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for (table, metric), distance in again.items() if ratios else ():
+        ratio = ratios.get((table, metric), float(np.median(list(ratios.values()))))
+        found.setdefault(table, {})[metric] = distance, ratio
+    return found
 
 
-def _ends(answer: float, replicates: Sequence[float], widened: float, *, count: bool) -> tuple[float, float]:
-    """Return the ends of an interval around ``answer``, by the answers on replicates."""
-    deviations = widened * float(scipy.special.stdtrit(len(replicates), (1 + LEVEL) / 2))
+def _left_out(query: ResolvedQuery, compared: Mapping[str, Mapping[str, tuple[float, float]]]) -> _LeftOut | None:
+    """Return what the models leave out of the tables and joins that a query reads; None if it is unknown."""
+    largest, squares = 0.0, 0.0
+    for table in query.tables:
+        metrics = [each for name, each in compared.get(table, {}).items() if query.joins or name != JOIN]
+        largest = max([largest, *(ratio for _, ratio in metrics)])
+        squares += max((distance**2 * (ratio**2 - 1) for distance, ratio in metrics), default=0.0)
+    return _LeftOut(largest, math.sqrt(squares) if query.joins else math.inf) if largest else None
+
+
+def _ends(
+    answer: float, replicates: Sequence[float], left_out: _LeftOut | None, *, count: bool
+) -> tuple[float, float, float | None]:
+    """Return the ends of an interval around ``answer``, by the answers on replicates, and how much it is widened."""
+    t = float(scipy.special.stdtrit(len(replicates), (1 + LEVEL) / 2))
     again, least = np.array(replicates), 1 if count else 0
-    if not count and (again * answer <= 0).any():
-        half = deviations * math.sqrt(((again - answer) ** 2).mean())
-        return answer - half, answer + half
-    squares = np.log((again + least) / (answer + least)) ** 2
-    error = math.sqrt(squares.mean() + (least / (answer + least)) ** 2)
-    factor = math.exp(min(deviations * error, _MOST))
-    if count:
-        return max(0, math.floor((answer + 1) / factor - 1)), math.ceil((answer + 1) * factor - 1)
-    low, high = sorted((answer / factor, answer * factor))
-    return low, high
+    factors = bool(count or (again * answer > 0).all())
+    errors = np.log((again + least) / (answer + least)) if factors else again - answer
+    error = math.sqrt((errors**2).mean() + (least / (answer + least)) ** 2 if factors else (errors**2).mean())
+    widened = None
+    if left_out is not None:
+        at_most = math.hypot(error, _PER_DISTANCE * left_out.distance) / error if factors and error else math.inf
+        widened = min(left_out.ratio, at_most)
+    half = t * (widened or 1.0) * error
+    if not factors:
+        return answer - half, answer + half, widened
+    factor = math.exp(min(half, _MOST))
+    low, high = sorted(((answer + least) / factor - least, (answer + least) * factor - least))
+    return (max(0, math.floor(low)), math.ceil(high), widened) if count else (low, high, widened)
