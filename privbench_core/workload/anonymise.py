@@ -72,6 +72,8 @@ def hide_literals(query: ResolvedQuery, functions: Collection[str]) -> None:
 
 def _hide_compared(tree: exp.Query) -> None:
     """Make placeholders of the constants that are compared, and of lists of them."""
+    if tree.find(exp.Values):
+        raise UnansweredError(NOT_HIDDEN)
     for found in [*tree.find_all(exp.In)]:
         items = found.expressions
         if items and (isinstance(found.this, exp.Tuple) or not all(map(is_constant, items))):
