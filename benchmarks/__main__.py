@@ -20,6 +20,7 @@ from benchmarks import (
     adult,
     attacks,
     bounds,
+    certificate,
     compare,
     dense,
     differences,
@@ -71,7 +72,7 @@ def main() -> int:
         "refinement",
     )
     names += ("tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
-    names += ("first_hour", "rows_out", "whole", "engines", "differences", "bounds")
+    names += ("certificate", "first_hour", "rows_out", "whole", "engines", "differences", "bounds")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -92,7 +93,7 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for bounds, first_hour, relationships, refinement and rows_out (default: all)",
+        help="for bounds, certificate, first_hour, relationships, refinement and rows_out (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
@@ -160,6 +161,9 @@ def main() -> int:
         "first_hour/drafts": partial(first_hour.run, given.data),
         "differences": partial(differences.run, runs(differences.RUNS), given.data),
         "bounds": partial(bounds.run, runs(bounds.RUNS), given.data, given.databases or bounds.DATABASES),
+        "certificate": partial(
+            certificate.run, runs(certificate.RUNS), given.data, given.databases or certificate.DATABASES
+        ),
         "tightness": partial(tightness.run, progress=_tell),
         "attacks": partial(attacks.run, progress=_tell),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from os import PathLike
@@ -10,8 +11,13 @@ from types import UnionType
 
 from privbench_core.backends.loading import Loaded
 from privbench_core.errors import PublishError, SpecError
+from privbench_core.evaluation.certificate import Certificate, certify_bundle
 from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
 from privbench_core.evaluation.inputs import refuse_inside_bundle
+from privbench_core.explain.comparison import RunTimeSettings
+from privbench_core.explain.decisions import DecisionSettings
+from privbench_core.explain.explanation import Explanation, explain_bundle
+from privbench_core.explain.thresholds import check_thresholds, read_thresholds
 from privbench_core.files import as_path
 from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.plans import plan_for
@@ -19,6 +25,7 @@ from privbench_core.pipeline.rehearsal import rehearsal_of, source_state
 from privbench_core.pipeline.run import RunResult, run_spec
 from privbench_core.publishing.bundle import load_bundle, refuse_taken_folder
 from privbench_core.report.page import write_report
+from privbench_core.report.plans import write_certificate
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
@@ -145,6 +152,81 @@ def evaluate(
     if report is not None:
         write_report(evaluation, report)
     return evaluation
+
+
+def certify(
+    spec: Spec | str | Path,
+    bundle: str | Path,
+    *,
+    out: str | Path | None = None,
+    workload: str | Path | None = None,
+    urls: Sequence[str] = (),
+    thresholds: Mapping[str, float] | str | Path | None = None,
+    choices: int = 200,
+    seed: int = 0,
+) -> Certificate:
+    """Compare PostgreSQL's plans, and decisions between ways to run queries, on source and bundle.
+
+    Every figure is about private rows and no budget pays for it: do not publish any of them.
+
+    Args:
+        spec: The spec that the bundle was made from, or its file.
+        bundle: Folder of the bundle.
+        out: Folder for certificate.json and certificate.html; None writes no file.
+        workload: File of SQL queries; None takes the bundle's own, or random ones on the source if it has none.
+        urls: PostgreSQL servers; by default one is started. Each after the first is an alternative to decide about.
+        thresholds: Limits by name, or their YAML file; the rest are `explain.thresholds.DEFAULTS`.
+        choices: Most choices to measure.
+        seed: Of the sample of choices, where there are more.
+
+    Returns:
+        Everything that the certificate says; ``missed`` names the thresholds that are missed.
+
+    Raises:
+        PublishError: The bundle is damaged or of another schema, there is no PostgreSQL, or ``out`` is inside a bundle.
+        SourceError: The source or the workload cannot be read.
+        SpecError: The thresholds are wrong.
+    """
+    given, folder = _loaded(spec), as_path(bundle, "bundle", PublishError)
+    page = None if out is None else as_path(out, "out", SpecError)
+    queries = None if workload is None else as_path(workload, "workload", SpecError)
+    if page is not None:
+        refuse_inside_bundle(page)  # before the work: internal figures must not be given away with a bundle
+    if not isinstance(thresholds, Mapping):
+        thresholds = {} if thresholds is None else read_thresholds(as_path(thresholds, "thresholds", SpecError))
+    limits = check_thresholds(thresholds)
+    settings = RunTimeSettings(seed=seed), DecisionSettings(limit=choices, seed=seed)
+    certificate = certify_bundle(given, folder, workload=queries, urls=urls, limits=limits, settings=settings)
+    if page is not None:
+        write_certificate(certificate, page)
+    return certificate
+
+
+def explain_plans(
+    bundle: str | Path,
+    *,
+    workload: str | Path | None = None,
+    url: str | None = None,
+    against: str | Path | None = None,
+) -> Explanation:
+    """Explain queries on a bundle in PostgreSQL: plans, estimates beside actual rows, run times. Needs no source.
+
+    Args:
+        bundle: Folder of the bundle.
+        workload: File of SQL queries; None takes the bundle's own.
+        url: A PostgreSQL server, into which the bundle is loaded for a while; by default one is started.
+        against: Folder of another bundle of the same schema, such as the version before, to compare plans with.
+
+    Returns:
+        The queries with their plans, and the comparison.
+
+    Raises:
+        PublishError: A bundle is damaged, there are no queries, or there is no PostgreSQL.
+        SourceError: The workload cannot be read.
+    """
+    queries = None if workload is None else as_path(workload, "workload", SpecError)
+    other = None if against is None else as_path(against, "against", PublishError)
+    return explain_bundle(as_path(bundle, "bundle", PublishError), queries, url=url, against=other)
 
 
 def publish(bundle: str | Path, target_url: str | Path, *, replace: bool = False) -> Loaded:

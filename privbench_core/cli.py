@@ -167,6 +167,49 @@ def evaluate(
 
 
 @app.command()
+def certify(
+    spec: SpecFile,
+    bundle: BundleFolder,
+    out: Annotated[Path, _option("Folder for certificate.json and certificate.html.")],
+    workload: Annotated[
+        Path | None, _option("Queries. Default: the bundle's own, else generated ones.", metavar="FILE.sql")
+    ] = None,
+    url: Annotated[
+        list[str] | None,
+        _option("PostgreSQL to load both into. Default: an embedded one. A second one is a choice.", metavar="URL"),
+    ] = None,
+    thresholds: Annotated[Path | None, _option("Limits instead of the default ones.", metavar="FILE.yaml")] = None,
+    choices: Annotated[int, typer.Option(min=0, help="Most choices between two ways to run a query.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample of choices.")] = 0,
+    json: Json = False,
+) -> None:
+    """Compare PostgreSQL's plans and decisions on source and bundle, within limits. For the owner only."""
+    with one_clear_line("no certificate was written"):
+        from privbench_core.commands.plans import show_certificate
+
+        measured = {"choices": choices, "seed": seed}
+        show_certificate(spec, bundle, out, workload, url or (), thresholds, **measured, as_json=json)
+
+
+@app.command()
+def explain(
+    bundle: BundleFolder,
+    workload: Annotated[Path | None, _option("Queries. Default: the bundle's own.", metavar="FILE.sql")] = None,
+    url: Annotated[
+        str | None, _option("PostgreSQL to load the bundle into for a while. Default: an embedded one.", metavar="URL")
+    ] = None,
+    against: Annotated[Path | None, _option("Another bundle to compare plans with.", metavar="BUNDLE")] = None,
+    out: Annotated[Path | None, _option("Folder for plans.json and plans.html.")] = None,
+    json: Json = False,
+) -> None:
+    """Show PostgreSQL's plans of queries on a bundle, with estimates beside actual rows. Needs no source."""
+    with one_clear_line():
+        from privbench_core.commands.plans import show_explanation
+
+        show_explanation(bundle, workload, url=url, against=against, out=out, as_json=json)
+
+
+@app.command()
 def publish(
     bundle: BundleFolder,
     target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="A PostgreSQL URL or a DuckDB file.")],
