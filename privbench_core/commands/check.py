@@ -55,6 +55,11 @@ def _show(found: CheckResult) -> None:
     failed = sum(bool(problems) for _, problems, _, _ in cases)
     for missed in found.missed.values():
         say(f"# Threshold missed: {missed}")
+    if found.not_vacuumed:
+        listed = ", ".join(found.not_vacuumed)
+        say(
+            f"# Never vacuumed, so that index-only scans seem expensive: {listed}. Run VACUUM ANALYZE before the check."
+        )
     if found.baseline is not None:
         say(f"# PostgreSQL {found.server}; baseline: PostgreSQL {found.baseline.server}")
         if found.baseline.bundle != found.as_baseline().bundle:

@@ -19,7 +19,7 @@ from typing import Any
 
 import psycopg
 
-from privbench_core.backends.postgres.ddl import qualified
+from privbench_core.backends.postgres.ddl import qualified, quote_text
 from privbench_core.errors import PublishError
 from privbench_core.explain.comparison import RunTimeSettings
 from privbench_core.explain.explanation import queries_of
@@ -128,6 +128,7 @@ class CheckResult:
         bundle: The bundle that it should hold.
         server: Version of PostgreSQL.
         tables: Rows by table: as the bundle has them, and as the database does (None: there is no such table).
+        not_vacuumed: Tables of which no page is known to be visible to all, so that index-only scans seem expensive.
         queries: The queries of the workload.
         baseline: What they are compared with; None if nothing.
         limits: Thresholds by name.
@@ -136,6 +137,7 @@ class CheckResult:
     bundle: Bundle
     server: str
     tables: Mapping[str, tuple[int, int | None]]
+    not_vacuumed: tuple[str, ...]
     queries: tuple[CheckedQuery, ...]
     baseline: Baseline | None
     limits: Mapping[str, float]
@@ -247,7 +249,7 @@ def check_database(
     before = None if isinstance(baseline, bool) else read_baseline(baseline)
     names = _names(queries)
     with connected(place) as database:
-        tables = _count(database, bundle)
+        tables, not_vacuumed = _count(database, bundle)
         now = _measure(database, schema, queries)
         version = server_version(database)
     if baseline is True:
@@ -259,7 +261,7 @@ def check_database(
     old = before.queries if before else {}
     checked = zip(names, queries.statements, now, strict=True)
     compared = tuple(CheckedQuery(name, s.sql, measured, old.get(name)) for name, s, measured in checked)
-    return CheckResult(bundle, version, tables, compared, before, limits)
+    return CheckResult(bundle, version, tables, not_vacuumed, compared, before, limits)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -285,18 +287,20 @@ def _names(queries: Workload) -> list[str]:
     ]
 
 
-def _count(database: Database, bundle: Bundle) -> dict[str, tuple[int, int | None]]:
-    """Return the rows of each table in the bundle and in the database, None where there is no such table."""
+def _count(database: Database, bundle: Bundle) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...]]:
+    """Return `CheckResult.tables` and `CheckResult.not_vacuumed`."""
     counted: dict[str, tuple[int, int | None]] = {}
+    not_vacuumed = []
     for table in bundle.schema.tables:
+        name = qualified(table.name, bundle.schema.schemas)
+        never = f"SELECT relpages > 0 AND relallvisible = 0 FROM pg_class WHERE oid = {quote_text(name)}::regclass"
         try:
-            row = database.execute(
-                f"SELECT count(*) FROM {qualified(table.name, bundle.schema.schemas)}".encode()
-            ).fetchone()
+            row = database.execute(f"SELECT count(*), ({never}) FROM {name}".encode()).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             row = None
         counted[table.name] = bundle.manifest["tables"][table.name]["rows"], row[0] if row else None
-    return counted
+        not_vacuumed += [table.name] if row and row[1] else []
+    return counted, tuple(not_vacuumed)
 
 
 def _measure(database: Database, schema: Schema, queries: Workload) -> list[Measured]:

@@ -54,6 +54,7 @@ def test_a_baseline_finds_a_changed_plan_and_lower_costs_pass(place: tuple[Path,
     assert lines[2].startswith("ok 2 - young: cost ")
     assert lines[4].startswith('ok 4 - query 3: failed: relation "nowhere" does not exist')
     assert lines[-1] == "# Results: 5 passed"
+    assert "# Never vacuumed, so that index-only scans seem expensive: Customer, orders." in said
     assert ET.parse(junit).getroot().attrib["failures"] == "0"
     execute(url, 'CREATE INDEX more ON "Customer" (age); ANALYZE "Customer"')
     try:
