@@ -17,14 +17,16 @@ from privbench_core.evaluation.inputs import refuse_inside_bundle
 from privbench_core.explain.check import CheckResult, check_database
 from privbench_core.explain.comparison import RunTimeSettings
 from privbench_core.explain.decisions import DecisionSettings
-from privbench_core.explain.explanation import Explanation, explain_bundle
+from privbench_core.explain.error_bars import ErrorBars, intervals_of
+from privbench_core.explain.explanation import Explanation, explain_bundle, queries_of
 from privbench_core.explain.thresholds import check_thresholds, read_thresholds
 from privbench_core.files import as_path
 from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import rehearsal_of, source_state
+from privbench_core.pipeline.replicates import make_replicates
 from privbench_core.pipeline.run import RunResult, run_spec
-from privbench_core.publishing.bundle import load_bundle, refuse_taken_folder
+from privbench_core.publishing.bundle import load_bundle, read_bundle, refuse_taken_folder
 from privbench_core.report.page import write_report
 from privbench_core.report.plans import write_certificate
 from privbench_core.spec.load import load_spec
@@ -153,6 +155,42 @@ def evaluate(
     if report is not None:
         write_report(evaluation, report)
     return evaluation
+
+
+def replicate(
+    spec: Spec | str | Path, bundle: str | Path, number: int = 10, *, progress: Progress | None = None
+) -> None:
+    """Run the plan of a bundle again on the bundle's own rows, and put the replicates into it, for `error_bars`.
+
+    Neither the source nor the ledger is opened, and no budget is spent: everything comes from the spec and the bundle.
+
+    Args:
+        spec: The spec that the bundle was made from, or its file.
+        bundle: Folder of the bundle. Replicates that it has are replaced.
+        number: Number of replicates, 5 or more; each takes as long as a run, and as much disk as the bundle.
+        progress: Called before each step of each replicate with its number, the number of steps and the step.
+
+    Raises:
+        SpecError: The bundle was made from another spec, or ``number`` is too small.
+        PublishError: The bundle is damaged, or not in the size of the source.
+    """
+    make_replicates(_loaded(spec), as_path(bundle, "bundle", PublishError), number, progress)
+
+
+def error_bars(bundle: str | Path, workload: str | Path | None = None) -> ErrorBars:
+    """Return for each query over a bundle an interval for its answer on the source, at a nominal coverage of 95%.
+
+    Args:
+        bundle: Folder of a bundle with replicates, see `replicate`.
+        workload: File of SQL queries; None takes the bundle's, or without one the sizes of its tables and joins.
+
+    Raises:
+        PublishError: The bundle is damaged, or has no replicates.
+        SourceError: The workload cannot be read.
+    """
+    opened = read_bundle(as_path(bundle, "bundle", PublishError))
+    file = None if workload is None else as_path(workload, "workload", SpecError)
+    return intervals_of(opened, queries_of(opened, file) if file or opened.workload else None)
 
 
 def certify(

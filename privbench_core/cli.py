@@ -167,6 +167,19 @@ def evaluate(
 
 
 @app.command()
+def replicate(
+    spec: SpecFile,
+    bundle: BundleFolder,
+    number: Annotated[int, typer.Option(help="Number of replicates; each takes as long as a run.")] = 10,
+) -> None:
+    """Add replicates to a bundle, for error bars. Reads the spec and the bundle alone, and costs no budget."""
+    with one_clear_line("the bundle is unchanged"):
+        from privbench_core.commands.error_bars import add_replicates
+
+        add_replicates(spec, bundle, number)
+
+
+@app.command()
 def certify(
     spec: SpecFile,
     bundle: BundleFolder,
@@ -200,10 +213,22 @@ def explain(
     ] = None,
     against: Annotated[Path | None, _option("Another bundle to compare plans with.", metavar="BUNDLE")] = None,
     out: Annotated[Path | None, _option("Folder for plans.json and plans.html.")] = None,
+    error_bars: Annotated[
+        bool, typer.Option("--error-bars", help="Show how far answers may be from the source's, and no plans.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show PostgreSQL's plans of queries on a bundle, with estimates beside actual rows. Needs no source."""
+    if error_bars and (url or against or out):
+        raise typer.BadParameter(
+            "is about answers, not plans: leave --url, --against and --out", param_hint="--error-bars"
+        )
     with one_clear_line():
+        if error_bars:
+            from privbench_core.commands.error_bars import show_error_bars
+
+            show_error_bars(bundle, workload, as_json=json)
+            return
         from privbench_core.commands.plans import show_explanation
 
         show_explanation(bundle, workload, url=url, against=against, out=out, as_json=json)

@@ -94,6 +94,25 @@ def consumer_readme(schema: Schema, tables: Entries, receipt: Mapping[str, Any],
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def with_replicates(readme: str, number: int) -> str:
+    """Return the README of a bundle with a section on its replicates, before the guarantee."""
+    title, next_title = "## Error bars", "## Privacy guarantee"
+    before, _, after = readme.partition(next_title)
+    lines = [
+        before.partition(title)[0] + title,
+        "",
+        f"`replicates/` holds {number} databases that privbench made of the rows in `data/`, as it made those of the",
+        "original. How far they are from `data/` shows how far `data/` may be from the original, query by query:",
+        "",
+        "```sh",
+        "privbench explain . --workload queries.sql --error-bars",
+        "```",
+        "",
+        "They are for that alone: as data, they are further off than `data/`.",
+    ]
+    return "\n".join([*lines, "", next_title]) + after
+
+
 def _summary(receipt: Mapping[str, Any]) -> str:
     made = f" Learned on {receipt['created']}." if receipt.get("created") else ""
     return (

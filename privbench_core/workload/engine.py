@@ -243,11 +243,10 @@ def counting_query(tree: exp.Query) -> exp.Query:
     A query that returns a single COUNT returns its cardinality itself. Other aggregates without GROUP BY always return
     one row, so the aggregated rows are counted. For all other queries, the rows of the result are counted.
     """
-    if isinstance(tree, exp.Select) and not any(tree.args.get(part) for part in ("group", "distinct", "having")):
-        projected = [item.unalias() for item in tree.expressions]
+    if projected := aggregates_of_all(tree):
         if len(projected) == 1 and isinstance(_inside_casts(projected[0]), exp.Count):
             return tree
-        if projected and tree.args.get("from_") and all(_aggregates(item) for item in projected):
+        if tree.args.get("from_"):
             counted = tree.copy()
             for part, replaced in (("expressions", [exp.Count(this=exp.Star())]), ("order", None), ("limit", None)):
                 counted.set(part, replaced)
@@ -257,6 +256,14 @@ def counting_query(tree: exp.Query) -> exp.Query:
         inside.set("order", None)
     alias = exp.TableAlias(this=exp.to_identifier("counted", quoted=True))
     return exp.select(exp.Count(this=exp.Star())).from_(exp.Subquery(this=inside, alias=alias))
+
+
+def aggregates_of_all(tree: exp.Query) -> list[exp.Expr]:
+    """Return the output columns of a query that aggregates all of its rows into one; none for any other query."""
+    if not isinstance(tree, exp.Select) or any(tree.args.get(part) for part in ("group", "distinct", "having")):
+        return []
+    projected = [item.unalias() for item in tree.expressions]
+    return projected if all(_aggregates(item) for item in projected) else []
 
 
 def _inside_casts(item: exp.Expr) -> exp.Expr:
