@@ -35,7 +35,7 @@ _OPERATORS = ("=", "<", ">", "<=", ">=", "!=")  # of SAM's files
 _ANNOTATION = re.compile(r"--[ \t]*(name|weight|think):[ \t]*(.*?)[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
 _THINK = re.compile(r"(\d+)\s*(ms|s)", re.IGNORECASE)
 _BEGIN = re.compile(r"(BEGIN|START)(\s+(TRANSACTION|WORK))?", re.IGNORECASE)
-_COMMIT = re.compile(r"(COMMIT|END)(\s+(TRANSACTION|WORK))?", re.IGNORECASE)
+_COMMIT = re.compile(r"(COMMIT|END|ROLLBACK)(\s+(TRANSACTION|WORK))?", re.IGNORECASE)
 _DIALECT = re.compile(r"\s*--\s*dialect:\s*(\w+)", re.IGNORECASE)
 _STATED = re.compile(r"(?P<sql>.+?)\s*;?\s*\|\|\d+\|\|(?P<cardinality>\d+)")
 
