@@ -51,10 +51,11 @@ from privbench_core.errors import (
 from privbench_core.version import __version__
 
 if TYPE_CHECKING:
-    from privbench_core.api import certify, error_bars, evaluate, explain_plans, plan, publish, replicate, run
+    from privbench_core.api import certify, check, error_bars, evaluate, explain_plans, plan, publish, replicate, run
     from privbench_core.backends.loading import Loaded
     from privbench_core.evaluation.certificate import Certificate
     from privbench_core.evaluation.evaluation import Evaluation
+    from privbench_core.explain.check import CheckResult
     from privbench_core.explain.error_bars import ErrorBars
     from privbench_core.explain.explanation import Explanation
     from privbench_core.pipeline.run import RunResult
@@ -84,21 +85,23 @@ if TYPE_CHECKING:
     from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind, Synthesizer
 
 __all__ = [
-    "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "Certificate", "CoMember",
-    "Column", "Curator", "Discovered", "Distances", "ErrorBars", "Evaluation", "Explanation", "ForeignKey",
+    "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "Certificate", "CheckResult",
+    "CoMember", "Column", "Curator", "Discovered", "Distances", "ErrorBars", "Evaluation", "Explanation", "ForeignKey",
     "InternalError", "LedgerError", "Loaded", "Marginal", "Measure", "Measurement", "NoiseOnlyError", "OfParent",
     "OutOfMemoryError", "Own", "OwnDifference", "OwnFanout", "OwnerDifference", "OwnerFanout", "ParentFanout",
     "ParentRow", "Plan", "Price", "PrivateSession", "PrivbenchError", "PublishError", "ReleaseError", "RunResult",
     "Schema", "SourceChangedError", "SourceError", "Spec", "SpecError", "Step", "StepContext", "StepKind",
     "Synthesizer", "Table", "UnsupportedBudgetError", "ValidationError", "ViewSpec", "__version__", "certify",
-    "error_bars", "evaluate", "explain_plans", "load_spec", "plan", "publish", "read_bundle", "replicate", "run",
+    "check", "error_bars", "evaluate", "explain_plans", "load_spec", "plan", "publish", "read_bundle", "replicate",
+    "run",
 ]  # fmt: skip
 
 _NAMES = {
-    "api": ("certify", "error_bars", "evaluate", "explain_plans", "plan", "publish", "replicate", "run"),
+    "api": ("certify", "check", "error_bars", "evaluate", "explain_plans", "plan", "publish", "replicate", "run"),
     "backends.loading": ("Loaded",),
     "evaluation.certificate": ("Certificate",),
     "evaluation.evaluation": ("Evaluation",),
+    "explain.check": ("CheckResult",),
     "explain.explanation": ("Explanation",),
     "pipeline.run": ("RunResult",),
     "privacy.budget": ("Budget", "Measure", "Price"),

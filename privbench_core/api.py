@@ -14,6 +14,7 @@ from privbench_core.errors import PublishError, SpecError
 from privbench_core.evaluation.certificate import Certificate, certify_bundle
 from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
 from privbench_core.evaluation.inputs import refuse_inside_bundle
+from privbench_core.explain.check import CheckResult, check_database
 from privbench_core.explain.comparison import RunTimeSettings
 from privbench_core.explain.decisions import DecisionSettings
 from privbench_core.explain.error_bars import ErrorBars, intervals_of
@@ -230,9 +231,7 @@ def certify(
     queries = None if workload is None else as_path(workload, "workload", SpecError)
     if page is not None:
         refuse_inside_bundle(page)  # before the work: internal figures must not be given away with a bundle
-    if not isinstance(thresholds, Mapping):
-        thresholds = {} if thresholds is None else read_thresholds(as_path(thresholds, "thresholds", SpecError))
-    limits = check_thresholds(thresholds)
+    limits = _limits(thresholds)
     settings = RunTimeSettings(seed=seed), DecisionSettings(limit=choices, seed=seed)
     certificate = certify_bundle(given, folder, workload=queries, urls=urls, limits=limits, settings=settings)
     if page is not None:
@@ -283,6 +282,45 @@ def publish(bundle: str | Path, target_url: str | Path, *, replace: bool = False
     """
     target = target_url if isinstance(target_url, str) else str(as_path(target_url, "target_url", PublishError))
     return load_bundle(as_path(bundle, "bundle", PublishError), target, replace=replace)
+
+
+def check(
+    bundle: str | Path,
+    url: str,
+    *,
+    workload: str | Path | None = None,
+    baseline: str | Path | bool = True,
+    thresholds: Mapping[str, float] | str | Path | None = None,
+) -> CheckResult:
+    """Check a PostgreSQL database that holds a bundle, and a workload on it. The database is only read.
+
+    Args:
+        bundle: Folder of the bundle.
+        url: ``postgresql://…`` (``?schema=name`` chooses a schema). It may have further tables and indexes.
+        workload: File of SQL queries; None takes the bundle's own.
+        baseline: File of an earlier check to compare with (`CheckResult.as_baseline`); True loads the bundle into an
+            embedded PostgreSQL for that, False compares with nothing.
+        thresholds: Limits by name, or their YAML file; the rest are `explain.thresholds.DEFAULTS`.
+
+    Returns:
+        What was found; ``passed`` says whether the database holds the bundle and no threshold is missed.
+
+    Raises:
+        PublishError: The bundle or the baseline is damaged, there are no queries, or a server cannot be reached.
+        SourceError: The workload cannot be read.
+        SpecError: The thresholds are wrong.
+    """
+    queries = None if workload is None else as_path(workload, "workload", SpecError)
+    before = baseline if isinstance(baseline, bool) else as_path(baseline, "baseline", PublishError)
+    limits = _limits(thresholds)
+    return check_database(as_path(bundle, "bundle", PublishError), url, queries, before, limits)
+
+
+def _limits(thresholds: Mapping[str, float] | str | Path | None) -> dict[str, float]:
+    """Return all limits, where a program gave some or a file of them."""
+    if not isinstance(thresholds, Mapping):
+        thresholds = {} if thresholds is None else read_thresholds(as_path(thresholds, "thresholds", SpecError))
+    return check_thresholds(thresholds)
 
 
 def _loaded(spec: object) -> Spec:

@@ -249,6 +249,27 @@ def publish(
 
 
 @app.command()
+def check(
+    bundle: BundleFolder,
+    url: Annotated[str, typer.Argument(metavar="URL", help="The PostgreSQL database that holds it.")],
+    workload: Annotated[Path | None, _option("Queries. Default: the bundle's own.", metavar="FILE.sql")] = None,
+    thresholds: Annotated[Path | None, _option("Limits instead of the default ones.", metavar="FILE.yaml")] = None,
+    baseline: Annotated[
+        Path | None, _option("An earlier check to compare with. Default: the bundle in embedded PostgreSQL.")
+    ] = None,
+    write_baseline: Annotated[Path | None, _option("File to keep this check in, for --baseline.")] = None,
+    junit: Annotated[Path | None, _option("File for JUnit XML, a test case per query.", metavar="FILE.xml")] = None,
+    json: Json = False,
+) -> None:
+    """Test a database that holds the bundle: rows, and plans, costs and run times of queries, within limits."""
+    with one_clear_line("nothing was written to the database"):
+        from privbench_core.commands.check import report_check
+
+        files = {"baseline": baseline, "write_baseline": write_baseline, "thresholds": thresholds, "junit": junit}
+        report_check(bundle, url, workload=workload, **files, as_json=json)
+
+
+@app.command()
 def ledger(
     spec: SpecFile,
     new_state: Annotated[

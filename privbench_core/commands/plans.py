@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 
 import typer
 
@@ -16,6 +17,7 @@ from privbench_core.explain.comparison import PlanComparison
 from privbench_core.explain.explanation import Explanation
 from privbench_core.report.plans import threshold_rows, write_explanation
 
+_WIDTH = 100  # characters of a query on the terminal; the page has all of it
 _NAMED = 10  # queries with flips, and choices with another winner, that are named on the terminal
 
 
@@ -98,7 +100,7 @@ def _show_explanation(found: Explanation) -> None:
             f"{query.explained.actual_rows or 0:,.0f}",
             f"{query.q_error:.2f}",
             f"{query.explained.milliseconds or 0:.2f}",
-            query.sql.replace("\n", " "),
+            shorten(query.sql, _WIDTH, placeholder=" …"),
         ]
         for query in found.queries
     ]

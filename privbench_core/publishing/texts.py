@@ -220,6 +220,7 @@ def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> s
             "",
             "```sh",
             *(f'sh workload/{_shell(name)}.pgbench/run.sh -c 4 -T 60 "$URL"' for name in sorted(workload)),
+            'privbench check . "$URL"  # compares the plans of these queries with those expected of this data',
             "```",
         ]
     for table in schema.sampling_order:

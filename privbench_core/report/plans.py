@@ -12,7 +12,7 @@ import numpy as np
 
 from privbench_core.evaluation.certificate import Certificate
 from privbench_core.evaluation.evaluation import INTERNAL
-from privbench_core.evaluation.inputs import refuse_inside_bundle, summarize_bundle
+from privbench_core.evaluation.inputs import BundleSummary, refuse_inside_bundle, summarize_bundle
 from privbench_core.explain.comparison import PlanComparison
 from privbench_core.explain.explanation import Explanation
 from privbench_core.explain.thresholds import RATIOS, SHARES
@@ -32,7 +32,7 @@ def write_certificate(certificate: Certificate, out: Path) -> None:
     differing = [d for d in decisions.clear if not d.same_winner]
     page = _render(
         f"{summary.database}: does the benchmark lead to the same plans?",
-        f"Bundle {summary.bundle}{_comma(summary.guarantee_in_words)}.",
+        _facts(summary),
         certificate.plans,
         names=("the source", "the bundle"),
         at=certificate.at,
@@ -50,10 +50,9 @@ def write_explanation(explanation: Explanation, out: Path) -> None:
     """Write plans.json and plans.html to the folder ``out``; PublishError if it is inside a bundle."""
     bundle, other = explanation.bundle, explanation.other
     summary = summarize_bundle(bundle.path.resolve().name, bundle.manifest)
-    against = f", compared with {other[0].path.resolve().name}" if other else ""
     page = _render(
         f"{summary.database}: plans of the benchmark",
-        f"Bundle {summary.bundle}{_comma(summary.guarantee_in_words)}{against}.",
+        _facts(summary, f"compared with {other[0].path.resolve().name}" if other else ""),
         other[1] if other else None,
         names=("the other bundle", "the bundle"),
         at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -105,5 +104,6 @@ def _write(out: Path, stem: str, data: Mapping[str, Any], page: str) -> None:
     write_durably(out / f"{stem}.html", page.encode())
 
 
-def _comma(text: str) -> str:
-    return f", {text}" if text else ""
+def _facts(summary: BundleSummary, more: str = "") -> str:
+    scale = f"scale {summary.scale:g}" if summary.scale != 1 else ""
+    return ", ".join(filter(None, [f"Bundle {summary.bundle}", summary.guarantee_in_words, scale, more])) + "."

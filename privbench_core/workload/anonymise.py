@@ -72,6 +72,8 @@ def hide_literals(query: ResolvedQuery, functions: Collection[str]) -> None:
 
 def _hide_compared(tree: exp.Query) -> None:
     """Make placeholders of the constants that are compared, and of lists of them."""
+    if tree.find(exp.Values):
+        raise UnansweredError(NOT_HIDDEN)
     for found in [*tree.find_all(exp.In)]:
         items = found.expressions
         if items and (isinstance(found.this, exp.Tuple) or not all(map(is_constant, items))):
@@ -79,8 +81,9 @@ def _hide_compared(tree: exp.Query) -> None:
         if items:
             found.set("expressions", [_placeholder() for _ in range(_LIST)])
     for operand, _ in [*operands(tree)]:
-        if is_constant(operand) and operand.find(*_CONSTANTS) is not None:
-            operand.replace(_placeholder())
+        held = [node for node in operand.find_all(*_CONSTANTS) if not isinstance(node.parent, PLACEHOLDERS)]
+        if held and is_constant(operand):
+            (operand.this if isinstance(operand, exp.Any) else operand).replace(_placeholder())
 
 
 def _placeholder() -> exp.Parameter:

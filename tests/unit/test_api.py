@@ -15,15 +15,17 @@ import privbench_core
 from privbench_core.errors import PrivbenchError
 
 FUNCTIONS = [
-    "certify", "error_bars", "evaluate", "explain_plans", "load_spec", "plan", "publish", "read_bundle", "replicate",
-    "run",
+    "certify", "check", "error_bars", "evaluate", "explain_plans", "load_spec", "plan", "publish", "read_bundle",
+    "replicate", "run",
 ]  # fmt: skip
 ERRORS = [
     "BudgetError", "BudgetExhaustedError", "BusyError", "InternalError", "LedgerError", "NoiseOnlyError",
     "OutOfMemoryError", "PrivbenchError", "PublishError", "ReleaseError", "SourceChangedError", "SourceError",
     "SpecError", "UnsupportedBudgetError", "ValidationError",
 ]  # fmt: skip
-RESULTS = ["Bundle", "Certificate", "ErrorBars", "Evaluation", "Explanation", "Loaded", "RunResult", "Spec"]
+RESULTS = [
+    "Bundle", "Certificate", "CheckResult", "ErrorBars", "Evaluation", "Explanation", "Loaded", "RunResult", "Spec",
+]  # fmt: skip
 SYNTHESIZERS = [
     "Artifact", "Budget", "CoMember", "Column", "Curator", "Discovered", "Distances", "ForeignKey", "Marginal",
     "Measure", "Measurement", "OfParent", "Own", "OwnFanout", "OwnDifference", "OwnerDifference", "OwnerFanout",

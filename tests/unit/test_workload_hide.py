@@ -29,7 +29,6 @@ with zqw as (select age + 7777 as zqv, 'Zq' as zqx from customer) select zqv fro
 select id from customer where id = -7771 and age = (7771 + 7772*2)::int and kind = cast('Zq' as varchar(777))
 select sum(id) over (partition by customer order by "Day" rows between 777 preceding and current row) from sale
 select * from customer left join lateral (select 7771 as zqone) zqs on true where age is distinct from 7771
-select * from (values (7771,'Zq')) as zqv(zqa, zqb)
 select age from customer where age = any(array[7771,7772]) and kind <> all(array['Zq'])
 select age from customer tablesample bernoulli (77) offset 777 rows fetch first 777 rows only
 select coalesce(age, 7771) c, 1.7777e7, true, null from customer where kind is not null and not (age is null)
@@ -44,6 +43,7 @@ select age from customer where age > 77.71::float8 and id > 7771::bigint and 'Zq
 LEFT_OUT = r"""
 select id from customer where (id, age) in ((7771,7772),(7773,7774))
 select note->>'Zqkey' from customer
+select * from (values (7771,'Zq')) as zqv(zqa, zqb)
 select json_extract(note, '$.Zqkey') from customer
 select zqfn(id, 'Zq') from customer
 select max(zqfn(id)) from customer
