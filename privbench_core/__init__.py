@@ -51,8 +51,9 @@ from privbench_core.errors import (
 from privbench_core.version import __version__
 
 if TYPE_CHECKING:
-    from privbench_core.api import evaluate, plan, publish, run
+    from privbench_core.api import append, evaluate, plan, publish, run
     from privbench_core.backends.loading import Loaded
+    from privbench_core.continuation.append import Appended
     from privbench_core.evaluation.evaluation import Evaluation
     from privbench_core.pipeline.run import RunResult
     from privbench_core.privacy.budget import Budget, Measure, Price
@@ -81,18 +82,20 @@ if TYPE_CHECKING:
     from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind, Synthesizer
 
 __all__ = [
-    "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "CoMember", "Column",
-    "Curator", "Discovered", "Distances", "Evaluation", "ForeignKey", "InternalError", "LedgerError", "Loaded",
-    "Marginal", "Measure", "Measurement", "NoiseOnlyError", "OfParent", "OutOfMemoryError", "Own", "OwnDifference",
-    "OwnFanout", "OwnerDifference", "OwnerFanout", "ParentFanout", "ParentRow", "Plan", "Price", "PrivateSession",
-    "PrivbenchError", "PublishError", "ReleaseError", "RunResult", "Schema", "SourceChangedError", "SourceError",
-    "Spec", "SpecError", "Step", "StepContext", "StepKind", "Synthesizer", "Table", "UnsupportedBudgetError",
-    "ValidationError", "ViewSpec", "__version__", "evaluate", "load_spec", "plan", "publish", "read_bundle", "run",
+    "Appended", "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "CoMember",
+    "Column", "Curator", "Discovered", "Distances", "Evaluation", "ForeignKey", "InternalError", "LedgerError",
+    "Loaded", "Marginal", "Measure", "Measurement", "NoiseOnlyError", "OfParent", "OutOfMemoryError", "Own",
+    "OwnDifference", "OwnFanout", "OwnerDifference", "OwnerFanout", "ParentFanout", "ParentRow", "Plan", "Price",
+    "PrivateSession", "PrivbenchError", "PublishError", "ReleaseError", "RunResult", "Schema", "SourceChangedError",
+    "SourceError", "Spec", "SpecError", "Step", "StepContext", "StepKind", "Synthesizer", "Table",
+    "UnsupportedBudgetError", "ValidationError", "ViewSpec", "__version__", "append", "evaluate", "load_spec", "plan",
+    "publish", "read_bundle", "run",
 ]  # fmt: skip
 
 _NAMES = {
-    "api": ("evaluate", "plan", "publish", "run"),
+    "api": ("append", "evaluate", "plan", "publish", "run"),
     "backends.loading": ("Loaded",),
+    "continuation.append": ("Appended",),
     "evaluation.evaluation": ("Evaluation",),
     "pipeline.run": ("RunResult",),
     "privacy.budget": ("Budget", "Measure", "Price"),

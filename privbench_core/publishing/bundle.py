@@ -105,6 +105,11 @@ class Bundle:
             raise PublishError(f"{self.path / MANIFEST}: {problems.lines[0]}; run privbench again")
         return Schema(str(self.manifest["database"]), parsed.tables, unit, enums, schemas, parse_views(node))
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the manifest, which has those of all files."""
+        return _sha256(self.path / MANIFEST)
+
     @cached_property
     def schema_sql(self) -> str:
         """Content of schema.sql."""

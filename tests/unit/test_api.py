@@ -14,13 +14,13 @@ import pytest
 import privbench_core
 from privbench_core.errors import PrivbenchError
 
-FUNCTIONS = ["evaluate", "load_spec", "plan", "publish", "read_bundle", "run"]
+FUNCTIONS = ["append", "evaluate", "load_spec", "plan", "publish", "read_bundle", "run"]
 ERRORS = [
     "BudgetError", "BudgetExhaustedError", "BusyError", "InternalError", "LedgerError", "NoiseOnlyError",
     "OutOfMemoryError", "PrivbenchError", "PublishError", "ReleaseError", "SourceChangedError", "SourceError",
     "SpecError", "UnsupportedBudgetError", "ValidationError",
 ]  # fmt: skip
-RESULTS = ["Bundle", "Evaluation", "Loaded", "RunResult", "Spec"]
+RESULTS = ["Appended", "Bundle", "Evaluation", "Loaded", "RunResult", "Spec"]
 SYNTHESIZERS = [
     "Artifact", "Budget", "CoMember", "Column", "Curator", "Discovered", "Distances", "ForeignKey", "Marginal",
     "Measure", "Measurement", "OfParent", "Own", "OwnFanout", "OwnDifference", "OwnerDifference", "OwnerFanout",
