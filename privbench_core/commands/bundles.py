@@ -64,6 +64,9 @@ def load_next(bundle: Path, target: str, days: int, after: int | None, seed: int
         return
     show("Appended", ["table", ">new rows"], [[name, f"{count:,}"] for name, count in appended.rows.items()])
     say(f"Window {appended.window}: {appended.first} to {appended.last}. No row that was there has changed.")
+    if appended.left_out:
+        listed = ", ".join(f"{count:,} of {name}" for name, count in appended.left_out.items())
+        say(f"Left out, because they would break a reference, a check or a unique key: {listed}.")
     say(f"The same command appends the next {days} days.")
 
 

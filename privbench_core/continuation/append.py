@@ -47,12 +47,14 @@ class Appended:
         window: Its number; 1 is that of the first days after the bundle.
         first, last: Its days, ISO 8601.
         rows: New rows by table.
+        left_out: Rows by table that would have broken a reference, a check or a unique set.
     """
 
     window: int
     first: str
     last: str
     rows: dict[str, int]
+    left_out: dict[str, int]
 
     def __repr__(self) -> str:
         """Return the days and the size in one line."""
@@ -89,7 +91,8 @@ def append_bundle(bundle: Path, target: str, *, days: int, after: int | None = N
 
 def _described(window: Window) -> Appended:
     first, last = (str(_DAY_ZERO + dt.timedelta(days=day)) for day in (window.first, window.last))
-    return Appended(window.number, first, last, {name: rows.num_rows for name, rows in window.rows.items()})
+    rows = {name: found.num_rows for name, found in window.rows.items()}
+    return Appended(window.number, first, last, rows, {name: n for name, n in window.left_out.items() if n})
 
 
 def _append_to_file(bundle: Bundle, file: Path, days: int, after: int | None, seed: int) -> Appended:

@@ -36,7 +36,7 @@ def made_unique(
     groups = [group for group in (table.primary_key, *table.unique) if group]
     for group in groups:
         own = [table.column(name) for name in group if name not in table.referring_columns]
-        for column in own:
+        for column in reversed(own):
             if column.name not in fresh and (made := _numbered(column, group, new, old, rng)) is not None:
                 new[column.name], is_fresh = made
                 fresh |= {column.name} if is_fresh else set()
@@ -69,31 +69,37 @@ def _numbered(
             last = int(pc.max(there).as_py() or 0)
             made = pa.array(last + step * np.arange(1, count + 1)).cast(values.type)
             return pc.if_else(values.is_valid(), made, values), True
-        others = [name for name in group if name != column.name]
-        if others and (made := _counted_within(others, values, new, old, there)) is not None:
-            return made, False
-        return None
+        return _counted_within(column, group, new, old), False
     if alone and column.type is ColumnType.TEXT and (made := _numbered_text(column, there, count)) is not None:
         return pc.if_else(values.is_valid(), made, values), True
     return None
 
 
-def _counted_within(
-    others: list[str], values: pa.Array, new: dict[str, pa.Array], old: pa.Table, there: pa.ChunkedArray
-) -> pa.Array | None:
-    """Return the numbers that go on within the rows that share other columns; None if numbers do not count them."""
-    before, here = common_numbers(
-        [old.column(name) for name in others], [new[name] for name in others], (old.num_rows, len(values))
-    )
+def _counted_within(column: Column, group: tuple[str, ...], new: dict[str, pa.Array], old: pa.Table) -> pa.Array:
+    """Return numbers that go on within the rows that share the other columns of a unique set.
+
+    All do where the numbers so far count these rows from one; else those alone that would repeat an old one.
+    """
+    values, there = new[column.name], old.column(column.name)
+    others = [name for name in group if name != column.name]
+    if others:
+        sizes = old.num_rows, len(values)
+        before, here = common_numbers([old.column(n) for n in others], [new[n] for n in others], sizes)
+    else:
+        before, here = np.zeros(old.num_rows, np.int64), np.zeros(len(values), np.int64)
     numbers = np.asarray(pc.fill_null(there.cast(pa.int64()), 0).to_numpy())
     size = max(before.max(initial=-1), here.max(initial=-1)) + 2
     last, first = np.zeros(size, np.int64), np.full(size, np.iinfo(np.int64).max)
     np.maximum.at(last, before, numbers)
     np.minimum.at(first, before, numbers)
     begun = first[np.unique(before)]
+    chosen = values.is_valid().to_numpy(zero_copy_only=False)
     if not len(begun) or (begun <= 1).mean() < _COUNTS_FROM_ONE:
-        return None
-    return pa.array(last[here] + ordinal_within(here)).cast(values.type)
+        chosen = chosen & _collides(group, new, old)
+        np.maximum.at(last, here, np.asarray(pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)))
+    made = np.zeros(len(values), np.int64)
+    made[chosen] = last[here[chosen]] + ordinal_within(here[chosen])
+    return pc.if_else(pa.array(chosen & (here >= 0)), pa.array(made).cast(values.type), values)
 
 
 def _numbered_text(column: Column, there: pa.ChunkedArray, count: int) -> pa.Array | None:

@@ -21,7 +21,8 @@ from privbench_core.schema.types.durations import DAY
 _NEAREST = 64  # rows of about the same age among which a counterpart is chosen
 _FEW_VALUES = 32  # of a column that counterparts should agree in
 _COMPARED = 8  # rows of a unit that decide on its counterpart
-_PER_DOUBLING = 0.5  # cost of an age, or a number of rows, that is twice as large; of other values: 1
+_OLDER, _MORE = 0.5, 1.5  # cost of an age, or of a number of rows so far, that is twice as large
+_HAPPENED = 3.0  # cost where a date has passed, or there are rows, for one alone; of another value of a column: 1
 _USED = 2.0  # cost of a row that is a counterpart already
 _MISSING = 20.0  # cost of a unit that lacks rows of a table
 _TIES = 0.25  # most that chance adds
@@ -31,34 +32,39 @@ class Features:
     """What rows of a table are compared by, as it was at some time.
 
     Attributes:
-        codes: Of columns with few values, and whether dates have passed, shape (rows, columns).
-        sizes: Logarithms of age and of numbers of rows so far, shape (rows, sizes).
+        codes: Of columns with few values, whether dates have passed, and whether other rows refer to it, shape (rows,
+            codes).
+        weights: Cost of a difference in each, shape (codes,).
+        sizes: Logarithms of age and of numbers of rows so far, times their cost, shape (rows, sizes).
     """
 
     def __init__(self, world: World, table: Table, now: int) -> None:
         here = world.tables[table.name]
-        private = {
-            name for key in table.foreign_keys if not world.schema.table(key.parent).public for name in key.columns
-        }
-        codes = []
+        public = {other.name for other in world.schema.tables if other.public}
+        private = {name for key in table.foreign_keys if key.parent not in public for name in key.columns}
+        codes, happened = [np.zeros(len(here), dtype=bool)], []
         for column in table.columns:
             values = here.rows.column(column.name)
             if is_calendar(column):
                 if values.null_count:
                     times = microseconds(values)
-                    codes.append((times != UNDATED) & (times < now))
+                    happened.append((times != UNDATED) & (times < now))
             elif column.name not in private:
                 encoded = values.combine_chunks().dictionary_encode()
                 if 1 < len(encoded.dictionary) <= _FEW_VALUES:
                     codes.append(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False))
         age = np.where(here.time == UNDATED, 0, np.maximum(now - here.time, 0) / DAY)
-        self.codes = np.stack([*codes, np.zeros(len(here))], axis=1).astype(np.int16)
-        self.sizes = np.log2(1 + np.stack([age, *_numbers(world, table, now)], axis=1)).astype(np.float32)
+        numbers = _numbers(world, table, now)
+        happened += [number > 0 for number in numbers]
+        self.codes = np.stack([*codes, *happened], axis=1).astype(np.int16)
+        self.weights = np.append(np.ones(len(codes)), np.full(len(happened), _HAPPENED))
+        costs = np.array([_OLDER, *[_MORE] * len(numbers)])
+        self.sizes = (np.log2(1 + np.stack([age, *numbers], axis=1)) * costs).astype(np.float32)
 
     def cost(self, row: int, others: Features, rows: Ints) -> np.ndarray:
         """Return how unlike ``row`` some rows of ``others`` are, shape (rows,)."""
-        unlike = (others.codes[rows] != self.codes[row]).sum(axis=1)
-        return np.asarray(unlike + _PER_DOUBLING * np.abs(others.sizes[rows] - self.sizes[row]).sum(axis=1))
+        unlike = (others.codes[rows] != self.codes[row]) @ self.weights
+        return np.asarray(unlike + np.abs(others.sizes[rows] - self.sizes[row]).sum(axis=1))
 
 
 def _numbers(world: World, table: Table, now: int) -> list[Ints]:

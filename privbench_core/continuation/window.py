@@ -44,6 +44,8 @@ class Window:
         number: 1 for the first days after the bundle.
         first, last: Its first and last day, in days since 1970.
         rows: New rows by private table, in the order in which they come.
+        left_out: How many rows of each table were left out, because no row fits their references, or because they would
+            break a check or a unique set.
         order: Number of the table in `rows` and row of it, in the order of the stream, shape (rows, 2): by time, and
             each after the rows that it refers to.
     """
@@ -52,6 +54,7 @@ class Window:
     first: int
     last: int
     rows: Mapping[str, pa.Table]
+    left_out: Mapping[str, int]
     order: Ints
 
     @property
@@ -89,7 +92,8 @@ def next_window(world: World, number: int, days: int, seed: int) -> tuple[Window
     listed = np.concatenate(stream)
     order = listed[np.lexsort(listed.T[::-1])][:, 1:]
     first = begin // DAY
-    window = Window(number, first, first + days - 1, rows, order)
+    left_out = {name: int(made.cloned[name].sum()) - new.num_rows for name, new in rows.items()}
+    window = Window(number, first, first + days - 1, rows, left_out, order)
     return window, replace(world, tables={**world.tables, **extended})
 
 

@@ -254,3 +254,16 @@ def test_unique_texts_keep_their_form():
     codes = made["code"].to_pylist()
     assert len({*codes, "AB-12x", "CD-93y"}) == 5
     assert all(code[:2].isupper() and code[2] == "-" and code[3:5].isdigit() and code[5].islower() for code in codes)
+
+
+def test_numbers_go_on_within_the_rows_that_share_their_owner():
+    columns = (Column("team", T.INTEGER), Column("season", T.INTEGER))
+    table = Table("t", columns, ("team", "season"))
+    old = pa.table({"team": [1, 1, 2], "season": [2019, 2020, 2020]})
+    new = {"team": pa.array([1, 1, 2, 3]), "season": pa.array([2020, 2019, 2018, 2020])}
+    made, kept = made_unique(table, new, old, np.random.default_rng(0))
+    assert kept.all()
+    assert made["season"].to_pylist() == [2021, 2022, 2018, 2020]  # those alone that would be there twice
+    counted = {"team": pa.array([1, 3, 3]), "season": pa.array([7, 7, 7])}
+    made, _ = made_unique(table, counted, pa.table({"team": [1, 1, 2], "season": [1, 2, 1]}), np.random.default_rng(0))
+    assert made["season"].to_pylist() == [3, 1, 2]
