@@ -26,7 +26,7 @@ from benchmarks.strangers import draft_spec
 from benchmarks.strangers_data import STRANGERS
 from privbench_core import append, publish
 from privbench_core.backends.integrity import check_rows
-from privbench_core.backends.postgres.ddl import qualified
+from privbench_core.backends.postgres.ddl import qualified, quote_identifier
 from privbench_core.backends.postgres.temporary import temporary_postgres
 from privbench_core.backends.registry import open_source
 from privbench_core.continuation.arrivals import UNDATED, Ints
@@ -84,9 +84,10 @@ def _loaded(bundle: Bundle) -> Row:
             changed = 0
             for table in bundle.schema.tables:
                 name, listed = qualified(table.name, bundle.schema.schemas), [str(p) for p in bundle.files(table.name)]
-                query = f"SELECT count(*) FROM (FROM read_parquet(?) EXCEPT ALL BY NAME FROM {name})"
-                if not any(c.is_array or c.type.logical.duckdb_form != "{}" for c in table.columns):
-                    changed += (here.execute(query, [listed]).fetchone() or (0,))[0]
+                plain = [c for c in table.columns if not (c.is_array or c.type.logical.duckdb_form != "{}")]
+                texts = ", ".join(f"{quote_identifier(c.name)}::text" for c in plain)
+                query = f"SELECT {texts} FROM read_parquet(?) EXCEPT ALL SELECT {texts} FROM {name}"
+                changed += len(here.execute(query, [listed]).fetchall())
                 rows = there.execute(f"SELECT count(*) FROM {name}".encode()).fetchone()
                 assert rows == here.execute(f"SELECT count(*) FROM {name}").fetchone(), table.name
     assert counted["DuckDB"] == counted["PostgreSQL"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privbench_core.backends.postgres.ddl import counter_statements
-from privbench_core.continuation.stream import finding_query, insert_statements
+from privbench_core.continuation.stream import duckdb_statements, finding_query, insert_statements
 from privbench_core.continuation.window import Window, next_window
 from privbench_core.continuation.world import World, read_world
 from privbench_core.errors import PublishError, SourceError
@@ -203,7 +203,8 @@ class _DuckDB(_Database):
         return None if row is None else bool(row[0])
 
     def insert(self, bundle: Bundle, window: Window) -> None:
-        _in_batches(self.connection.execute, insert_statements(bundle.schema, window, for_duckdb=True))
+        for statement in duckdb_statements(bundle.schema, window):
+            self.connection.execute(statement)
 
 
 class _Postgres(_Database):
@@ -221,16 +222,9 @@ class _Postgres(_Database):
         return None if row is None else bool(row[0])
 
     def insert(self, bundle: Bundle, window: Window) -> None:
-        def execute(text: str) -> None:
-            self.connection.execute(text.encode())
-
-        _in_batches(execute, (*insert_statements(bundle.schema, window), *counter_statements(bundle.schema)))
-
-
-def _in_batches(execute: Callable[[str], object], statements: Iterable[str]) -> None:
-    listed = list(statements)
-    for first in range(0, len(listed), _BATCH):
-        execute("\n".join(listed[first : first + _BATCH]))
+        statements = [*insert_statements(bundle.schema, window), *counter_statements(bundle.schema)]
+        for first in range(0, len(statements), _BATCH):
+            self.connection.execute("\n".join(statements[first : first + _BATCH]).encode())
 
 
 @contextmanager
