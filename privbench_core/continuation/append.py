@@ -7,6 +7,7 @@ rows are looked for in a database, and the first window that is not there is the
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from privbench_core.continuation.window import Window, next_window
 from privbench_core.continuation.world import World, read_world
 from privbench_core.errors import PublishError, SourceError
 from privbench_core.files import write_durably
-from privbench_core.publishing.bundle import Bundle, read_bundle
+from privbench_core.publishing.bundle import Bundle, parts_of, read_bundle
 from privbench_core.spec.location import connection_parameters, describe, parse_url, reason_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _BATCH = 1000  # statements sent at a time
 _SOUGHT = 3  # tables whose rows are looked for, the largest
+_DIGITS = 16  # of a digest, in hexadecimal
 _EMPTY = 13  # windows without a row, after which there is none to come
 _MARK = "-- privbench: window {number} of {days} days, seed {seed}, after the bundle {bundle}: {first} to {last}"
 _MARKED = re.compile(
@@ -99,7 +101,7 @@ def _append_to_file(bundle: Bundle, file: Path, days: int, after: int | None, se
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         marks = _MARKED.findall(text)
-        name = f"{bundle.schema.name} {bundle.digest[:16]}"
+        name = _name(bundle)
         if text and not marks:
             raise PublishError(f"{file}: holds something else than rows to append; name another file")
         if marks and marks[-1][1:] != (str(days), str(seed), name):
@@ -119,6 +121,12 @@ def _append_to_file(bundle: Bundle, file: Path, days: int, after: int | None, se
     except OSError as error:
         raise PublishError(f"{file}: cannot be written ({error.strerror}); nothing was changed") from error
     return appended
+
+
+def _name(bundle: Bundle) -> str:
+    """Return the name of the database, and a digest of the rows."""
+    digests = [str(part["sha256"]) for entry in bundle.manifest["tables"].values() for part in parts_of(entry)]
+    return f"{bundle.schema.name} {hashlib.sha256(' '.join(digests).encode()).hexdigest()[:_DIGITS]}"
 
 
 def _window(world: World, number: int, days: int, seed: int) -> tuple[Window, World]:

@@ -34,7 +34,7 @@ def insert_statements(schema: Schema, window: Window) -> Iterator[str]:
 
 
 def duckdb_statements(schema: Schema, window: Window) -> Iterator[str]:
-    """Yield statements of many rows, a table at a time: DuckDB is slow with single rows, and holds no key in a circle."""
+    """Yield statements of many rows, table by table: DuckDB is slow with single rows, and holds no circle of keys."""
     for name, rows in window.rows.items():
         table = schema.table(name)
         values = _row_values(table, rows, schema, for_duckdb=True)
