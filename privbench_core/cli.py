@@ -171,13 +171,16 @@ def publish(
     bundle: BundleFolder,
     target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="A PostgreSQL URL or a DuckDB file.")],
     replace: Annotated[bool, typer.Option("--replace", help="First drop tables of the same names.")] = False,
+    statistics_only: Annotated[
+        bool, typer.Option("--statistics-only", help="No rows: only what the planner of PostgreSQL 18 knows of them.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Load a bundle into a database: create tables, load rows, add keys and indexes, analyze. All or nothing."""
     with one_clear_line("the target is unchanged"):
         from privbench_core.commands.bundles import load
 
-        load(bundle, target, replace=replace, as_json=json)
+        load(bundle, target, replace=replace, statistics_only=statistics_only, as_json=json)
 
 
 @app.command()
