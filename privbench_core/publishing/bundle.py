@@ -33,7 +33,6 @@ from privbench_core.backends.loading import Loaded
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import as_path, file_name, recover_folder, replace_folder
-from privbench_core.publishing.statistics import statistics_sql
 from privbench_core.publishing.table_files import RowRanges, sha256_of, write_ranges
 from privbench_core.publishing.texts import DUCKDB, PSQL, STATISTICS, consumer_readme, duckdb_script, psql_script
 from privbench_core.schema.columns import Column
@@ -156,6 +155,7 @@ def write_bundle(
 
     def write(folder: Path) -> None:
         from privbench_core.backends.duckdb.load import RowTrial
+        from privbench_core.publishing.statistics import statistics_sql
 
         (folder / "data").mkdir()
         writing = partial(write_ranges, folder, schema, csv=csv, workers=workers)

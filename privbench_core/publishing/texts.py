@@ -288,6 +288,13 @@ def _loading(tables: Entries) -> str:
             "privbench publish . postgresql://user@host/database",
             "privbench publish . benchmark.duckdb",
             "```",
+            "",
+            "For query plans alone, PostgreSQL 18 needs no rows: `statistics.sql` holds the schema and what ANALYZE would",
+            "find in these rows.",
+            "",
+            "```sh",
+            "privbench publish . postgresql://user@host/database --statistics-only",
+            "```",
         ]
     )
 

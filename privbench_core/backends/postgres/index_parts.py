@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from typing import TYPE_CHECKING
 
 from privbench_core.schema.constraints import Index
 from privbench_core.schema.tables import Table
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,10 @@ def indexed_keys(table: Table) -> list[tuple[str, ...]]:
 
 def _parsed(index: Index) -> IndexParts:
     """Take an index apart; where sqlglot does not understand it, it is one on the columns that it is about."""
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
     if index.using is None:
         return IndexParts(index.columns, index.name)
     method = index.using.partition("(")[0].strip().lower()
@@ -71,6 +75,8 @@ def _parsed(index: Index) -> IndexParts:
 
 
 def _expression(key: exp.Expr) -> str:
+    from sqlglot import exp
+
     inside = key.this if isinstance(key, exp.Opclass) else key
     inside = inside.unnest()
     return inside.name if isinstance(inside, exp.Column | exp.Identifier) else inside.sql(dialect="postgres")
