@@ -1,17 +1,20 @@
 """Plans without rows: of queries on a bundle's statistics alone, on the loaded bundle, and on its source.
 
-All three are databases of one embedded PostgreSQL 18; those with rows are vacuumed and analyzed. A plan is the same if
-its operators, the order of its joins and its indexes are. ANALYZE samples larger tables, so the loaded bundle is also
-compared with itself, analyzed once more: more than that no statistics can reach.
+All are databases of one embedded PostgreSQL 18; those with rows are vacuumed and analyzed. A plan is the same if its
+operators, the order of its joins and its indexes are. ANALYZE samples larger tables, so the loaded bundle is also
+compared with itself, analyzed once more. "No heights" is what a server with checksums of pages allows, "no sizes" a
+login that may not run programs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from unittest.mock import patch
 
 import psycopg
 from sqlalchemy import make_url
@@ -25,6 +28,7 @@ from benchmarks.report import Row, machine, markdown
 from benchmarks.tpch_queries import QUERIES
 from benchmarks.tpch_schema import SCHEMA
 from benchmarks.workloads import Case
+from privbench_core.backends.postgres import load_statistics
 from privbench_core.backends.postgres.temporary import PostgresServer, temporary_postgres
 from privbench_core.errors import PrivbenchError
 from privbench_core.evaluation.generate import Recipe, generate_workload
@@ -37,6 +41,7 @@ from privbench_core.workload.statements import Workload
 
 EPSILON, DELTA = 3.2, 1e-9
 STATISTICS_ONLY, LOADED, AGAIN, SOURCE = "statistics_only", "loaded", "again", "source"
+NO_HEIGHTS, NO_SIZES = "no_heights", "no_sizes"
 
 
 @dataclass(frozen=True)
@@ -67,11 +72,16 @@ def run(data: Path | None, databases: Collection[str], progress: Callable[[str],
 def measure(server: PostgresServer, name: str, prepared: Prepared) -> list[Row]:
     """Load a bundle with and without rows, and compare plans."""
     urls = {SOURCE: prepared.source}
-    for what, statistics_only in ((LOADED, False), (STATISTICS_ONLY, True)):
+    seconds = {}
+    lacking = {NO_HEIGHTS: {"tree_height": 0}, NO_SIZES: {"tree_height": 0, "_truncations": ()}}
+    for what in (LOADED, STATISTICS_ONLY, *lacking):
         urls[what] = new_database(server, f"{name}_{what}")
         start = perf_counter()
-        load_bundle(prepared.bundle, urls[what], statistics_only=statistics_only)
-        seconds = perf_counter() - start
+        with ExitStack() as without:
+            for part, found in lacking.get(what, {}).items():
+                without.enter_context(patch.object(load_statistics, part, lambda *_, found=found: found))
+            load_bundle(prepared.bundle, urls[what], statistics_only=what != LOADED)
+        seconds[what] = perf_counter() - start
     bundle = read_bundle(prepared.bundle)
     start = perf_counter()
     text = statistics_sql(bundle.schema, {table: bundle.files(table) for table in bundle.tables})
@@ -90,12 +100,15 @@ def measure(server: PostgresServer, name: str, prepared: Prepared) -> list[Row]:
                 "queries": sum(None not in each for each in zip(*plans.values(), strict=True)),
                 "without rows = loaded": same(plans[STATISTICS_ONLY], plans[LOADED]),
                 "loaded = analyzed again": same(plans[LOADED], plans[AGAIN]),
+                "no heights = loaded": same(plans[NO_HEIGHTS], plans[LOADED]),
+                "no sizes = loaded": same(plans[NO_SIZES], plans[LOADED]),
                 "without rows = source": same(plans[STATISTICS_ONLY], plans[SOURCE]),
                 "loaded = source": same(plans[LOADED], plans[SOURCE]),
                 "rows": f"{sum(entry['rows'] for entry in bundle.manifest['tables'].values()):,}",
                 "statistics.sql kB": len(text.encode()) / 1000,
                 "computed s": made,
-                "published s": seconds,
+                "published s": seconds[STATISTICS_ONLY],
+                "loaded s": seconds[LOADED],
             }
         )
     return rows

@@ -39,6 +39,10 @@ _HEADER = """\
 -- them where the login may run programs on the server; elsewhere the extension pg_regresql has the planner use these.
 -- ANALYZE would replace these statistics by those of empty tables, so autovacuum is off for these tables.
 """
+_TRUNCATE = """\
+-- So that the server has no page of the indexes in memory: publish sets the heights of their trees.
+TRUNCATE {names};
+"""
 _CALL = """\
 SELECT pg_restore_{kind}_stats('version', {version}, 'schemaname', {home}, 'relname', {name},
     {facts});"""
@@ -79,7 +83,8 @@ def statistics_sql(schema: Schema, files: Mapping[str, Sequence[Path]]) -> str:
                 columns += kept.expressions()
     lists = [(_OF_TABLES, tables), (_OF_INDEXES, indexes)]
     relations = [t.format(version=SERVER_VERSION, values=",\n    ".join(each)) for t, each in lists if each]
-    return "\n".join([_HEADER, create_schema_sql(schema), *columns, *relations])
+    names = ", ".join(qualified(table.name, schema.schemas) for table in schema.tables)
+    return "\n".join([_HEADER, create_schema_sql(schema), _TRUNCATE.format(names=names), *columns, *relations])
 
 
 def _parts(table: Table, rows: SampledRows, schema: Schema) -> Iterator[tuple[str, SampledRows, bool]]:

@@ -177,6 +177,18 @@ def test_plans_are_the_same(place: SimpleNamespace, query: str):
     assert found.cost == pytest.approx(expected.cost, rel=0.05)
 
 
+def test_rows_can_be_added_and_found_by_the_empty_indexes(place: SimpleNamespace):
+    url = new_database(place.server, "clinic_filled")
+    assert publish(place.bundle, url, statistics_only=True).left_out == ()
+    values = "SELECT n, n || '@x', 'regular', n, NULL, '{}', false FROM generate_series(1, 5000) n"
+    execute(url, f"INSERT INTO person (id, email, kind, paid, seen, tags, vip) {values}")
+    with psycopg.connect(url, options="-c enable_seqscan=off") as connection:
+        by_key = "SELECT paid FROM person WHERE id = 4999 AND lower(email) = '4999@x'"
+        assert connection.execute(by_key).fetchall() == [(4999,)]
+        between = "SELECT count(*) FROM person WHERE id BETWEEN 10 AND 4000"
+        assert connection.execute(between).fetchall() == [(3991,)]
+
+
 def test_autovacuum_leaves_the_statistics_alone(place: SimpleNamespace):
     query = "SELECT relname FROM pg_class WHERE 'autovacuum_enabled=false' = ANY(reloptions) ORDER BY 1"
     assert rows(place.bare, query) == [("person",), ("visit_2024",), ("visit_rest",)]
