@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,4 +160,5 @@ def public_workload(spec: Spec) -> dict[str, Workload]:
         return {}
     from privbench_core.workload.statements import read_workload  # brings in sqlglot, for those who have a workload
 
-    return {file_name(spec.workload.stem): read_workload(spec.workload)}
+    workload = read_workload(spec.workload)
+    return {file_name(spec.workload.stem): replace(workload, hide_literals=spec.literals == "hide")}

@@ -8,6 +8,8 @@
     load.duckdb.sql         loads all of it with DuckDB alone
     statistics.sql          the schema with what the planner of PostgreSQL 18 would know of the rows, without them
     workload/<name>.sql     queries, if any
+    replicates/             what error bars are made from, if the owner added it (`replicates`)
+    workload/<name>.pgbench their replay: run.sh, and a script per transaction
     MANIFEST.json           the list of files with checksums, the schema and the privacy receipt
     README.md               for users of the bundle
 
@@ -33,7 +35,7 @@ from privbench_core.backends.loading import Loaded
 from privbench_core.backends.postgres.ddl import create_schema_sql
 from privbench_core.errors import InternalError, PublishError, did_you_mean
 from privbench_core.files import as_path, file_name, recover_folder, replace_folder
-from privbench_core.publishing.table_files import RowRanges, sha256_of, write_ranges
+from privbench_core.publishing.table_files import RowRanges, file_digest, write_ranges
 from privbench_core.publishing.texts import DUCKDB, PSQL, STATISTICS, consumer_readme, duckdb_script, psql_script
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
@@ -110,8 +112,9 @@ class Bundle:
     @cached_property
     def workload(self) -> dict[str, str]:
         """The queries of the workload by name."""
-        files = [PurePosixPath(name) for name in self.manifest["files"] if name.startswith("workload/")]
-        return {file.stem: (self.path / file).read_text(encoding="utf-8") for file in files}
+        files = [PurePosixPath(name) for name in self.manifest["files"]]
+        queries = [file for file in files if str(file.parent) == "workload"]
+        return {file.stem: (self.path / file).read_text(encoding="utf-8") for file in queries}
 
 
 def write_bundle(
@@ -120,6 +123,7 @@ def write_bundle(
     tables: Mapping[str, pa.Table | RowRanges],
     receipt: Mapping[str, Any],
     workload: Mapping[str, str] | None = None,
+    replay: Mapping[str, Mapping[str, str]] | None = None,
     workers: int | None = None,
     *,
     csv: bool = True,
@@ -133,6 +137,7 @@ def write_bundle(
         receipt: JSON-able privacy receipt, stored under ``privacy``. Its ``created`` date becomes the bundle's, and
             the README quotes its ``guarantee``.
         workload: SQL text by name.
+        replay: Files of pgbench by their name, by the name of a workload.
         workers: Most processes that write ranges at a time.
         csv: Whether to write the rows once more for psql, and load.sql.
 
@@ -171,8 +176,10 @@ def write_bundle(
         files = {name: [folder / part["file"] for part in parts] for name, parts in written.items()}
         texts |= {STATISTICS: statistics_sql(schema, files)}
         texts |= {f"workload/{name}.sql": sql for name, sql in sorted(workload.items())}
+        for name, scripts in (replay or {}).items():
+            texts |= {f"workload/{name}.pgbench/{file}": text for file, text in scripts.items()}
         for name, text in texts.items():
-            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         manifest = {
             "format": FORMAT,
@@ -181,7 +188,7 @@ def write_bundle(
             "created": receipt.get("created"),
             "schema": _describe(schema),
             "tables": described,
-            "files": {name: {"sha256": sha256_of(folder / name)} for name in texts} | copies,
+            "files": {name: {"sha256": file_digest(folder / name)} for name in texts} | copies,
             "privacy": dict(receipt),
         }
         try:
@@ -214,6 +221,8 @@ def read_bundle(path: str | Path) -> Bundle:
         parts = [part for entry in manifest["tables"].values() for part in parts_of(entry)]
         expected = {part["file"]: part["sha256"] for part in parts}
         expected |= {name: entry["sha256"] for name, entry in manifest["files"].items()}
+        replicates = [entry for tables in manifest.get("replicates", {}).get("tables", ()) for entry in tables.values()]
+        expected |= {entry["file"]: entry["sha256"] for entry in replicates}
         expected[SCHEMA_SQL]
     except (KeyError, TypeError, AttributeError):
         raise PublishError(f"{folder / MANIFEST}: lacks the list of tables and files; run privbench again") from None
@@ -335,7 +344,7 @@ def _verify(folder: Path, name: PurePosixPath, digest: str) -> None:
         raise PublishError(f"{folder / MANIFEST}: lists {name}, which is outside the bundle; do not trust this bundle")
     if not (folder / name).is_file():
         raise PublishError(f"{folder / name}: missing; copy the bundle again or run privbench again")
-    if sha256_of(folder / name) != digest:
+    if file_digest(folder / name) != digest:
         raise PublishError(
             f"{folder / name}: does not match its checksum; copy the bundle again or run privbench again"
         )

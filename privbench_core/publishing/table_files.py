@@ -65,8 +65,8 @@ def _write_range(
         trial({table.name: folder / file})
     if copy is not None:
         write_csv(table, folder / file, folder / copy)
-    csv_digest = sha256_of(folder / copy) if copy else None
-    described = {"file": file, "rows": written.num_rows, "sha256": sha256_of(folder / file)}
+    csv_digest = file_digest(folder / copy) if copy else None
+    described = {"file": file, "rows": written.num_rows, "sha256": file_digest(folder / file)}
     return {**described, "csv": copy, "csv_sha256": csv_digest}
 
 
@@ -86,7 +86,7 @@ def _refuse_other_columns(table: Table, found: Sequence[str]) -> None:
         raise InternalError(f"{table.name}: columns {list(found)} were given for the bundle; expected {names}")
 
 
-def sha256_of(file: Path) -> str:
-    """Return the checksum of a file."""
+def file_digest(file: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
