@@ -269,22 +269,26 @@ def explain_plans(
     return explain_bundle(as_path(bundle, "bundle", PublishError), queries, url=url, against=other)
 
 
-def publish(bundle: str | Path, target_url: str | Path, *, replace: bool = False) -> Loaded:
+def publish(
+    bundle: str | Path, target_url: str | Path, *, replace: bool = False, statistics_only: bool = False
+) -> Loaded:
     """Load a bundle into a database: tables, rows, keys, indexes, statistics; all of it or nothing.
 
     Args:
         bundle: Folder of the bundle; its checksums are verified first.
         target_url: ``postgresql://…`` (``?schema=name`` chooses a schema), or a path that ends in ``.duckdb``.
         replace: Whether to drop tables of the same names first; nothing else is dropped.
+        statistics_only: Whether to load no rows, but what the planner of PostgreSQL 18 would know of them.
 
     Returns:
-        Rows loaded by table, and what the target cannot hold.
+        Rows by table that were loaded, or that the statistics are about; and what the target cannot hold.
 
     Raises:
         PublishError: The bundle is damaged, or the target is unknown, refuses, or is not empty. It is then unchanged.
     """
     target = target_url if isinstance(target_url, str) else str(as_path(target_url, "target_url", PublishError))
-    return load_bundle(as_path(bundle, "bundle", PublishError), target, replace=replace)
+    folder = as_path(bundle, "bundle", PublishError)
+    return load_bundle(folder, target, replace=replace, statistics_only=statistics_only)
 
 
 def append(

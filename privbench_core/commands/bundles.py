@@ -36,18 +36,21 @@ def report(
     say(INTERNAL, style="bold red")
 
 
-def load(bundle: Path, target: str, *, replace: bool, as_json: bool) -> None:
-    """Load ``bundle`` into ``target`` and print the rows per table.
+def load(bundle: Path, target: str, *, replace: bool, statistics_only: bool, as_json: bool) -> None:
+    """Load ``bundle`` into ``target``, with or without its rows, and print the rows per table.
 
     Raises:
         PublishError: The bundle is damaged, or the target refuses; the target is unchanged.
     """
-    loaded = load_bundle(bundle, target, replace=replace)
+    loaded = load_bundle(bundle, target, replace=replace, statistics_only=statistics_only)
     if as_json:
         print_json({"bundle": str(bundle), "rows": loaded.rows, "left_out": list(loaded.left_out)})
         return
-    show("Loaded", ["table", ">rows"], [[name, f"{count:,}"] for name, count in loaded.rows.items()])
+    title = "The planner expects; the tables are empty" if statistics_only else "Loaded"
+    show(title, ["table", ">rows"], [[name, f"{count:,}"] for name, count in loaded.rows.items()])
     say("Keys, indexes and statistics are in place.")
+    if statistics_only:
+        say("Autovacuum is off for these tables, and ANALYZE would replace their statistics by those of empty tables.")
     for part in loaded.left_out:
         say(f"Not loaded, because the target does not support it: {part}")
 

@@ -86,7 +86,7 @@ def test_what_is_in_a_bundle(bundle, tables):
     assert sorted(content(bundle)) == [
         *("MANIFEST.json", "README.md"),
         *(f"data/{name}.{kind}" for name in ("home", "pet", "place") for kind in ("csv.gz", "parquet")),
-        *("load.duckdb.sql", "load.sql", "schema.sql"),
+        *("load.duckdb.sql", "load.sql", "schema.sql", "statistics.sql"),
         "workload/q1.sql",
     ]
     manifest = json.loads((bundle / "MANIFEST.json").read_text(encoding="utf-8"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from privbench_core.backends.postgres.index_parts import indexed_keys
 from privbench_core.schema.columns import Column, Generated, IdentitySequence
 from privbench_core.schema.constraints import ForeignKey
 from privbench_core.schema.tables import Schema, Table, split_name
@@ -170,11 +171,8 @@ def _indexes(table: Table, schemas: Sequence[str]) -> Iterable[str]:
             what = f"({name_list(index.columns)})" if index.using is None else f"USING {index.using}"
             yield f"CREATE INDEX {quote_identifier(index.name)} ON {name} {what};"
         return
-    # A primary or unique key that starts with the same columns is an index on them already.
-    ready = (table.primary_key, *table.unique)
-    for key in table.foreign_keys:
-        if not any(group[: len(key.columns)] == key.columns for group in ready):
-            yield f"CREATE INDEX ON {name} ({name_list(key.columns)});"
+    for columns in indexed_keys(table):
+        yield f"CREATE INDEX ON {name} ({name_list(columns)});"
 
 
 def _counter(table: Table, schemas: Sequence[str], column: Column) -> str:
