@@ -249,7 +249,8 @@ def insert_rows(table: Table, schemas: Sequence[str], files: str) -> str:
     named = [(quote_identifier(column.name), _form(column, schemas)) for column in table.columns]
     forms = [f"{form.format(name)} AS {name}" for name, form in named if form != "{}"]
     selected = f"* REPLACE ({', '.join(forms)})" if forms else "*"
-    return f"INSERT INTO {qualified(table.name, schemas)} BY NAME SELECT {selected} FROM read_parquet({files})"
+    read = f"read_parquet({files}, hive_partitioning = false)"  # else a folder called epsilon=1 adds a column
+    return f"INSERT INTO {qualified(table.name, schemas)} BY NAME SELECT {selected} FROM {read}"
 
 
 def _form(column: Column, schemas: Sequence[str]) -> str:

@@ -76,10 +76,15 @@ def create_keys_sql(schema: Schema) -> str:
     unique = [_own_key(table, schemas, "UNIQUE", columns) for table in tables for columns in table.unique]
     keys = [_foreign_key(key, schemas) for table in tables for key in (*table.foreign_keys, *table.implied_keys)]
     indexes = [statement for table in tables for statement in _indexes(table, schemas)]
-    counters = [_counter(table, schemas, column) for table in tables for column in table.columns if column.identity]
     comments = [statement for table in tables for statement in comment_statements(table, schemas)]
     views = [f"CREATE {view.kind} {qualified(view.name, schemas)} AS {view.sql};" for view in schema.views]
-    return _lines([*primary, *unique, *keys, *indexes, *counters, *comments, *views])
+    return _lines([*primary, *unique, *keys, *indexes, *counter_statements(schema), *comments, *views])
+
+
+def counter_statements(schema: Schema) -> list[str]:
+    """Return what advances the sequences of identity columns past the rows."""
+    listed = [(table, column) for table in schema.sampling_order for column in table.columns if column.identity]
+    return [_counter(table, schema.schemas, column) for table, column in listed]
 
 
 def comment_statements(table: Table, schemas: Sequence[str]) -> list[str]:
