@@ -178,9 +178,15 @@ class _Kept:
         expected = "text" if pa.types.is_string(values.type) else "bigint"
         return parse_sql_type(self.declared.get(name, expected))
 
+    @cached_property
+    def layout(self) -> dict[str, Stored]:
+        """How the values of each column are stored."""
+        return {name: stored(values, self.kind(name, values)) for name, values in self.sample.values.items()}
+
     def stored(self, name: str, values: pa.Array) -> Stored:
         """Return how the values of a column or an expression are stored."""
-        return stored(values, self.kind(name, values))
+        known = values is self.sample.values.get(name)
+        return self.layout[name] if known else stored(values, self.kind(name, values))
 
     def index_size(self, index: IndexParts) -> tuple[int, int]:
         """Return the pages of an index, and how many rows it holds."""
