@@ -27,7 +27,7 @@ from privbench_core.publishing.figures import JOIN, ONE_WAY, SIZE, TWO_WAY
 from privbench_core.publishing.verdicts import MEANINGS, Grade, Verdict
 from privbench_core.schema.tables import Schema, Table
 
-PSQL, DUCKDB = "load.sql", "load.duckdb.sql"
+PSQL, DUCKDB, STATISTICS = "load.sql", "load.duckdb.sql", "statistics.sql"
 Entries = Mapping[str, Mapping[str, Any]]
 """The manifest's entries by table name, referenced tables first."""
 _BATCH_ROWS = 100_000  # as many as loading into PostgreSQL sends at a time
@@ -314,6 +314,13 @@ def _loading(tables: Entries) -> str:
             "```sh",
             "privbench publish . postgresql://user@host/database",
             "privbench publish . benchmark.duckdb",
+            "```",
+            "",
+            "For query plans alone, PostgreSQL 18 needs no rows. `statistics.sql` holds the schema and what ANALYZE",
+            "would find in the rows.",
+            "",
+            "```sh",
+            "privbench publish . postgresql://user@host/database --statistics-only",
             "```",
         ]
     )
