@@ -104,6 +104,8 @@ def run_demo(name: str, folder: Path | None) -> None:
     say(f"    privbench evaluate {path} {bundle} --out {folder / 'report'}")
     say("  see whether PostgreSQL, and those who tune it, choose as on the source (internal)")
     say(f"    privbench certify {path} {bundle} --out {folder / 'certificate'}")
+    say("  add replicates, from which recipients get error bars of answers, at no cost")
+    say(f"    privbench replicate {path} {bundle}")
     say("  draw a database ten times as large from the same releases, at no cost")
     say(f"    privbench run {path} --epsilon {example.epsilon:g} --scale 10 --out {folder / 'bundle-x10'}")
 
