@@ -254,6 +254,11 @@ class Schema:
         """All tables that are not public."""
         return tuple(t for t in self.tables if not t.public)
 
+    @property
+    def is_dated(self) -> bool:
+        """Whether private rows have dates or times, by which further rows can be appended."""
+        return any(column.type.logical.calendar for table in self.private_tables for column in table.columns)
+
     def changing_columns(self, key: ForeignKey) -> tuple[str, ...]:
         """Return the columns of ``key`` that become NULL when the row it refers to goes with a privacy unit.
 
