@@ -85,8 +85,8 @@ def refuse_noise(spec: Spec, plan: Plan, left: Sequence[Step], sizes: Sizes) -> 
         lines.setdefault(f"{each.found}. Remedy: {todo}", []).append(each.subject)
     listed = "\n".join(f"  {', '.join(subjects)}: {why}" for why, subjects in lines.items())
     raise NoiseOnlyError(
-        f"stopped after spending {100 * (1 - rest / total):.2g}% of the run's budget. Its results are kept: another run at this"
-        f" ε pays again only for what a change of the spec affects. At ε={plan.budget.epsilon:g},"
+        f"stopped after spending {100 * (1 - rest / total):.2g}% of the run's budget. Its results are kept: another run"
+        f" at this ε pays again only for what a change of the spec affects. At ε={plan.budget.epsilon:g},"
         f" {noise / total:.0%} of the budget would buy noise:\n{listed}\n  A smaller unit, declared domains, and fewer"
         " columns or tables help all of them, but change the price of every step. An empty table is noise at any ε. To"
         " go on, although these rows and columns will say little: pass --accept-noise, set accept_noise in Dagster, or"

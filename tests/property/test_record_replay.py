@@ -577,7 +577,7 @@ def test_the_plans_tested_do_look_at_lags(case: str) -> None:
 @pytest.mark.parametrize(
     ("case", "seed", "kinds"),
     [
-        ("town, pairwise, pure", 1, {MissingTogether}),
+        ("town, pairwise, pure", 4, {MissingTogether}),
         ("poll, independent, pure", 0, {InOrder, Formula}),
         ("dated depot, pairwise, zCDP", 0, {InOrder, SameValue}),
     ],
