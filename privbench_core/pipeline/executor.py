@@ -184,7 +184,7 @@ class Executor:
 
     def _sources(self, step: Step, inputs: Mapping[Key, Made]) -> dict[str, str]:
         """Return fingerprints of all source tables that ``step`` and the steps before it read."""
-        public = (table.name for table in self.runner.workspace.spec.schema.tables if table.public)
+        public = (table.name for table in self.runner.workspace.spec.schema.public_tables)
         read = {table: self.runner.snapshot.fingerprint(table) for table in sorted({*step.reads, *public})}
         seen: dict[str, str] = {}
         changed: set[str] = set()

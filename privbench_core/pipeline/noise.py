@@ -18,7 +18,7 @@ from privbench_core.privacy.neighbour_relation import differences, neighbour_rel
 from privbench_core.privacy.relations import keys_into_other_units
 from privbench_core.profiles.expected_noise import expected_noise, link_noise
 from privbench_core.profiles.measure_domains import expected_codes
-from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved
+from privbench_core.schema.constraints import ForeignKey, OnUnitRemoved, reachable
 from privbench_core.schema.tables import Schema
 from privbench_core.spec.model import Spec
 from privbench_core.spec.rules import find_problems
@@ -75,11 +75,12 @@ def refuse_noise(spec: Spec, plan: Plan, left: Sequence[Step], sizes: Sizes) -> 
     noise = sum(step.price.amount for step in left if step.key in found)
     if noise < max(_MOST_NOISE * rest, _WORTH_A_STOP * total):
         return
+    noisy = {each.subject for each in found.values()}
     bought = {step.key for step in plan.steps if step.reads} - {step.key for step in left}
     lines: dict[str, list[str]] = {}
     for each in sorted(dict.fromkeys(found.values()), key=lambda noise: noise.subject not in sizes):
         todo = (
-            ", or ".join(remedies(spec, plan, each, bought))
+            ", or ".join(remedies(spec, plan, each, bought, noisy))
             or "none within the lifetime budget; leave it out of the spec"
         )
         lines.setdefault(f"{each.found}. Remedy: {todo}", []).append(each.subject)
@@ -176,14 +177,19 @@ def _along(schema: Schema, step: Step, sizes: Sizes) -> Noise | None:
     return Noise(f"links along {key.name}", found, noise.hidden / max(own.rows, 1.0), measured, keys)
 
 
-def remedies(spec: Spec, plan: Plan, noise: Noise, bought: Collection[Key] = ()) -> Iterator[str]:
+def remedies(
+    spec: Spec, plan: Plan, noise: Noise, bought: Collection[Key] = (), noisy: Collection[str] = ()
+) -> Iterator[str]:
     """Yield what would make more than noise of a table or a key, each in words; what keeps more comes first.
+
+    The last one is to leave a table empty, with those that refer to it, if all of them are noise.
 
     Args:
         spec: The spec.
         plan: Its plan at one ε.
         noise: The table or key.
         bought: Steps that are paid for.
+        noisy: Tables that are noise.
     """
     paid = {step.key: step.price.amount for step in plan.steps if step.key in bought}
     for changes in (_smaller_bounds(spec, noise.keys), _staying(spec, noise.keys)):
@@ -205,11 +211,25 @@ def remedies(spec: Spec, plan: Plan, noise: Noise, bought: Collection[Key] = ())
         epsilon = float(f"{epsilon * times * _CLOSER:.2g}")
         other = _planned(spec, plan, epsilon)
         if other is None or epsilon > spec.lifetime_epsilon:
-            return
+            break
         times = noise.times_with(spec, plan, spec, other)
         if times < 1:
             yield f"ε of at least about {epsilon:g}"
-            return
+            break
+    if noise.subject in noisy and (empty := _emptied(spec, plan, noise.subject, noisy)):
+        yield f"empty: true at {', '.join(empty)} if no rows are needed there"
+
+
+def _emptied(spec: Spec, plan: Plan, table: str, noisy: Collection[str]) -> list[str]:
+    """Return a table and those that refer to it if they are noise and can be left empty, else nothing."""
+    schema = spec.schema
+    if table not in schema.by_name:
+        return []
+    keys = [key for other in schema.tables for key in other.foreign_keys]
+    names = {table, *reachable(table, lambda name: (key.child for key in keys if key.parent == name))}
+    tables = tuple(other.emptied if other.name in names else other for other in schema.tables)
+    changed = replace(spec, schema=replace(schema, tables=tables))
+    return sorted(names) if names.issubset(noisy) and _planned(changed, plan, plan.budget.epsilon) else []
 
 
 def _smaller_bounds(spec: Spec, keys: Sequence[ForeignKey]) -> Iterator[tuple[str, Spec]]:
