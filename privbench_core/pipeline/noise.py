@@ -123,17 +123,19 @@ def _of_table(schema: Schema, plan: Plan, name: str, sizes: Sizes) -> Noise | No
         if above is not None and not _rows_show(sizes[owner.parent]):
             found = f"rows depend on {owner.parent}, and noise hides how many rows it has"
             return replace(above, subject=name, found=found)
+    counted = f"{max(0, round(own.rows)):,} ± {round(SHOWN_DEVIATIONS * own.sigma):,} rows" if own else ""
     if own is not None and not _rows_show(own):
-        found = f"{max(0, round(own.rows)):,} ± {round(SHOWN_DEVIATIONS * own.sigma):,} rows"
-        return Noise(name, found, max(SIGNIFICANT * own.sigma / max(own.rows, own.sigma), bar / units), measured, keys)
+        times = max(SIGNIFICANT * own.sigma / max(own.rows, own.sigma), bar / units)
+        return Noise(name, counted, times, measured, keys)
     if units > bar:
         return None
-    found = f"about {round(units):,} units{'' if own else ' at most'}, and noise hides up to {round(bar):,}"
-    return Noise(name, found, bar / units, measured, keys)
+    some = counted if own and own.bound == 1 else f"about {round(units):,} units{'' if own else ' at most'}"
+    return Noise(name, f"{some}, and noise hides up to {round(bar):,}", bar / units, measured, keys)
 
 
 def _rows_show(size: RowCount) -> bool:
-    return size.rows > SIGNIFICANT * size.sigma
+    """Return whether rows stand out; of units of one row each more will be known than their count says (`_bar`)."""
+    return size.bound == 1 or size.rows > SIGNIFICANT * size.sigma
 
 
 def _bar(name: str, schema: Schema, plan: Plan) -> float | None:

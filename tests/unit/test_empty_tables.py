@@ -22,10 +22,10 @@ from tests.helpers.planted import Place, category, integer, owner_key, place_of,
 UNUSED = ("note", "remark")
 
 
-def with_unused(parents: int = 600) -> tuple[Schema, dict[str, object]]:
+def with_unused(parents: int = 300) -> tuple[Schema, dict[str, object]]:
     """Parents and children, and two tables of three rows that most of the budget would go to."""
     schema, tables = planted_pair(parents)
-    many = tuple(category(f"c{i}", 3) for i in range(9))
+    many = tuple(category(f"c{i}", 3) for i in range(6))
     to_parent = owner_key("note", "parent_id", "parent", 1000)
     note = Table("note", (integer("id"), integer("parent_id"), *many), ("id",), (to_parent,))
     to_note = owner_key("remark", "note_id", "note", 1000)
@@ -68,7 +68,7 @@ def test_a_refusal_offers_to_leave_tables_empty_and_that_works(tmp_path: Path) -
 
 
 def test_an_empty_table_is_loaded_with_its_keys(tmp_path: Path) -> None:
-    place = emptied(place_of(tmp_path, *with_unused(60)), *UNUSED)
+    place = emptied(place_of(tmp_path, *with_unused(40)), *UNUSED)
     place.run(8.0)
     copy = tmp_path / "copy.duckdb"
     publish(place.out, copy)
