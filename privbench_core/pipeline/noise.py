@@ -31,7 +31,7 @@ Sizes = Mapping[str, RowCount]
 _MOST_NOISE = 0.5  # share of what is left to pay that may be noise: a run of which most is still useful goes on
 _WORTH_A_STOP = 0.1  # share of the run that would be noise: less is bought, and the bundle says which tables are noise
 _SMALLER = 10  # bounds that are tried are so many times smaller, each
-_CLOSER, _TRIES = 1.05, 9  # a larger ε than what is estimated to do, each time it does not
+_CLOSER, _TRIES = 1.25, 9  # a larger ε than is estimated to do, by a margin for what a plan cannot know of its noise
 
 
 @dataclass(frozen=True)
