@@ -34,6 +34,8 @@ from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec, with_engine
 from privbench_core.synthesizers.contract import Step
 
+_NAMED = 10  # queries named on the terminal
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -119,16 +121,8 @@ def run_with_progress(spec: Spec, epsilon: float, out: Path, **options: Any) -> 
 
 
 @contextmanager
-def watched(workspace: Workspace) -> Iterator[executor.Progress]:
-    """Show a progress bar on a terminal, and let Ctrl-C and lack of memory say what was paid since.
-
-    Yields:
-        A callback that gets each step before it runs.
-
-    Raises:
-        KeyboardInterrupt: With what was paid: steps that ended are kept, the one that ran is lost.
-        OutOfMemoryError: With the same.
-    """
+def progress_bar() -> Iterator[executor.Progress]:
+    """Show a progress bar on a terminal; yields a callback that gets each step before it runs."""
     terminal = console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -143,10 +137,25 @@ def watched(workspace: Workspace) -> Iterator[executor.Progress]:
     def progress(number: int, steps: int, step: Step) -> None:
         bar.update(task, description=f"{step.kind} {subject(step)}", completed=number - 1, total=steps)
 
+    with bar:
+        task = bar.add_task("reading", total=None)
+        yield progress
+
+
+@contextmanager
+def watched(workspace: Workspace) -> Iterator[executor.Progress]:
+    """Show a progress bar on a terminal, and let Ctrl-C and lack of memory say what was paid since.
+
+    Yields:
+        A callback that gets each step before it runs.
+
+    Raises:
+        KeyboardInterrupt: With what was paid: steps that ended are kept, the one that ran is lost.
+        OutOfMemoryError: With the same.
+    """
     before = workspace.ledger.count()
     try:
-        with bar:
-            task = bar.add_task("reading", total=None)
+        with progress_bar() as progress:
             yield progress
     except OutOfMemoryError as error:
         cost = _paid_in_words(workspace, workspace.ledger.entries()[before:])
@@ -186,6 +195,13 @@ def report_outcome(spec: Spec, outcome: Outcome) -> None:
             f" δ={budget.delta:.2g})"
         )
     report_fidelity(result.verdicts, result.lost)
+    for name, noted in result.workload.items():
+        left_out = noted["left_out"]
+        say(f"Workload:   {noted['queries']} of {noted['queries'] + len(left_out)} queries of {name} are in the bundle")
+        for query in left_out[:_NAMED]:
+            say(f"- left out: query {query['query']}: {query['reason']}")
+        if len(left_out) > _NAMED:
+            say(f"- and {len(left_out) - _NAMED} more, see privacy.workload in MANIFEST.json")
     for line in (*outcome.account.in_words(), *outcome.account.raises_in_words()):
         say(line, style="bold" if line.startswith(WARNING) else None)
 
@@ -212,6 +228,7 @@ def _as_data(spec: Spec, outcome: Outcome) -> dict[str, Any]:
         "guarantee": {"unit": spec.schema.unit_in_words, **guarantee_of(budget)},
         "tables": [verdict.to_dict() for verdict in result.verdicts],
         "lost": list(result.lost),
+        "workload": dict(result.workload),
         "cost": {"measure": str(budget.measure), "paid": result.paid, "reused": outcome.reused},
         "lifetime": lifetime_as_data(outcome.account, spent_at_delta=balance.delta, left=balance.left),
         "cohort": cohort_as_data(spec, outcome.account),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,14 @@ class RunResult:
     paid: float
     verdicts: tuple[Verdict, ...] = ()
     lost: tuple[str, ...] = ()
+
+    @property
+    def workload(self) -> Mapping[str, Any]:
+        """How many queries are in the bundle, and which are left out and why, by the name of the workload."""
+        published = (
+            release.artifact.data for key, release in self.releases.items() if key[0] == StepKind.PUBLISH.value
+        )
+        return dict(next(published, {}).get("workload", {}))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -160,4 +168,5 @@ def public_workload(spec: Spec) -> dict[str, Workload]:
         return {}
     from privbench_core.workload.statements import read_workload  # brings in sqlglot, for those who have a workload
 
-    return {file_name(spec.workload.stem): read_workload(spec.workload)}
+    workload = read_workload(spec.workload)
+    return {file_name(spec.workload.stem): replace(workload, hide_literals=spec.literals == "hide")}

@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import PublishError
-from privbench_core.evaluation import runtime
-from privbench_core.evaluation.runtime import RunTimeSettings, both_loaded, compare_run_times
+from privbench_core.evaluation.runtime import compare_run_times
+from privbench_core.explain import session
+from privbench_core.explain.comparison import RunTimeSettings
+from privbench_core.explain.session import both_loaded
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.schema.columns import Column, ColumnType
 from privbench_core.schema.constraints import ForeignKey
@@ -108,13 +110,13 @@ def test_large_workloads_are_sampled(url, bundle):
 def test_private_rows_are_in_no_file_once_they_are_loaded(url, bundle, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen = []
-    load = runtime.load_bundle
+    load = session.load_bundle
 
     def loading(folder, target):
         seen.extend((path.stat().st_mode & 0o777, path.name) for path in tmp_path.iterdir())
         return load(folder, target)
 
-    monkeypatch.setattr(runtime, "load_bundle", loading)
+    monkeypatch.setattr(session, "load_bundle", loading)
     with both_loaded(SCHEMA, shop(50), bundle, url) as (source, _):
         assert source.execute('SELECT count(*) FROM "Customer"').fetchone() == (50,)
         assert not any(tmp_path.rglob("*"))

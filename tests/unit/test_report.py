@@ -28,8 +28,9 @@ from privbench_core.evaluation.inputs import (
 from privbench_core.evaluation.marginals import BRIEF, MarginalDistances, Scope
 from privbench_core.evaluation.privacy_figures import alarms_of, odds, privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.runtime import QueryPlan, RunTimeSettings, query_time, run_time_figures
 from privbench_core.evaluation.verdict import judge
+from privbench_core.explain.comparison import ComparedQuery, PlanComparison, RunTimeSettings
+from privbench_core.explain.plan import Explained, QueryPlan
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.publishing.verdicts import Grade
 from privbench_core.report import plots
@@ -292,12 +293,13 @@ def test_the_page_says_when_by_what_and_what_to_do(report: Evaluation) -> None:
 
 
 def test_run_times_are_shown_with_their_noise(report: Evaluation) -> None:
-    scan, other = QueryPlan("scan"), QueryPlan("other")
+    scan, other = (Explained(QueryPlan(name), 1, 1, (), (), pages=10) for name in ("scan", "other"))
     times = [
-        query_time(i, f"select {i}", [[1.0 + i], [1.1 + i], [1.05 + i]], (scan, (scan, other)[i % 2]), (10, 12))
+        ComparedQuery(i, f"select {i}", "", ([1.0 + i], [1.1 + i], [1.05 + i]), (scan, (scan, other)[i % 2]))
         for i in range(4)
     ]
-    found = run_time_figures(times, [{"query": 9, "reason": "took too long"}], 5, RunTimeSettings(), "16.2")
+    failed = ({"query": 9, "reason": "took too long"},)
+    found = PlanComparison(tuple(times), failed, 5, RunTimeSettings(), "16.2").to_dict()
     report = replace(report, run_time=found)
     page = render(report)
     assert "the source against itself (noise of the machine)" in page
@@ -324,7 +326,7 @@ def test_a_column_whose_type_has_parameters_is_the_same_in_a_bundle(tmp_path: Pa
     bundle = write_bundle(tmp_path / "bundle", spec.schema, {"item": rows}, {})
     found = read_bundle_and_source(spec, bundle)
     assert found.pair.synthetic["item"].to_pylist() == rows.to_pylist()
-    assert set(found.documents) == {"README.md", "schema.sql", "load.sql", "load.duckdb.sql"}
+    assert set(found.documents) == {"README.md", "schema.sql", "load.sql", "load.duckdb.sql", "statistics.sql"}
 
 
 def test_a_bundle_of_another_schema_or_damaged_is_one_clear_error(town: Town, town_spec: Path, tmp_path: Path) -> None:
