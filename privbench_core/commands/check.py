@@ -55,8 +55,7 @@ def _show(found: CheckResult) -> None:
     failed = sum(bool(problems) for _, problems, _, _ in cases)
     for missed in found.missed.values():
         say(f"# Threshold missed: {missed}")
-    if found.not_vacuumed:
-        listed = ", ".join(found.not_vacuumed)
+    if listed := ", ".join(table.name for table in found.tables if table.never_vacuumed):
         say(
             f"# Never vacuumed, so that index-only scans seem expensive: {listed}. Run VACUUM ANALYZE before the check."
         )

@@ -10,14 +10,17 @@ from privbench_core.explain.check import CheckResult
 
 def cases_of(result: CheckResult) -> list[tuple[str, list[str], float, str]]:
     """Return name, problems, run time in seconds, and remark of each test case."""
-    rows = sum(found or 0 for _, found in result.tables.values())
-    cases = [("tables", result.wrong_tables, 0.0, f"{len(result.tables)} tables, {rows:,} rows")]
+    only = any(table.statistics_only for table in result.tables)
+    rows = sum(table.rows if only else table.found or 0 for table in result.tables)
+    held = f"statistics of {rows:,} rows: queries are planned and not run" if only else f"{rows:,} rows"
+    cases = [("tables", result.wrong_tables, 0.0, f"{len(result.tables)} tables, {held}")]
     for query in result.queries:
         now, before = query.now, query.before
         remark = f"cost {now.cost:.2f}" if now else f"failed: {query.failed}"
         if now and before:
             limit = result.limits["cost_ratio"]
-            remark += f" {'<=' if now.cost <= before.cost * limit else '>'} {before.cost:.2f} * {limit:.0%}"
+            sign = "<=" if now.cost <= query.cost_before * limit else ">"
+            remark += f" {sign} {query.cost_before:.2f} * {limit:.0%}"
         elif now and result.baseline:
             remark += ", not in the baseline"
         changed = [*query.flips] if not result.problems[query.name] else []  # else they are among the problems
