@@ -50,7 +50,7 @@ def _show(found: CheckResult) -> None:
         time = f" ({1000 * seconds:.2f} ms)" if seconds else ""
         say(f"{'not ok' if problems else 'ok'} {number} - {name}: {remark}{time}", style="red" if problems else None)
         for problem in problems:
-            if problem != remark:
+            if problem not in remark:
                 say(f"  # {problem}")
     failed = sum(bool(problems) for _, problems, _, _ in cases)
     for missed in found.missed.values():
