@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sqlglot.errors import SqlglotError
 
 from privbench_core.backends.duckdb.connections import bounded, scratch
+from privbench_core.backends.expressions import without_enums
 from privbench_core.backends.postgres.analyze import SAMPLE_ROWS, rows_of_keys
 from privbench_core.backends.postgres.ddl import name_list, quote_identifier, quote_text
 from privbench_core.schema.partitions import Partition
@@ -61,7 +62,8 @@ class SampledRows:
 
         with scratch() as connection:
             try:
-                selected = sqlglot.transpile(f"SELECT {expression}", read="postgres", write="duckdb")[0]
+                tree = sqlglot.parse_one(f"SELECT {expression}", dialect="postgres").transform(without_enums)
+                selected = tree.sql(dialect="duckdb")
                 connection.register("sampled", pa.table({**self.values, _NUMBER: np.arange(self.size)}))
                 found = connection.sql(f"{selected} FROM sampled ORDER BY {quote_identifier(_NUMBER)}")
                 return _whole(found.to_arrow_table().column(0))

@@ -23,7 +23,7 @@ from privbench_core.backends.postgres.analyze import (
 from privbench_core.backends.postgres.ddl import create_schema_sql, qualified, quote_text
 from privbench_core.backends.postgres.index_parts import IndexParts, index_parts
 from privbench_core.backends.postgres.load import array_literal, copy_text, spelled
-from privbench_core.backends.postgres.pages import NO_DUPLICATES, Stored, heap_pages, index_pages, stored
+from privbench_core.backends.postgres.pages import NO_DUPLICATES, Stored, elements_of, heap_pages, index_pages, stored
 from privbench_core.publishing.sampled import SampledRows
 from privbench_core.schema.tables import Schema, Table, split_name
 from privbench_core.schema.types.registry import SqlType, parse_sql_type
@@ -31,7 +31,6 @@ from privbench_core.schema.types.registry import SqlType, parse_sql_type
 SERVER_VERSION = 180_000  # the first that can restore statistics
 _COMPUTED = 3  # bytes more of the length of a text that is computed than of one that is stored
 _LINES = 1000  # of COPY, whose length stands for all
-_DIGITS = 6  # of a share, as many as PostgreSQL prints
 _HEADER = """\
 -- The schema of this bundle, and the statistics that the planner would have if its rows were there: for PostgreSQL 18.
 --     psql -v ON_ERROR_STOP=1 -1 -f statistics.sql postgresql://user@host/database
@@ -79,8 +78,7 @@ def statistics_sql(schema: Schema, files: Mapping[str, Sequence[Path]]) -> str:
                 columns.append(f"ALTER TABLE {home} SET (autovacuum_enabled = false);")
                 sizes = enumerate(map(kept.index_size, index_parts(table)), 1)
                 indexes += [f"({quote_text(home)}::regclass, {n}, {pages}, {held})" for n, (pages, held) in sizes]
-            if name == table.name:
-                columns += kept.expressions()
+                columns += kept.expressions() if name == table.name else ()
     lists = [(_OF_TABLES, tables), (_OF_INDEXES, indexes)]
     relations = [t.format(version=SERVER_VERSION, values=",\n    ".join(each)) for t, each in lists if each]
     names = ", ".join(qualified(table.name, schema.schemas) for table in schema.tables)
@@ -214,7 +212,7 @@ def _elements_in_order(array: str) -> list[tuple[bool, Any]]:
 
 
 def _elements(values: pa.Array) -> dict[str, str]:
-    found = element_statistics([json.loads(text) for text in values.drop_null().to_pylist()])
+    found = element_statistics([elements_of(text) for text in values.drop_null().to_pylist()])
     if found is None:
         return {}
     return {
@@ -225,8 +223,8 @@ def _elements(values: pa.Array) -> dict[str, str]:
 
 
 def _real(value: float) -> str:
-    return f"{value:.{_DIGITS}g}::real"
+    return f"{np.float32(value)}::real"
 
 
 def _reals(values: Sequence[float] | NDArray[np.float64]) -> str:
-    return f"'{{{','.join(f'{value:.{_DIGITS}g}' for value in values)}}}'::real[]"
+    return f"'{{{','.join(str(np.float32(value)) for value in values)}}}'::real[]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from privbench_core.errors import PublishError
 from privbench_core.explain.error_bars import intervals_of
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import rehearse
+from privbench_core.pipeline.replicates import make_replicates
 from privbench_core.publishing.bundle import MANIFEST, README, Bundle, read_bundle, write_bundle
 from privbench_core.publishing.figures import JOIN, TWO_WAY, FidelityFigure
 from privbench_core.publishing.replicates import Distances, add_replicates
@@ -171,3 +173,8 @@ def test_what_gives_no_honest_error_bars_is_refused(
     assert done.exit_code == 1
     assert refusal in done.stderr
     assert (bundle / MANIFEST).read_bytes() == before
+
+
+def test_nobody_can_choose_the_noise_of_replicates() -> None:
+    given = {*signature(make_replicates).parameters, *signature(privbench.replicate).parameters}
+    assert given == {"spec", "bundle", "number", "progress"}  # a seeded one must not get near rows that may be private
