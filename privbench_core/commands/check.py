@@ -59,6 +59,8 @@ def _show(found: CheckResult) -> None:
         say(
             f"# Never vacuumed, so that index-only scans seem expensive: {listed}. Run VACUUM ANALYZE before the check."
         )
+    if (ratio := found.figures["time_ratio"]) is not None:
+        say(f"# Run times: {ratio:.2f} times those of the baseline in the median")
     if found.baseline is not None:
         say(f"# PostgreSQL {found.server}; baseline: PostgreSQL {found.baseline.server}")
         if found.baseline.bundle != found.as_baseline().bundle:
