@@ -58,7 +58,7 @@ def psql_script(schema: Schema, tables: Entries) -> str:
         "\\set ON_ERROR_STOP on\n"
         "BEGIN;\n\n"
         f"{create_tables_sql(schema)}\n{copies}\n{create_keys_sql(schema)}\n"
-        "COMMIT;\nANALYZE;\n"
+        "COMMIT;\nVACUUM (ANALYZE);\n"
     )
 
 

@@ -40,6 +40,10 @@ def load_postgres(schema: Schema, files: Files, target_url: str, *, replace: boo
         stored = (qualified(view.name, schema.schemas) for view in schema.views if view.materialized)
         for name in (*names.values(), *stored):
             connection.execute(f"ANALYZE {name}")
+        connection.commit()
+        connection.autocommit = True
+        for name in names.values():
+            connection.execute(f"VACUUM {name}")  # no transaction can; without it, index-only scans seem expensive
         return Loaded(rows)
 
 
