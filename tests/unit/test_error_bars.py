@@ -80,7 +80,7 @@ def test_an_interval_is_a_factor_by_student_and_one_row(town: Town, tmp_path: Pa
     (found,) = intervals_of(with_persons(tmp_path, town, numbers), Workload.of([PERSONS])).intervals
     logs = [math.log((number + 1) / (all_of_them + 1)) for number in numbers]
     error = math.hypot(math.sqrt(sum(each**2 for each in logs) / 8), 1 / (all_of_them + 1))
-    factor = math.exp(stats.t.ppf(0.975, 8) * error)
+    factor = math.exp(stats.t.ppf(0.975, 4) * error)
     assert (found.answer, found.joins, found.widened) == (all_of_them, 0, None)
     assert found.low == math.floor((all_of_them + 1) / factor - 1)
     assert found.high == math.ceil((all_of_them + 1) * factor - 1)
