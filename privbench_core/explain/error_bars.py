@@ -138,6 +138,8 @@ def intervals_of(bundle: Bundle, workload: Workload | None = None, timeout: floa
         counts = {ROWS, *(_text(each) for each in aggregates_of_all(query.tree) if isinstance(each, exp.Count))}
         for what, answer in on_bundle.items():
             found = _ends(answer, [each[what] for each in on_replicates], left_out, count=what in counts)
+            if all(bundle.schema.table(table).public for table in query.tables):
+                found = answer, answer, 1.0  # of rows that are the source's
             text = queries.statements[number - 1].sql
             intervals.append(Interval(number, text, what, query.joins, answer, *found))
     return ErrorBars(len(replicates), tuple(intervals), tuple(sorted(failed.items())))
@@ -165,7 +167,7 @@ def _answers(engine: Engine, query: ResolvedQuery) -> dict[str, float]:
     if not aggregates or (len(aggregates) == 1 and isinstance(aggregates[0], exp.Count)):
         return {ROWS: engine.cardinality(query)}
     if any(item.find(exp.Min, exp.Max) for item in aggregates):
-        raise UnansweredError("MIN and MAX depend on single rows, so they have no error bars")
+        raise UnansweredError("MIN and MAX depend on single rows")
     found = engine.rows(query.tree, limit=1)[0]
     if not all(isinstance(value, int | float | Decimal) for value in found):
         raise UnansweredError("an aggregate is not a number")
