@@ -21,6 +21,7 @@ from privbench_core.backends.postgres.ddl import (
     qualified,
     quote_text,
     sql_type,
+    vacuum_sql,
 )
 from privbench_core.backends.postgres.load import copy_text
 from privbench_core.publishing.figures import JOIN, ONE_WAY, SIZE, TWO_WAY
@@ -58,7 +59,7 @@ def psql_script(schema: Schema, tables: Entries) -> str:
         "\\set ON_ERROR_STOP on\n"
         "BEGIN;\n\n"
         f"{create_tables_sql(schema)}\n{copies}\n{create_keys_sql(schema)}\n"
-        "COMMIT;\nANALYZE;\n"
+        f"COMMIT;\n{vacuum_sql(schema)}"
     )
 
 
@@ -136,7 +137,7 @@ def _trust(schema: Schema, tables: Entries, receipt: Mapping[str, Any]) -> str:
     rows = [[v.subject, f"{tables[v.subject]['rows']:,}", v.grade or "", v.reason] for v in verdicts]
     names = {v.subject for v in verdicts}
     rows += [
-        [name, f"{entry['rows']:,}", "", "rows of the original" if schema.table(name).public else ""]
+        [name, f"{entry['rows']:,}", "", _origin(schema.table(name))]
         for name, entry in tables.items()
         if name not in names
     ]
@@ -151,6 +152,13 @@ def _trust(schema: Schema, tables: Entries, receipt: Mapping[str, Any]) -> str:
         )
         lines += ["", explained, "", *_fidelity(receipt["fidelity_paid_for"])]
     return "\n".join(lines)
+
+
+def _origin(table: Table) -> str:
+    """Return where the rows of a table come from that has no verdict."""
+    if table.empty:
+        return "left empty"
+    return "rows of the original" if table.public else ""
 
 
 def _fidelity(paid_for: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
@@ -180,7 +188,7 @@ def _lost(receipt: Mapping[str, Any]) -> str:
 
 
 def _guarantee(schema: Schema, receipt: Mapping[str, Any]) -> str:
-    public = [table.name for table in schema.tables if table.public]
+    public = [table.name for table in schema.public_tables]
     guarantee = receipt.get("guarantee", {})
     unit = guarantee.get("unit", f"one row of {schema.unit} and all rows that depend on it")
     meaning = (
