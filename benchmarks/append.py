@@ -2,8 +2,8 @@
 
 The shop of the examples and the made-up company, each as it is (both are made up) and as a bundle at ε = 3.2. Figures
 of four appended weeks stand beside those of four random ones of the last 13 weeks of the bundle, judged against the
-other nine: that is what weeks differ by. *Shuffled* are the appended rows with their references shuffled. CPU seconds are those of
-this process for a week.
+other nine: that is what weeks differ by. *Shuffled* are the appended rows with their references shuffled. CPU seconds
+are those of this process for one week.
 """
 
 from __future__ import annotations
