@@ -256,6 +256,8 @@ def publish(
     if append is not None and (replace or statistics_only):
         given = "--replace" if replace else "--statistics-only"
         raise typer.BadParameter(f"adds to the rows that are there; leave out {given}", param_hint="--append")
+    if append is None and after is not None:
+        raise typer.BadParameter("says where --append goes on; give both", param_hint="--after")
     with one_clear_line("the target is unchanged"):
         from privbench_core.commands.bundles import load, load_next
 

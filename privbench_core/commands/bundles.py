@@ -46,13 +46,14 @@ def load(bundle: Path, target: str, *, replace: bool, statistics_only: bool, as_
     if as_json:
         print_json({"bundle": str(bundle), "rows": loaded.rows, "left_out": list(loaded.left_out)})
         return
-    title = "The planner expects; the tables are empty" if statistics_only else "Loaded"
+    title = "What the planner expects in the empty tables" if statistics_only else "Loaded"
     show(title, ["table", ">rows"], [[name, f"{count:,}"] for name, count in loaded.rows.items()])
     say("Keys, indexes and statistics are in place.")
     if statistics_only:
         say("Autovacuum is off for these tables, and ANALYZE would replace their statistics by those of empty tables.")
+    lacking = "Lacking" if statistics_only else "Not loaded, because the target does not support it"
     for part in loaded.left_out:
-        say(f"Not loaded, because the target does not support it: {part}")
+        say(f"{lacking}: {part}")
 
 
 def load_next(bundle: Path, target: str, days: int, after: int | None, seed: int, *, as_json: bool) -> None:

@@ -110,6 +110,11 @@ def run_demo(name: str, folder: Path | None) -> None:
         say(f"    privbench check {bundle} postgresql://user@host/database")
         say("  replay these queries in their mix with pgbench")
         say(f"    sh {bundle}/workload/{spec.workload.stem}.pgbench/run.sh -c 4 -T 60 postgresql://user@host/database")
+    say("  add replicates, from which recipients get error bars of answers, at no cost")
+    say(f"    privbench replicate {path} {bundle}")
+    if spec.schema.is_dated:
+        say("  write the rows of the week after as INSERT statements, for tests of incremental loads")
+        say(f"    privbench publish {bundle} {folder / 'week.sql'} --append 7")
     say("  draw a database ten times as large from the same releases, at no cost")
     say(f"    privbench run {path} --epsilon {example.epsilon:g} --scale 10 --out {folder / 'bundle-x10'}")
 

@@ -89,7 +89,7 @@ def consumer_readme(schema: Schema, tables: Entries, receipt: Mapping[str, Any],
         _constraints(receipt),
         _lost(receipt),
         _guarantee(schema, receipt),
-        _loading(tables),
+        _loading(schema, tables),
         _contents(schema, tables, workload),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -293,7 +293,7 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _loading(tables: Entries) -> str:
+def _loading(schema: Schema, tables: Entries) -> str:
     """Return commands that work in this folder."""
     first = next(iter(tables.values()))["file"] if tables else "data/table.parquet"
     psql = [
@@ -304,6 +304,16 @@ def _loading(tables: Entries) -> str:
         f'psql "$URL" -f {PSQL}',
         "```",
         "",
+    ]
+    growing = [
+        "",
+        "For tests of incremental loads, the rows of the seven days after its last ones, in the database or as INSERT",
+        "statements in a file. The same command then appends the next seven days:",
+        "",
+        "```sh",
+        "privbench publish . benchmark.duckdb --append 7",
+        "privbench publish . weeks.sql --append 7",
+        "```",
     ]
     return "\n".join(
         [
@@ -330,6 +340,7 @@ def _loading(tables: Entries) -> str:
             "```sh",
             "privbench publish . postgresql://user@host/database --statistics-only",
             "```",
+            *(growing if schema.is_dated else []),
         ]
     )
 

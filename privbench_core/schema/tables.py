@@ -269,6 +269,11 @@ class Schema:
         return tuple(t for t in self.tables if not t.public)
 
     @property
+    def is_dated(self) -> bool:
+        """Whether private rows have dates or times, by which further rows can be appended."""
+        return any(column.type.logical.calendar for table in self.private_tables for column in table.columns)
+
+    @property
     def public_tables(self) -> tuple[Table, ...]:
         """All tables whose rows are published as they are."""
         return tuple(t for t in self.tables if t.public and not t.empty)

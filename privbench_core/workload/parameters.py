@@ -214,8 +214,8 @@ def _drawn(group: list[_Slot], rows: pa.Table, rng: np.random.Generator) -> list
     for name in names:
         lower = [v for v, slot in zip(values, group, strict=True) if slot.column.name == name and slot.bound < 0]
         upper = [v for v, slot in zip(values, group, strict=True) if slot.column.name == name and slot.bound > 0]
-        if len(lower) == len(upper) == 1:
-            lower[0][:], upper[0][:] = zip(*map(sorted, zip(lower[0], upper[0], strict=True)), strict=True)
+        for low, high in zip(lower, upper, strict=False):
+            low[:], high[:] = zip(*map(sorted, zip(low, high, strict=True)), strict=True)
     return [_literals(slot, drawn) for slot, drawn in zip(group, values, strict=True)]
 
 

@@ -204,6 +204,12 @@ def test_a_login_without_the_right_gets_statistics_and_is_told_what_plans_lack(p
     assert rows(url, "SELECT pg_relation_size('person')") == [(0,)]
 
 
+def test_a_server_without_the_program_is_told(place: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(load_statistics, "_truncations", lambda path, _: ["privbench-none " + path])
+    found = publish(place.bundle, new_database(place.server, "clinic_without"), statistics_only=True)
+    assert "because the server has no program called truncate" in found.left_out[0]
+
+
 def test_psql_alone_runs_the_script(place: SimpleNamespace):
     url = new_database(place.server, "clinic_psql")
     done = psql(url, place.bundle, "statistics.sql")
@@ -251,5 +257,5 @@ def test_a_large_table_is_sampled_and_gives_the_same_text_in_one_part_or_several
         pa.parquet.write_table(whole.slice(part * SAMPLE_ROWS, SAMPLE_ROWS), file)
     text = (bundle.path / "statistics.sql").read_text(encoding="utf-8")
     assert statistics_sql(schema, {"visit": halves}) == text
-    assert "'n_distinct', -1::real" in text
+    assert "'n_distinct', -1.0::real" in text
     assert len(text) < 20_000

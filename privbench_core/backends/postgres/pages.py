@@ -87,7 +87,7 @@ def stored(values: pa.Array, kind: SqlType | None) -> Stored:
 
 
 def _text_bytes(text: str | None) -> int:
-    return 0 if text is None else -(-(_POINTER + len(text.encode())) // _POINTER) * _POINTER
+    return 0 if text is None else -(-(_POINTER + len(str(text).encode())) // _POINTER) * _POINTER
 
 
 def _numeric(values: pa.Array) -> Ints:
