@@ -40,6 +40,7 @@ from privbench_core.profiles.profile import Profile
 from privbench_core.publishing.dry_load import refuse_unloadable
 from privbench_core.sampling.ranges import can_be_cut
 from privbench_core.schema.checks import unenforced_checks
+from privbench_core.schema.queried import UNQUERIED
 from privbench_core.schema.tables import Schema
 from privbench_core.schema.types.numeric import as_number
 from privbench_core.spec.load import load_spec
@@ -87,6 +88,7 @@ def show_plans(
             "cohort": cohort_as_data(spec, account),
             "unenforced_checks": list(unenforced),
             "refreshes": refreshes_as_data(spec, account),
+            "steered_by_workload": _numbers_queried(plans[0]),
             "keys_inside_of_a_unit": inside,
             "drawn_in_one_piece": whole_tables,
             "stability_above_one": {reach.subject: reach.stability for reach in reaches},
@@ -105,6 +107,10 @@ def show_plans(
     show(title, headers, shares, footer=["run's share of lifetime", "", *whole])
     free = sum(not step.reads for step in plans[0].steps)
     say(f"{free} more steps (models, rows, checks and the bundle) read no private row and cost nothing.")
+    if spec.workload and plans[0].queried:
+        numbers = ", ".join(f"{number:,} {what}" for what, number in _numbers_queried(plans[0]).items())
+        say(f"{spec.workload.name} steers the budget: what its queries touch ({numbers}) counts in full,")
+        say(f"all else {UNQUERIED:g} times as much.")
     released = _released_rows(spec)
     report_noise(spec, plans, released)
     report_expectations(spec, plans, stated, released)
@@ -132,6 +138,16 @@ def show_plans(
     undeclared = [f"{plan.budget.epsilon:g}" for plan in plans if plan.budget.epsilon not in spec.epsilons]
     if undeclared:
         say(f"ε={undeclared[0]} is not among the spec's epsilons: privbench run needs --undeclared-epsilon for it.")
+
+
+def _numbers_queried(plan: Plan) -> dict[str, int]:
+    """Return how much a published workload touches; nothing if the plan is not steered by one."""
+    found = plan.queried
+    return (
+        {}
+        if found is None
+        else {"columns": len(found.columns), "pairs of columns": len(found.pairs), "foreign keys": len(found.keys)}
+    )
 
 
 def _report_reaches(inside: Sequence[str], reaches: Sequence[Reach]) -> None:
