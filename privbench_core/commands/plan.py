@@ -108,9 +108,9 @@ def show_plans(
     free = sum(not step.reads for step in plans[0].steps)
     say(f"{free} more steps (models, rows, checks and the bundle) read no private row and cost nothing.")
     if spec.workload and plans[0].queried:
-        numbers = ", ".join(f"{number:,} {what}" for what, number in _numbers_queried(plans[0]).items())
-        say(f"{spec.workload.name} steers the budget: what its queries touch ({numbers}) counts in full,")
-        say(f"all else {UNQUERIED:g} times as much.")
+        touched = ", ".join(f"{number:,} {kind}" for kind, number in _numbers_queried(plans[0]).items())
+        say(f"{spec.workload.name} steers the budget: what its queries touch ({touched}) counts in full, all else")
+        say(f"{UNQUERIED:g} times as much.")
     released = _released_rows(spec)
     report_noise(spec, plans, released)
     report_expectations(spec, plans, stated, released)
@@ -142,12 +142,10 @@ def show_plans(
 
 def _numbers_queried(plan: Plan) -> dict[str, int]:
     """Return how much a published workload touches; nothing if the plan is not steered by one."""
-    found = plan.queried
-    return (
-        {}
-        if found is None
-        else {"columns": len(found.columns), "pairs of columns": len(found.pairs), "foreign keys": len(found.keys)}
-    )
+    if plan.queried is None:
+        return {}
+    kinds = {"columns": plan.queried.columns, "pairs of them": plan.queried.pairs, "foreign keys": plan.queried.keys}
+    return {kind: len(found) for kind, found in kinds.items()}
 
 
 def _report_reaches(inside: Sequence[str], reaches: Sequence[Reach]) -> None:

@@ -134,6 +134,7 @@ class PairwiseFit:
             weights = self.weights(candidates.pairs)
             useful = candidates.useful * weights[:, None]
             cells = candidates.cells * (noise * weights)[:, None]
+            others = (len(clean) - 1) * float(weights.mean())  # pairs that a column is in
 
             def selection(share: float) -> PairSelection:
                 return self.choose(curator, useful, cells, price.share(share))
@@ -141,7 +142,7 @@ class PairwiseFit:
             def error(share: float) -> float:
                 """Return the expected L1 error over all pairs if ``share`` of what is left goes to joints."""
                 gain = selection(share).gain if share > 0 else 0.0
-                return ABSOLUTE * marginals.noise(price.share(1 - share)) * (len(clean) - 1) * float(weights.mean()) - gain
+                return ABSOLUTE * marginals.noise(price.share(1 - share)) * others - gain
 
             share = min(np.linspace(0, 1, GRID_STEPS).tolist(), key=error)
             chosen = selection(share).tables(candidates) if share > 0 else []
