@@ -20,9 +20,11 @@ from benchmarks import (
     adult,
     attacks,
     bounds,
+    certificate,
     compare,
     dense,
     differences,
+    error_bars,
     evaluation,
     figures,
     first_hour,
@@ -71,7 +73,7 @@ def main() -> int:
         "refinement",
     )
     names += ("tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
-    names += ("first_hour", "rows_out", "whole", "engines", "differences", "bounds")
+    names += ("certificate", "first_hour", "rows_out", "whole", "engines", "differences", "bounds", "error_bars")
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -92,7 +94,7 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for bounds, first_hour, relationships, refinement and rows_out (default: all)",
+        help="for bounds, certificate, error_bars, first_hour, relationships, refinement and rows_out (default: all)",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
@@ -129,6 +131,9 @@ def main() -> int:
             if name in (given.databases or refinement.DATABASES)
         },
         "tpch": partial(tpch.run, runs(tpch.RUNS)),
+        "error_bars": partial(
+            error_bars.run, runs(error_bars.RUNS), given.data, given.databases or error_bars.DATABASES
+        ),
         "evaluation": partial(evaluation.run, given.data, progress=_tell),
         "orchestration": partial(orchestration.run, progress=_tell),
         "ledger": partial(ledger.run, seeds=given.seeds or 3, progress=_tell),
@@ -160,6 +165,9 @@ def main() -> int:
         "first_hour/drafts": partial(first_hour.run, given.data),
         "differences": partial(differences.run, runs(differences.RUNS), given.data),
         "bounds": partial(bounds.run, runs(bounds.RUNS), given.data, given.databases or bounds.DATABASES),
+        "certificate": partial(
+            certificate.run, runs(certificate.RUNS), given.data, given.databases or certificate.DATABASES
+        ),
         "tightness": partial(tightness.run, progress=_tell),
         "attacks": partial(attacks.run, progress=_tell),
     }

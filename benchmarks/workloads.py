@@ -29,7 +29,8 @@ from privbench_core.engines.memory.relations import Relations
 from privbench_core.evaluation.inputs import shuffled_reference
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.runtime import RunTimeSettings, compare_run_times
+from privbench_core.evaluation.runtime import compare_run_times
+from privbench_core.explain.comparison import RunTimeSettings
 from privbench_core.profiles.profile import Profile
 from privbench_core.publishing.bundle import read_bundle, write_bundle
 from privbench_core.schema.tables import Schema

@@ -134,31 +134,38 @@ def report_asset(spec: Spec, plans: Mapping[str, Plan], epsilons: dg.PartitionsD
             " it, such as one that materialises everything."
         ),
     )
-    asked = dg.Field(
-        bool, default_value=False, description="Write the report even if the run makes other assets as well."
-    )
+    offered = {
+        "write": "Write the report even if the run makes other assets as well.",
+        "certify": "Also write what privbench certify says about plans and decisions, from an embedded PostgreSQL.",
+    }
+    asked = {what: dg.Field(bool, default_value=False, description=words) for what, words in offered.items()}
 
-    @dg.multi_asset(name=op_name(name, ("evaluate", "report")), specs=[asset], config_schema={"write": asked})
+    @dg.multi_asset(name=op_name(name, ("evaluate", "report")), specs=[asset], config_schema=asked)
     def report(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:  # type: ignore[type-arg]  # Dagster wants it bare
         epsilon, alone = context.partition_key, context.job_def.asset_layer.selected_asset_keys == {key}
-        if not (alone or context.op_execution_context.op_config["write"]):
+        config = context.op_execution_context.op_config
+        if not (alone or config["write"]):
             context.log.info("not written: materialise this asset alone, or set write: true")
             return
         with nothing_private(spec, key.to_user_string()):
             # Imported here: they bring Arrow, SciPy and more, which the UI need not load to draw the graph.
-            from privbench_core.api import evaluate
+            from privbench_core.api import certify, evaluate
             from privbench_core.publishing.bundle import is_bundle
 
             begun, bundle, folder = perf_counter(), bundle_folder(spec, epsilon), report_folder(spec, epsilon)
             if not is_bundle(bundle):
                 raise PublishError(f"{name}: no bundle at ε={epsilon} yet; materialise publish/bundle first")
             evaluate(spec, bundle, out=folder)
+            if config["certify"]:
+                certify(spec, bundle, out=folder)
+        certificate = {"internal certificate": dg.MetadataValue.path(str(folder / "certificate.html"))}
         yield dg.MaterializeResult(
             asset_key=key,
             metadata={
                 "internal report": dg.MetadataValue.path(str(folder / "report.html")),
                 "seconds": round(perf_counter() - begun, 1),
                 "notice": NOTICE,
+                **(certificate if config["certify"] else {}),
             },
         )
 

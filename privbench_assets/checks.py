@@ -30,7 +30,7 @@ SUITES = {
     INTEGRITY: "Keys, references, types, NULLs and declared domains of the synthetic table hold.",
     FIDELITY: "By released figures, the table is closer to the source than shuffled columns, and not all noise.",
 }
-UP_TO_DATE = "up_to_date"
+UP_TO_DATE, WORKLOAD = "up_to_date", "workload"
 _SHOWN = 100  # rows of a table in Dagster's pages; chosen by hand
 _COLUMNS = dg.TableSchema(
     [dg.TableColumn("holds", "bool"), dg.TableColumn("expectation"), dg.TableColumn("rows against it", "int")]
@@ -47,6 +47,8 @@ def check_specs(
     about: dict[str, tuple[str, bool]] = {}  # what each says, and whether it blocks
     if step.kind is StepKind.PUBLISH:
         about[UP_TO_DATE] = "The bundle was made from the source, the spec and the code as they are now.", False
+        if spec.workload is not None:
+            about[WORKLOAD] = "Every query of the workload runs on the bundle, and is published with it.", False
     elif step.kind is StepKind.VALIDATE:
         about = {
             check_name(step, table, suite): (f"{table}: {text}", suite == INTEGRITY or spec.fidelity.block)
@@ -62,11 +64,13 @@ def check_specs(
 
 
 def check_results(spec: Spec, step: Step, asset: dg.AssetKey, artifact: Artifact) -> Iterator[dg.AssetCheckResult]:
-    """Return the outcome of every check of a validate step.
+    """Return the outcome of every check of a validate step, and of the workload of a publish step.
 
     Raises:
         InternalError: An expectation about a table that the step has no check for.
     """
+    if step.kind is StepKind.PUBLISH and spec.workload is not None:
+        yield _workload(asset, artifact.data.get("workload", {}))
     if step.kind is not StepKind.VALIDATE:
         return
     outcomes: Sequence[Mapping[str, Any]] = artifact.data.get("expectations", ())
@@ -100,6 +104,20 @@ def check_name(step: Step, table: str, suite: str) -> str:
 
 def _tables(schema: Schema, step: Step) -> tuple[str, ...]:
     return (step.table,) if step.table else tuple(table.name for table in schema.tables)
+
+
+def _workload(asset: dg.AssetKey, noted: Mapping[str, Mapping[str, Any]]) -> dg.AssetCheckResult:
+    """Return which queries are in the bundle; the reasons for the others are published in it, too."""
+    left_out = [f"query {left['query']} ({left['reason']})" for each in noted.values() for left in each["left_out"]]
+    queries = sum(int(each["queries"]) for each in noted.values())
+    return dg.AssetCheckResult(
+        passed=not left_out,
+        asset_key=asset,
+        check_name=WORKLOAD,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"queries": queries, "left out": len(left_out)},
+        description=f"left out: {'; '.join(left_out[:5])}" if left_out else f"all {queries} queries run",
+    )
 
 
 def _integrity(name: str, asset: dg.AssetKey, outcomes: Sequence[Mapping[str, Any]]) -> dg.AssetCheckResult:

@@ -23,7 +23,7 @@ Traceback (most recent call last):
 ...
 privbench_core.errors.SpecError: synthesizer 'privbanch': not installed; did you mean 'privbench'?
 
-``docs/library.md`` goes on with `run`, `read_bundle`, `evaluate`, `publish`, and a complete synthesizer.
+``docs/library.md`` goes on with `run`, `read_bundle`, `evaluate`, `certify`, `publish`, and a complete synthesizer.
 """
 
 from __future__ import annotations
@@ -51,9 +51,13 @@ from privbench_core.errors import (
 from privbench_core.version import __version__
 
 if TYPE_CHECKING:
-    from privbench_core.api import evaluate, plan, publish, run
+    from privbench_core.api import certify, check, error_bars, evaluate, explain_plans, plan, publish, replicate, run
     from privbench_core.backends.loading import Loaded
+    from privbench_core.evaluation.certificate import Certificate
     from privbench_core.evaluation.evaluation import Evaluation
+    from privbench_core.explain.check import CheckResult
+    from privbench_core.explain.error_bars import ErrorBars
+    from privbench_core.explain.explanation import Explanation
     from privbench_core.pipeline.run import RunResult
     from privbench_core.privacy.budget import Budget, Measure, Price
     from privbench_core.privacy.curator import Curator, Measurement
@@ -81,19 +85,24 @@ if TYPE_CHECKING:
     from privbench_core.synthesizers.contract import Plan, Step, StepContext, StepKind, Synthesizer
 
 __all__ = [
-    "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "CoMember", "Column",
-    "Curator", "Discovered", "Distances", "Evaluation", "ForeignKey", "InternalError", "LedgerError", "Loaded",
-    "Marginal", "Measure", "Measurement", "NoiseOnlyError", "OfParent", "OutOfMemoryError", "Own", "OwnDifference",
-    "OwnFanout", "OwnerDifference", "OwnerFanout", "ParentFanout", "ParentRow", "Plan", "Price", "PrivateSession",
-    "PrivbenchError", "PublishError", "ReleaseError", "RunResult", "Schema", "SourceChangedError", "SourceError",
-    "Spec", "SpecError", "Step", "StepContext", "StepKind", "Synthesizer", "Table", "UnsupportedBudgetError",
-    "ValidationError", "ViewSpec", "__version__", "evaluate", "load_spec", "plan", "publish", "read_bundle", "run",
+    "Artifact", "Budget", "BudgetError", "BudgetExhaustedError", "Bundle", "BusyError", "Certificate", "CheckResult",
+    "CoMember", "Column", "Curator", "Discovered", "Distances", "ErrorBars", "Evaluation", "Explanation", "ForeignKey",
+    "InternalError", "LedgerError", "Loaded", "Marginal", "Measure", "Measurement", "NoiseOnlyError", "OfParent",
+    "OutOfMemoryError", "Own", "OwnDifference", "OwnFanout", "OwnerDifference", "OwnerFanout", "ParentFanout",
+    "ParentRow", "Plan", "Price", "PrivateSession", "PrivbenchError", "PublishError", "ReleaseError", "RunResult",
+    "Schema", "SourceChangedError", "SourceError", "Spec", "SpecError", "Step", "StepContext", "StepKind",
+    "Synthesizer", "Table", "UnsupportedBudgetError", "ValidationError", "ViewSpec", "__version__", "certify",
+    "check", "error_bars", "evaluate", "explain_plans", "load_spec", "plan", "publish", "read_bundle", "replicate",
+    "run",
 ]  # fmt: skip
 
 _NAMES = {
-    "api": ("evaluate", "plan", "publish", "run"),
+    "api": ("certify", "check", "error_bars", "evaluate", "explain_plans", "plan", "publish", "replicate", "run"),
     "backends.loading": ("Loaded",),
+    "evaluation.certificate": ("Certificate",),
     "evaluation.evaluation": ("Evaluation",),
+    "explain.check": ("CheckResult",),
+    "explain.explanation": ("Explanation",),
     "pipeline.run": ("RunResult",),
     "privacy.budget": ("Budget", "Measure", "Price"),
     "privacy.curator": ("Curator", "Measurement"),
@@ -105,6 +114,7 @@ _NAMES = {
     "privacy.session": ("Discovered", "PrivateSession"),
     "privacy.views": ("ViewSpec",),
     "publishing.bundle": ("Bundle", "read_bundle"),
+    "explain.error_bars": ("ErrorBars",),
     "schema.columns": ("Column",),
     "schema.constraints": ("ForeignKey",),
     "schema.tables": ("Schema", "Table"),

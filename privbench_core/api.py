@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from os import PathLike
@@ -10,15 +11,24 @@ from types import UnionType
 
 from privbench_core.backends.loading import Loaded
 from privbench_core.errors import PublishError, SpecError
+from privbench_core.evaluation.certificate import Certificate, certify_bundle
 from privbench_core.evaluation.evaluation import Evaluation, evaluate_bundle
 from privbench_core.evaluation.inputs import refuse_inside_bundle
+from privbench_core.explain.check import CheckResult, check_database
+from privbench_core.explain.comparison import RunTimeSettings
+from privbench_core.explain.decisions import DecisionSettings
+from privbench_core.explain.error_bars import ErrorBars, intervals_of
+from privbench_core.explain.explanation import Explanation, explain_bundle, queries_of
+from privbench_core.explain.thresholds import check_thresholds, read_thresholds
 from privbench_core.files import as_path
 from privbench_core.pipeline.executor import Progress
 from privbench_core.pipeline.plans import plan_for
 from privbench_core.pipeline.rehearsal import rehearsal_of, source_state
+from privbench_core.pipeline.replicates import make_replicates
 from privbench_core.pipeline.run import RunResult, run_spec
-from privbench_core.publishing.bundle import load_bundle, refuse_taken_folder
+from privbench_core.publishing.bundle import load_bundle, read_bundle, refuse_taken_folder
 from privbench_core.report.page import write_report
+from privbench_core.report.plans import write_certificate
 from privbench_core.spec.load import load_spec
 from privbench_core.spec.model import Spec
 from privbench_core.synthesizers.contract import Plan
@@ -147,6 +157,115 @@ def evaluate(
     return evaluation
 
 
+def replicate(
+    spec: Spec | str | Path, bundle: str | Path, number: int = 10, *, progress: Progress | None = None
+) -> None:
+    """Run the plan of a bundle again on the bundle's own rows, and put the replicates into it, for `error_bars`.
+
+    Neither the source nor the ledger is opened, and no budget is spent: everything comes from the spec and the bundle.
+
+    Args:
+        spec: The spec that the bundle was made from, or its file.
+        bundle: Folder of the bundle. Replicates that it has are replaced.
+        number: Number of replicates, 5 or more; each takes as long as a run, and as much disk as the bundle.
+        progress: Called before each step of each replicate with its number, the number of steps and the step.
+
+    Raises:
+        SpecError: The bundle was made from another spec, or ``number`` is too small.
+        PublishError: The bundle is damaged, or not in the size of the source.
+    """
+    make_replicates(_loaded(spec), as_path(bundle, "bundle", PublishError), number, progress)
+
+
+def error_bars(bundle: str | Path, workload: str | Path | None = None) -> ErrorBars:
+    """Return for each query over a bundle an interval for its answer on the source, at a nominal coverage of 95%.
+
+    Args:
+        bundle: Folder of a bundle with replicates, see `replicate`.
+        workload: File of SQL queries; None takes the bundle's, or without one the sizes of its tables and joins.
+
+    Raises:
+        PublishError: The bundle is damaged, or has no replicates.
+        SourceError: The workload cannot be read.
+    """
+    opened = read_bundle(as_path(bundle, "bundle", PublishError))
+    file = None if workload is None else as_path(workload, "workload", SpecError)
+    return intervals_of(opened, queries_of(opened, file) if file or opened.workload else None)
+
+
+def certify(
+    spec: Spec | str | Path,
+    bundle: str | Path,
+    *,
+    out: str | Path | None = None,
+    workload: str | Path | None = None,
+    urls: Sequence[str] = (),
+    thresholds: Mapping[str, float] | str | Path | None = None,
+    choices: int = 200,
+    seed: int = 0,
+) -> Certificate:
+    """Compare PostgreSQL's plans, and decisions between ways to run queries, on source and bundle.
+
+    Every figure is about private rows and no budget pays for it: do not publish any of them.
+
+    Args:
+        spec: The spec that the bundle was made from, or its file.
+        bundle: Folder of the bundle.
+        out: Folder for certificate.json and certificate.html; None writes no file.
+        workload: File of SQL queries; None takes the bundle's own, or random ones on the source if it has none.
+        urls: PostgreSQL servers; by default one is started. Each after the first is an alternative to decide about.
+        thresholds: Limits by name, or their YAML file; the rest are `explain.thresholds.DEFAULTS`.
+        choices: Most choices to measure.
+        seed: Of the sample of choices, where there are more.
+
+    Returns:
+        Everything that the certificate says; ``missed`` names the thresholds that are missed.
+
+    Raises:
+        PublishError: The bundle is damaged or of another schema, there is no PostgreSQL, or ``out`` is inside a bundle.
+        SourceError: The source or the workload cannot be read.
+        SpecError: The thresholds are wrong.
+    """
+    given, folder = _loaded(spec), as_path(bundle, "bundle", PublishError)
+    page = None if out is None else as_path(out, "out", SpecError)
+    queries = None if workload is None else as_path(workload, "workload", SpecError)
+    if page is not None:
+        refuse_inside_bundle(page)  # before the work: internal figures must not be given away with a bundle
+    limits = _limits(thresholds)
+    settings = RunTimeSettings(seed=seed), DecisionSettings(limit=choices, seed=seed)
+    certificate = certify_bundle(given, folder, workload=queries, urls=urls, limits=limits, settings=settings)
+    if page is not None:
+        write_certificate(certificate, page)
+    return certificate
+
+
+def explain_plans(
+    bundle: str | Path,
+    *,
+    workload: str | Path | None = None,
+    url: str | None = None,
+    against: str | Path | None = None,
+) -> Explanation:
+    """Explain queries on a bundle in PostgreSQL: plans, estimates beside actual rows, run times. Needs no source.
+
+    Args:
+        bundle: Folder of the bundle.
+        workload: File of SQL queries; None takes the bundle's own.
+        url: A PostgreSQL server, into which the bundle is loaded for a while; by default one is started.
+        against: Folder of another bundle of the same schema, such as the version before, to compare plans with.
+
+    Returns:
+        The queries with their plans, and the comparison.
+
+    Raises:
+        PublishError: A bundle is damaged, there are no queries, or there is no PostgreSQL.
+        SourceError: The workload cannot be read.
+    """
+    queries = None if workload is None else as_path(workload, "workload", SpecError)
+    other = None if against is None else as_path(against, "against", PublishError)
+    return explain_bundle(as_path(bundle, "bundle", PublishError), queries, url=url, against=other)
+
+
 def publish(bundle: str | Path, target_url: str | Path, *, replace: bool = False) -> Loaded:
     """Load a bundle into a database: tables, rows, keys, indexes, statistics; all of it or nothing.
 
@@ -163,6 +282,45 @@ def publish(bundle: str | Path, target_url: str | Path, *, replace: bool = False
     """
     target = target_url if isinstance(target_url, str) else str(as_path(target_url, "target_url", PublishError))
     return load_bundle(as_path(bundle, "bundle", PublishError), target, replace=replace)
+
+
+def check(
+    bundle: str | Path,
+    url: str,
+    *,
+    workload: str | Path | None = None,
+    baseline: str | Path | bool = True,
+    thresholds: Mapping[str, float] | str | Path | None = None,
+) -> CheckResult:
+    """Check a PostgreSQL database that holds a bundle, and a workload on it. The database is only read.
+
+    Args:
+        bundle: Folder of the bundle.
+        url: ``postgresql://…`` (``?schema=name`` chooses a schema). It may have further tables and indexes.
+        workload: File of SQL queries; None takes the bundle's own.
+        baseline: File of an earlier check to compare with (`CheckResult.as_baseline`); True loads the bundle into an
+            embedded PostgreSQL for that, False compares with nothing.
+        thresholds: Limits by name, or their YAML file; the rest are `explain.thresholds.DEFAULTS`.
+
+    Returns:
+        What was found; ``passed`` says whether the database holds the bundle and no threshold is missed.
+
+    Raises:
+        PublishError: The bundle or the baseline is damaged, there are no queries, or a server cannot be reached.
+        SourceError: The workload cannot be read.
+        SpecError: The thresholds are wrong.
+    """
+    queries = None if workload is None else as_path(workload, "workload", SpecError)
+    before = baseline if isinstance(baseline, bool) else as_path(baseline, "baseline", PublishError)
+    limits = _limits(thresholds)
+    return check_database(as_path(bundle, "bundle", PublishError), url, queries, before, limits)
+
+
+def _limits(thresholds: Mapping[str, float] | str | Path | None) -> dict[str, float]:
+    """Return all limits, where a program gave some or a file of them."""
+    if not isinstance(thresholds, Mapping):
+        thresholds = {} if thresholds is None else read_thresholds(as_path(thresholds, "thresholds", SpecError))
+    return check_thresholds(thresholds)
 
 
 def _loaded(spec: object) -> Spec:

@@ -167,6 +167,74 @@ def evaluate(
 
 
 @app.command()
+def replicate(
+    spec: SpecFile,
+    bundle: BundleFolder,
+    number: Annotated[int, typer.Option(help="Number of replicates; each takes as long as a run.")] = 10,
+) -> None:
+    """Add replicates to a bundle, for error bars. Reads the spec and the bundle alone, and costs no budget."""
+    with one_clear_line("the bundle is unchanged"):
+        from privbench_core.commands.error_bars import add_replicates
+
+        add_replicates(spec, bundle, number)
+
+
+@app.command()
+def certify(
+    spec: SpecFile,
+    bundle: BundleFolder,
+    out: Annotated[Path, _option("Folder for certificate.json and certificate.html.")],
+    workload: Annotated[
+        Path | None, _option("Queries. Default: the bundle's own, else generated ones.", metavar="FILE.sql")
+    ] = None,
+    url: Annotated[
+        list[str] | None,
+        _option("PostgreSQL to load both into. Default: an embedded one. A second one is a choice.", metavar="URL"),
+    ] = None,
+    thresholds: Annotated[Path | None, _option("Limits instead of the default ones.", metavar="FILE.yaml")] = None,
+    choices: Annotated[int, typer.Option(min=0, help="Most choices between two ways to run a query.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample of choices.")] = 0,
+    json: Json = False,
+) -> None:
+    """Compare PostgreSQL's plans and decisions on source and bundle, within limits. For the owner only."""
+    with one_clear_line("no certificate was written"):
+        from privbench_core.commands.plans import show_certificate
+
+        measured = {"choices": choices, "seed": seed}
+        show_certificate(spec, bundle, out, workload, url or (), thresholds, **measured, as_json=json)
+
+
+@app.command()
+def explain(
+    bundle: BundleFolder,
+    workload: Annotated[Path | None, _option("Queries. Default: the bundle's own.", metavar="FILE.sql")] = None,
+    url: Annotated[
+        str | None, _option("PostgreSQL to load the bundle into for a while. Default: an embedded one.", metavar="URL")
+    ] = None,
+    against: Annotated[Path | None, _option("Another bundle to compare plans with.", metavar="BUNDLE")] = None,
+    out: Annotated[Path | None, _option("Folder for plans.json and plans.html.")] = None,
+    error_bars: Annotated[
+        bool, typer.Option("--error-bars", help="Show how far answers may be from the source's, and no plans.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show PostgreSQL's plans of queries on a bundle, with estimates beside actual rows. Needs no source."""
+    if error_bars and (url or against or out):
+        raise typer.BadParameter(
+            "is about answers, not plans: leave --url, --against and --out", param_hint="--error-bars"
+        )
+    with one_clear_line():
+        if error_bars:
+            from privbench_core.commands.error_bars import show_error_bars
+
+            show_error_bars(bundle, workload, as_json=json)
+            return
+        from privbench_core.commands.plans import show_explanation
+
+        show_explanation(bundle, workload, url=url, against=against, out=out, as_json=json)
+
+
+@app.command()
 def publish(
     bundle: BundleFolder,
     target: Annotated[str, typer.Argument(metavar="TARGET_URL", help="A PostgreSQL URL or a DuckDB file.")],
@@ -178,6 +246,27 @@ def publish(
         from privbench_core.commands.bundles import load
 
         load(bundle, target, replace=replace, as_json=json)
+
+
+@app.command()
+def check(
+    bundle: BundleFolder,
+    url: Annotated[str, typer.Argument(metavar="URL", help="The PostgreSQL database that holds it.")],
+    workload: Annotated[Path | None, _option("Queries. Default: the bundle's own.", metavar="FILE.sql")] = None,
+    thresholds: Annotated[Path | None, _option("Limits instead of the default ones.", metavar="FILE.yaml")] = None,
+    baseline: Annotated[
+        Path | None, _option("An earlier check to compare with. Default: the bundle in embedded PostgreSQL.")
+    ] = None,
+    write_baseline: Annotated[Path | None, _option("File to keep this check in, for --baseline.")] = None,
+    junit: Annotated[Path | None, _option("File for JUnit XML, a test case per query.", metavar="FILE.xml")] = None,
+    json: Json = False,
+) -> None:
+    """Test a database that holds the bundle: rows, and plans, costs and run times of queries, within limits."""
+    with one_clear_line("nothing was written to the database"):
+        from privbench_core.commands.check import report_check
+
+        files = {"baseline": baseline, "write_baseline": write_baseline, "thresholds": thresholds, "junit": junit}
+        report_check(bundle, url, workload=workload, **files, as_json=json)
 
 
 @app.command()

@@ -102,6 +102,8 @@ def run_demo(name: str, folder: Path | None) -> None:
     say("Next:")
     say("  write a report on how close the bundle is to the source (internal)")
     say(f"    privbench evaluate {path} {bundle} --out {folder / 'report'}")
+    say("  see whether PostgreSQL, and those who tune it, choose as on the source (internal)")
+    say(f"    privbench certify {path} {bundle} --out {folder / 'certificate'}")
     say("  draw a database ten times as large from the same releases, at no cost")
     say(f"    privbench run {path} --epsilon {example.epsilon:g} --scale 10 --out {folder / 'bundle-x10'}")
 

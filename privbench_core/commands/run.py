@@ -119,16 +119,8 @@ def run_with_progress(spec: Spec, epsilon: float, out: Path, **options: Any) -> 
 
 
 @contextmanager
-def watched(workspace: Workspace) -> Iterator[executor.Progress]:
-    """Show a progress bar on a terminal, and let Ctrl-C and lack of memory say what was paid since.
-
-    Yields:
-        A callback that gets each step before it runs.
-
-    Raises:
-        KeyboardInterrupt: With what was paid: steps that ended are kept, the one that ran is lost.
-        OutOfMemoryError: With the same.
-    """
+def progress_bar() -> Iterator[executor.Progress]:
+    """Show a progress bar on a terminal; yields a callback that gets each step before it runs."""
     terminal = console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -143,10 +135,25 @@ def watched(workspace: Workspace) -> Iterator[executor.Progress]:
     def progress(number: int, steps: int, step: Step) -> None:
         bar.update(task, description=f"{step.kind} {subject(step)}", completed=number - 1, total=steps)
 
+    with bar:
+        task = bar.add_task("reading", total=None)
+        yield progress
+
+
+@contextmanager
+def watched(workspace: Workspace) -> Iterator[executor.Progress]:
+    """Show a progress bar on a terminal, and let Ctrl-C and lack of memory say what was paid since.
+
+    Yields:
+        A callback that gets each step before it runs.
+
+    Raises:
+        KeyboardInterrupt: With what was paid: steps that ended are kept, the one that ran is lost.
+        OutOfMemoryError: With the same.
+    """
     before = workspace.ledger.count()
     try:
-        with bar:
-            task = bar.add_task("reading", total=None)
+        with progress_bar() as progress:
             yield progress
     except OutOfMemoryError as error:
         cost = _paid_in_words(workspace, workspace.ledger.entries()[before:])

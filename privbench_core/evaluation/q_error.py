@@ -7,7 +7,7 @@ data. They are given for the whole workload, by number of joins, and by cardinal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from privbench_core.evaluation.marginals import Figures
 from privbench_core.evaluation.verdict import grade_of_q_error
+from privbench_core.explain.summaries import summarize
 from privbench_core.publishing.verdicts import Verdict
 from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError
 from privbench_core.workload.statements import Workload
@@ -26,12 +27,6 @@ WORSE = 1.02
 """Ratio to the Q-error of shuffled columns above which a Q-error is worse; below, it may be the chance of one shuffle.
 
 Chosen by hand; not tuned."""
-_RANKS = {"median": 50, "75th": 75, "95th": 95, "max": 100}
-
-
-def summarize(values: NDArray[np.float64] | Sequence[float], ranks: Mapping[str, float] = _RANKS) -> dict[str, float]:
-    """Return the mean of some values, and their percentiles by name."""
-    return {"mean": float(np.mean(values))} | {name: float(np.percentile(values, r)) for name, r in ranks.items()}
 
 
 def q_errors(true: NDArray[np.integer], estimated: NDArray[np.integer] | NDArray[np.floating]) -> NDArray[np.float64]:

@@ -33,6 +33,10 @@ class QueryPlan(NamedTuple):
         """Number of operators."""
         return 1 + sum(child.size for child in self.inputs)
 
+    def __str__(self) -> str:
+        """Return the operators, one a line, each below and to the right of what it feeds."""
+        return "\n".join([self.label, *(f"  {line}" for child in self.inputs for line in str(child).split("\n"))])
+
 
 def edit_distance(one: QueryPlan, other: QueryPlan) -> int:
     """Return the fewest operators to insert, delete or rename to turn ``one`` into ``other``; inputs are ordered.

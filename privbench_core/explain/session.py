@@ -30,6 +30,11 @@ from privbench_core.workload.engine import UnansweredError, resolve, with_schema
 Database = psycopg.Connection[Any]
 """An autocommit connection whose search path leads to the tables of one of the databases."""
 
+
+class TookTooLongError(UnansweredError):
+    """A query ran into the time limit of its session."""
+
+
 _NAMES_ONLY = "42"  # class of SQLSTATE whose messages quote names in the query, never values of rows
 
 
@@ -57,7 +62,7 @@ def explain_query(database: Database, sql: str, *, run: bool = False, where: str
     try:
         row = database.execute(f"EXPLAIN ({options}) {sql}".encode()).fetchone()
     except psycopg.errors.QueryCanceled:
-        raise UnansweredError(f"took longer than it may{place}") from None
+        raise TookTooLongError(f"took longer than it may{place}") from None
     except psycopg.Error as error:
         # Errors at run time can quote values, so only their kind is shown.
         words = error.diag.message_primary if (error.sqlstate or "").startswith(_NAMES_ONLY) else None

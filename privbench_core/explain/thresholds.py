@@ -1,7 +1,7 @@
 """Limits that figures of compared plans must keep, from a YAML file such as ``{same_plan: 0.95, time_ratio: 1.2}``.
 
 Shares must reach their limit, ratios (the larger figure divided by the smaller, 1 where they are equal) must not pass
-it. A figure that is missing because nothing was measured misses nothing.
+it; run times may differ by their noise besides. A figure that is missing because nothing was measured misses nothing.
 """
 
 from __future__ import annotations
@@ -28,37 +28,48 @@ DEFAULTS = {name: limit for name, (_, limit) in (SHARES | RATIOS).items()}
 
 
 def read_thresholds(path: Path) -> dict[str, float]:
-    """Read limits by name; those that the file leaves out have their defaults.
-
-    Raises:
-        SpecError: The file cannot be read, or has unknown names or limits out of range; all problems are named.
-    """
+    """Read limits by name, see `check_thresholds`; SpecError if the file cannot be read."""
     try:
         found, problems = read_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         raise SpecError(f"{path.name}: cannot be read; check the path") from None
-    if not isinstance(found, dict):
-        raise SpecError(f"{path.name}: expected lines such as 'same_plan: 0.9'")
-    for name, limit in found.items():
-        number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    if not isinstance(found, dict) or problems:
+        raise SpecError(
+            [f"{path.name}: {p}" for p in problems] or f"{path.name}: expected lines such as 'same_plan: 0.9'"
+        )
+    return check_thresholds(found, f"{path.name}: ")
+
+
+def check_thresholds(limits: Mapping[str, object], where: str = "") -> dict[str, float]:
+    """Return all limits by name: those that are left out have their defaults.
+
+    Raises:
+        SpecError: A name is unknown, or a limit out of range; all problems are named, after ``where``.
+    """
+    problems, found = [], dict(DEFAULTS)
+    for name, limit in limits.items():
         if name not in DEFAULTS:
-            problems.append(f"{name}: no such threshold; {did_you_mean(name, DEFAULTS)}")
-        elif not number or not (0 <= limit <= 1 if name in SHARES else limit >= 1):
-            problems.append(f"{name}: expected {'a share from 0 to 1' if name in SHARES else 'a ratio of at least 1'}")
+            problems.append(f"{where}{name}: no such threshold; {did_you_mean(name, DEFAULTS)}")
+        elif isinstance(limit, int | float) and (limit >= 1 if name in RATIOS else 0 <= limit <= 1):
+            found[name] = float(limit)
+        else:
+            expected = "a share from 0 to 1" if name in SHARES else "a ratio of at least 1"
+            problems.append(f"{where}{name}: expected {expected}")
     if problems:
-        raise SpecError([f"{path.name}: {problem}" for problem in problems])
-    return DEFAULTS | {name: float(limit) for name, limit in found.items()}
+        raise SpecError(problems)
+    return found
 
 
 def missed_thresholds(figures: Mapping[str, float | None], limits: Mapping[str, float] = DEFAULTS) -> dict[str, str]:
-    """Return the figures beyond their limits, by name, each in words."""
+    """Return the figures beyond their limits, by name, each in words; "time_noise" is the noise of "time_ratio"."""
     missed = {}
-    for name, limit in limits.items():
+    for name, stated in limits.items():
         figure = figures.get(name)
+        limit = stated * (figures.get("time_noise") or 1) if name == "time_ratio" else stated
         if figure is None:
             continue
         if name in SHARES and figure < limit:
-            missed[name] = f"{figure:.1%} of the {SHARES[name][0]}; at least {limit:.0%} are required"
+            missed[name] = f"{SHARES[name][0]}: {figure:.1%}; at least {limit:.1%} are required"
         elif name in RATIOS and figure > limit:
-            missed[name] = f"{RATIOS[name][0]} {figure:.2f}; at most {limit:.2f} is allowed"
+            missed[name] = f"{RATIOS[name][0]}: {figure:.2f}; at most {limit:.2f} is allowed"
     return missed

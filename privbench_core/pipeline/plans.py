@@ -73,7 +73,8 @@ def public_workload(spec: Spec) -> dict[str, Workload]:
         return {}
     from privbench_core.workload.statements import read_workload  # brings in sqlglot, for those who have a workload
 
-    return {file_name(spec.workload.stem): read_workload(spec.workload)}
+    workload = read_workload(spec.workload)
+    return {file_name(spec.workload.stem): replace(workload, hide_literals=spec.literals == "hide")}
 
 
 def steered_schema(spec: Spec) -> Schema:

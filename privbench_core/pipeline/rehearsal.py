@@ -7,7 +7,7 @@ leaves the owner's machine is no release. The result is not protected by any bud
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -17,15 +17,15 @@ import pyarrow as pa
 from privbench_core.errors import BudgetError, InternalError, PrivbenchError, SpecError
 from privbench_core.evaluation.attacks import RunOnRows
 from privbench_core.evaluation.inputs import summarize_bundle
-from privbench_core.pipeline.executor import Executor
+from privbench_core.pipeline.executor import Executor, Progress
 from privbench_core.pipeline.plans import plan_for, run_name
-from privbench_core.pipeline.runner import Run, Runner
+from privbench_core.pipeline.runner import Made, Run, Runner
 from privbench_core.pipeline.snapshot import GivenRows
 from privbench_core.pipeline.workspace import Scratch, Workspace, database_folder
 from privbench_core.privacy.noise import NoiseSource
 from privbench_core.publishing.bundle import is_bundle, read_bundle
 from privbench_core.spec.model import Spec
-from privbench_core.synthesizers.contract import Plan, StepKind
+from privbench_core.synthesizers.contract import Key, Plan, StepKind
 from privbench_core.synthesizers.steps.sampled import SampledTable
 
 _UNKNOWN = "It is not known here whether the source has changed since the bundle was made."
@@ -60,9 +60,27 @@ def rehearse(
     spec: Spec, plan: Plan, tables: Mapping[str, pa.Table], *, seed: int = 0, noise: NoiseSource | None = None
 ) -> dict[str, pa.Table]:
     """Synthetic rows by ``plan`` from the rows in ``tables``."""
+    return sampled_rows(spec, plan, run_on_rows(spec, plan, tables, Run("rehearsal", seed), _NOT_NEEDED, noise=noise))
+
+
+def run_on_rows(
+    spec: Spec,
+    plan: Plan,
+    tables: Mapping[str, pa.Table],
+    run: Run,
+    without: Collection[StepKind],
+    *,
+    noise: NoiseSource | None = None,
+    progress: Progress | None = None,
+) -> dict[Key, Made]:
+    """Run the steps of ``plan``, except those of the kinds in ``without``, on rows in memory."""
     with closing(Scratch(spec.accepting_noise, plan.budget)) as here:
-        runner = Runner(here, plan, Run("rehearsal", seed), noise, GivenRows(here, tables))
-        made = Executor(runner, {step.key for step in plan.steps if step.kind not in _NOT_NEEDED}).run()
+        runner = Runner(here, plan, run, noise, GivenRows(here, tables))
+        return Executor(runner, {step.key for step in plan.steps if step.kind not in without}).run(progress)
+
+
+def sampled_rows(spec: Spec, plan: Plan, made: Mapping[Key, Made]) -> dict[str, pa.Table]:
+    """Return the rows of every table that the sample steps of ``plan`` have drawn."""
     sampled = {step.table: made[step.key] for step in plan.steps if step.kind is StepKind.SAMPLE}
     rows = {name: SampledTable(step.release.artifact).whole_rows() for name, step in sampled.items()}
     missing = [table.name for table in spec.schema.tables if table.name not in rows]

@@ -170,7 +170,7 @@ class Runner:
         if self.workspace.spec.cohort:
             identity["cohort"] = self.workspace.spec.cohort
         if step.kind == "publish" and self.run.workload:
-            identity["workload"] = {name: queries.to_sql() for name, queries in self.run.workload.items()}
+            identity["workload"] = {n: [q.to_sql(), q.hide_literals] for n, q in self.run.workload.items()}
         return self.workspace.keyed(canonical_json(identity))
 
     @cached_property

@@ -7,6 +7,8 @@
     load.sql                loads all of it with psql alone, from these
     load.duckdb.sql         loads all of it with DuckDB alone
     workload/<name>.sql     queries, if any
+    replicates/             what error bars are made from, if the owner added it (`replicates`)
+    workload/<name>.pgbench their replay: run.sh, and a script per transaction
     MANIFEST.json           the list of files with checksums, the schema and the privacy receipt
     README.md               for users of the bundle
 
@@ -113,8 +115,9 @@ class Bundle:
     @cached_property
     def workload(self) -> dict[str, str]:
         """The queries of the workload by name."""
-        files = [PurePosixPath(name) for name in self.manifest["files"] if name.startswith("workload/")]
-        return {file.stem: (self.path / file).read_text(encoding="utf-8") for file in files}
+        files = [PurePosixPath(name) for name in self.manifest["files"]]
+        queries = [file for file in files if str(file.parent) == "workload"]
+        return {file.stem: (self.path / file).read_text(encoding="utf-8") for file in queries}
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ def write_bundle(
     tables: Mapping[str, pa.Table | RowRanges],
     receipt: Mapping[str, Any],
     workload: Mapping[str, str] | None = None,
+    replay: Mapping[str, Mapping[str, str]] | None = None,
     workers: int | None = None,
     *,
     csv: bool = True,
@@ -149,6 +153,7 @@ def write_bundle(
         receipt: JSON-able privacy receipt, stored under ``privacy``. Its ``created`` date becomes the bundle's, and
             the README quotes its ``guarantee``.
         workload: SQL text by name.
+        replay: Files of pgbench by their name, by the name of a workload.
         workers: Most processes that write ranges at a time.
         csv: Whether to write the rows once more for psql, and load.sql.
 
@@ -184,8 +189,10 @@ def write_bundle(
         texts |= {PSQL: psql_script(schema, described)} if csv else {}
         texts |= {DUCKDB: duckdb_script(schema, described)}
         texts |= {f"workload/{name}.sql": sql for name, sql in sorted(workload.items())}
+        for name, scripts in (replay or {}).items():
+            texts |= {f"workload/{name}.pgbench/{file}": text for file, text in scripts.items()}
         for name, text in texts.items():
-            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         manifest = {
             "format": FORMAT,
@@ -194,7 +201,7 @@ def write_bundle(
             "created": receipt.get("created"),
             "schema": _describe(schema),
             "tables": described,
-            "files": {name: {"sha256": _sha256(folder / name)} for name in texts} | copies,
+            "files": {name: {"sha256": file_digest(folder / name)} for name in texts} | copies,
             "privacy": dict(receipt),
         }
         try:
@@ -227,6 +234,8 @@ def read_bundle(path: str | Path) -> Bundle:
         parts = [part for entry in manifest["tables"].values() for part in parts_of(entry)]
         expected = {part["file"]: part["sha256"] for part in parts}
         expected |= {name: entry["sha256"] for name, entry in manifest["files"].items()}
+        replicates = [entry for tables in manifest.get("replicates", {}).get("tables", ()) for entry in tables.values()]
+        expected |= {entry["file"]: entry["sha256"] for entry in replicates}
         expected[SCHEMA_SQL]
     except (KeyError, TypeError, AttributeError):
         raise PublishError(f"{folder / MANIFEST}: lacks the list of tables and files; run privbench again") from None
@@ -335,8 +344,8 @@ def _write_range(
         trial({table.name: folder / file})
     if copy is not None:
         write_csv(table, folder / file, folder / copy)
-    csv_digest = _sha256(folder / copy) if copy else None
-    described = {"file": file, "rows": written.num_rows, "sha256": _sha256(folder / file)}
+    csv_digest = file_digest(folder / copy) if copy else None
+    described = {"file": file, "rows": written.num_rows, "sha256": file_digest(folder / file)}
     return {**described, "csv": copy, "csv_sha256": csv_digest}
 
 
@@ -387,13 +396,14 @@ def _verify(folder: Path, name: PurePosixPath, digest: str) -> None:
         raise PublishError(f"{folder / MANIFEST}: lists {name}, which is outside the bundle; do not trust this bundle")
     if not (folder / name).is_file():
         raise PublishError(f"{folder / name}: missing; copy the bundle again or run privbench again")
-    if _sha256(folder / name) != digest:
+    if file_digest(folder / name) != digest:
         raise PublishError(
             f"{folder / name}: does not match its checksum; copy the bundle again or run privbench again"
         )
 
 
-def _sha256(file: Path) -> str:
+def file_digest(file: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 

@@ -94,6 +94,25 @@ def consumer_readme(schema: Schema, tables: Entries, receipt: Mapping[str, Any],
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def with_replicates(readme: str, number: int) -> str:
+    """Return the README of a bundle with a section on its replicates, before the guarantee."""
+    title, next_title = "## Error bars", "## Privacy guarantee"
+    before, _, after = readme.partition(next_title)
+    lines = [
+        before.partition(title)[0] + title,
+        "",
+        f"`replicates/` holds {number} databases that privbench made of the rows in `data/`, as it made those of the",
+        "original. How far they are from `data/` shows how far `data/` may be from the original, query by query:",
+        "",
+        "```sh",
+        "privbench explain . --workload queries.sql --error-bars",
+        "```",
+        "",
+        "They are for that alone: as data, they are further off than `data/`.",
+    ]
+    return "\n".join([*lines, "", next_title]) + after
+
+
 def _summary(receipt: Mapping[str, Any]) -> str:
     made = f" Learned on {receipt['created']}." if receipt.get("created") else ""
     return (
@@ -195,7 +214,15 @@ def _contents(schema: Schema, tables: Entries, workload: Mapping[str, str]) -> s
     ]
     if workload:
         files = ", ".join(f"`{name}.sql`" for name in sorted(workload))
-        lines += [f"`workload/` holds queries to run on it: {files}."]
+        lines += [
+            f"`workload/` holds queries to run on it, with `psql` or one by one: {files}. With pgbench, in their mix,",
+            "with their pauses and with new values at every call (options are those of pgbench):",
+            "",
+            "```sh",
+            *(f'sh workload/{_shell(name)}.pgbench/run.sh -c 4 -T 60 "$URL"' for name in sorted(workload)),
+            'privbench check . "$URL"  # compares the plans of these queries with those expected of this data',
+            "```",
+        ]
     for table in schema.sampling_order:
         lines += ["", *_dictionary(table, tables[table.name], schema.schemas)]
     return "\n".join(lines)

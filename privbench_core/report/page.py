@@ -50,7 +50,7 @@ def render(evaluation: Evaluation) -> str:
         for cells, suffix in CELLS.items()
         for name in DISTANCE_CAPTIONS
     }
-    return _template().render(
+    return template("report.html.j2").render(
         notice=INTERNAL,
         evaluation=evaluation,
         version=__version__,
@@ -154,7 +154,8 @@ def advice_on(evaluation: Evaluation) -> Iterator[str]:
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """Return one of the templates of pages."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -165,7 +166,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters["figure"] = _figure
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def _figure(value: float | None, digits: int = 3) -> str:

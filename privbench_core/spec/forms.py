@@ -237,8 +237,8 @@ ENUM = Key(
 
 # The whole file.
 _PUBLIC_TEXT = (
-    "the text of the queries is published, so declare that it says nothing about private rows: write public: true, "
-    "or leave the workload out"
+    "the text of the queries is published, with their frequencies and pauses, so declare that these say nothing about "
+    "private rows: write public: true (and literals: hide to publish no constant), or leave the workload out"
 )
 _OWNER = matching(r"[^@\s]+@[^@\s]+\.[^@\s]+|team:[A-Za-z0-9_-]+")
 _OWNERS = 'list e-mail addresses or teams, like [data@example.org, "team:statistics"]'
@@ -251,6 +251,7 @@ VIEW = Form(sql=Key(NAME, "write a SELECT in quotes"), materialized=YES_OR_NO)
 WORKLOAD = Form(
     file=Key(NAME, "name a file of SELECT statements, like queries.sql"),
     public=Key(Kind(lambda value: value if value is True else None, {"const": True}), _PUBLIC_TEXT),
+    literals=Key(choice("rebind", "hide"), "write hide to publish no constant of the queries, or rebind", "rebind"),
 )
 SPEC = Form(
     database=Key(NAME, "name the database"),

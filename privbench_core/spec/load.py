@@ -69,7 +69,7 @@ def _spec(node: Node, path: Path) -> Spec | None:
     if found["synthesizer"]:
         chosen = node.inside("synthesizer", short="name", where="synthesizer").read(forms.SYNTHESIZER)
     fidelity = node.inside("fidelity", where="fidelity").build(forms.FIDELITY, FidelityPolicy) or FidelityPolicy()
-    workload = node.inside("workload", where="workload").read(forms.WORKLOAD)["file"] if found["workload"] else None
+    workload = node.inside("workload", where="workload").read(forms.WORKLOAD) if found["workload"] else {}
     if found["tables"] is None:
         return None
     enums, owners = parse_enums(node), found["owners"]
@@ -106,7 +106,8 @@ def _spec(node: Node, path: Path) -> Spec | None:
         options=chosen["options"] or {},
         state=Path(resolve(found["state"] or DEFAULT_STATE, folder)),
         orphans=parsed.orphans,
-        workload=(folder / home(workload)).resolve() if workload else None,
+        workload=(folder / home(workload["file"])).resolve() if workload.get("file") else None,
+        literals=workload.get("literals", "rebind"),
         changes=parsed.changes,
         owners=tuple(dict.fromkeys([owners] if isinstance(owners, str) else owners)),
         fidelity=fidelity,
@@ -196,7 +197,9 @@ def dump_spec(spec: Spec) -> str:
         fidelity=forms.FIDELITY.write(spec.fidelity) or None,
         owners=list(spec.owners) or None,
         state=relative(str(spec.state), folder),
-        workload={"file": relative(str(spec.workload), folder), "public": True} if spec.workload else None,
+        workload=forms.WORKLOAD.write(spec, file=relative(str(spec.workload), folder), public=True)
+        if spec.workload
+        else None,
         enums=dump_enums(schema) or None,
         tables=dump_tables(schema, spec.orphans, spec.changes),
         views=dump_views(schema) or None,

@@ -156,6 +156,7 @@ class Spec:
         observe: Cron expression of the checks for changes of the source, or None.
         workload: Absolute path of a file of queries to publish with the data, or None. The owner declares their text
             public.
+        literals: What becomes of the constants of these queries: ``rebind``, or ``hide`` if they are not public.
         refresh: How the lifetime budget is spread over refreshes; None sets no limit per refresh.
         cohort: Name of this set of units, declared disjoint from every other cohort and with a lifetime budget of its
             own; "" for a database with one population.
@@ -181,6 +182,7 @@ class Spec:
     schedule: str | None = None
     observe: str | None = None
     workload: Path | None = None
+    literals: str = "rebind"
     refresh: RefreshPolicy | None = None
     cohort: str = ""
     owners: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from math import isfinite
 from threading import Timer
 from typing import Any
@@ -25,7 +26,8 @@ from sqlglot import exp
 
 from privbench_core.backends.postgres.ddl import quote_identifier
 from privbench_core.errors import did_you_mean
-from privbench_core.schema.tables import split_name
+from privbench_core.schema.columns import Column
+from privbench_core.schema.tables import Schema, Table, split_name
 
 TIMEOUT_SECONDS = 30.0
 """Time limit of one query on one database, in seconds. Chosen by hand."""
@@ -47,15 +49,33 @@ class ResolvedQuery:
     Attributes:
         tree: The syntax tree.
         tables: The schema's tables that it reads, one entry per mention.
+        columns: All columns of these tables.
     """
 
     tree: exp.Query
     tables: tuple[str, ...]
+    columns: frozenset[str]
 
     @property
     def joins(self) -> int:
         """Number of joins: mentions of tables, including those in subqueries, minus one."""
         return max(0, len(self.tables) - 1)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of these tables and of all columns that the schema gives them."""
+        return frozenset({*self.tables, *self.columns})
+
+    def column(self, node: exp.Column, schema: Schema) -> tuple[Table, Column] | None:
+        """Return the schema's column that ``node`` names; None if it belongs to a subquery or is ambiguous."""
+        names = {
+            table.name
+            for table in self.tree.find_all(exp.Table)
+            if table.name in self.tables and node.table in {"", table.alias or table.name}
+        }
+        owners = [schema.table(name) for name in sorted(names) if name in schema.by_name]
+        found = [(table, c) for table in owners for c in table.columns if c.name == node.name]
+        return found[0] if len(found) == 1 else None
 
 
 def resolve(sql: str, dialect: str, catalogue: Catalogue) -> ResolvedQuery:
@@ -89,7 +109,7 @@ def resolve(sql: str, dialect: str, catalogue: Catalogue) -> ResolvedQuery:
     for column in tree.find_all(exp.Column):
         column.set("db", None)
     _name_columns(tree, {table: list(catalogue[table]) for table in tables}, aliases)
-    return ResolvedQuery(tree, tuple(tables))
+    return ResolvedQuery(tree, tuple(tables), frozenset(c for table in tables for c in catalogue[table]))
 
 
 def with_schemas(tree: exp.Query, schemas: Sequence[str]) -> exp.Query:
@@ -169,6 +189,12 @@ class Engine:
             self._connection.execute(f"CREATE TABLE {quote_identifier(name)} AS SELECT * FROM {_STAGED}")
             self._connection.unregister(_STAGED)
 
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """Names of the functions that queries can call."""
+        found = self._connection.execute("SELECT DISTINCT lower(function_name) FROM duckdb_functions()").fetchall()
+        return frozenset(name for (name,) in found)
+
     def resolve(self, sql: str, dialect: str = "postgres") -> ResolvedQuery:
         """See `resolve`, the function; the same text is resolved once."""
         if (sql, dialect) not in self._resolved:
@@ -217,11 +243,10 @@ def counting_query(tree: exp.Query) -> exp.Query:
     A query that returns a single COUNT returns its cardinality itself. Other aggregates without GROUP BY always return
     one row, so the aggregated rows are counted. For all other queries, the rows of the result are counted.
     """
-    if isinstance(tree, exp.Select) and not any(tree.args.get(part) for part in ("group", "distinct", "having")):
-        projected = [item.unalias() for item in tree.expressions]
+    if projected := aggregates_of_all(tree):
         if len(projected) == 1 and isinstance(_inside_casts(projected[0]), exp.Count):
             return tree
-        if projected and tree.args.get("from_") and all(_aggregates(item) for item in projected):
+        if tree.args.get("from_"):
             counted = tree.copy()
             for part, replaced in (("expressions", [exp.Count(this=exp.Star())]), ("order", None), ("limit", None)):
                 counted.set(part, replaced)
@@ -231,6 +256,14 @@ def counting_query(tree: exp.Query) -> exp.Query:
         inside.set("order", None)
     alias = exp.TableAlias(this=exp.to_identifier("counted", quoted=True))
     return exp.select(exp.Count(this=exp.Star())).from_(exp.Subquery(this=inside, alias=alias))
+
+
+def aggregates_of_all(tree: exp.Query) -> list[exp.Expr]:
+    """Return the output columns of a query that aggregates all of its rows into one; none for any other query."""
+    if not isinstance(tree, exp.Select) or any(tree.args.get(part) for part in ("group", "distinct", "having")):
+        return []
+    projected = [item.unalias() for item in tree.expressions]
+    return projected if all(_aggregates(item) for item in projected) else []
 
 
 def _inside_casts(item: exp.Expr) -> exp.Expr:

@@ -19,6 +19,7 @@ a key ``<`` and so on           the query is left out: no selectivity is release
 opaque text with a constant     the query is left out: synthetic text has no content
 of a public table               unchanged, as the table is published unchanged
 anything else                   unchanged: columns with columns, arithmetic on columns, ``<>``, ``NULL``
+a placeholder (``$1``)          values of random rows, see `parameters`; hidden constants become placeholders
 ==============================  =====================================================================================
 """
 
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ from privbench_core.columns.discretizer import Discretizer
 from privbench_core.errors import PublishError
 from privbench_core.schema.columns import Column
 from privbench_core.schema.tables import Schema, Table
+from privbench_core.workload.anonymise import NOT_HIDDEN, hide_literals
 from privbench_core.workload.engine import (
     TIMEOUT_SECONDS,
     Engine,
@@ -50,7 +52,8 @@ from privbench_core.workload.engine import (
     literal,
     with_schemas,
 )
-from privbench_core.workload.statements import Statement, Workload
+from privbench_core.workload.parameters import PLACEHOLDERS, bind_parameters
+from privbench_core.workload.statements import Workload
 
 Floats = NDArray[np.float64]
 RANGES = ("<", "<=", ">", ">=")
@@ -196,6 +199,7 @@ class ReboundWorkload:
         kept: Number of each query in the owner's workload, from 1.
         left_out: (number, reason) of the others.
         literals: Number of literals that were replaced in the kept queries.
+        pgbench: Each kept query for pgbench, which draws new values for placeholders at every call.
     """
 
     workload: Workload
@@ -203,11 +207,12 @@ class ReboundWorkload:
     kept: tuple[int, ...]
     left_out: tuple[tuple[int, str], ...]
     literals: int
+    pgbench: tuple[str, ...]
 
     def to_sql(self) -> str:
         """Return the file for the bundle: each query with its cardinality, so that users can check what they load."""
         queries = zip(self.kept, self.rows, self.workload.statements, strict=True)
-        return "".join(f"-- query {n}: cardinality {rows:,}\n{s.sql};\n" for n, rows, s in queries)
+        return self.workload.script([f"-- query {n}: cardinality {rows:,}\n{s.annotations}" for n, rows, s in queries])
 
 
 def rebind_workload(
@@ -239,20 +244,28 @@ def rebind_workload(
         )
     binder = _Binder(schema, synthetic, released, rng)
     engine = Engine(synthetic, timeout)
-    statements, rows, kept, left_out = [], [], [], []
+    statements, rows, kept, left_out, scripts = [], [], [], [], []
     literals = 0
     for number, statement in enumerate(workload.statements, start=1):
         try:
             query = engine.resolve(statement.sql, workload.dialect)
+            if workload.hide_literals:
+                hide_literals(query, engine.functions)
             replaced = binder.bind(query)
+            bound = bind_parameters(query, schema, synthetic, rng)
             rows.append(engine.cardinality(query))
         except UnansweredError as reason:
-            left_out.append((number, str(reason)))
+            left_out.append((number, NOT_HIDDEN if workload.hide_literals else str(reason)))
             continue
-        statements.append(Statement(with_schemas(query.tree, schema.schemas).sql(dialect="postgres")))
+        text = with_schemas(query.tree, schema.schemas).sql(dialect="postgres")
+        name = "" if workload.hide_literals else statement.name
+        statements.append(replace(statement, sql=text, stated=None, name=name))
+        replay = with_schemas(bound.replay, schema.schemas).sql(dialect="postgres")
+        scripts.append("\n".join([*bound.variables, f"{replay};"]))
         kept.append(number)
-        literals += replaced
-    return ReboundWorkload(Workload(tuple(statements)), tuple(rows), tuple(kept), tuple(left_out), literals)
+        literals += replaced + bound.placeholders
+    found = tuple(rows), tuple(kept), tuple(left_out), literals, tuple(scripts)
+    return ReboundWorkload(Workload(tuple(statements)), *found)
 
 
 class _Binder:
@@ -267,12 +280,11 @@ class _Binder:
 
     def bind(self, query: ResolvedQuery) -> int:
         """Replace literals in place and return how many changed; raise UnansweredError if a query must be left out."""
-        of_alias = _tables_by_alias(query)
         for test in list(query.tree.find_all(*_TEXT_TESTS)):
-            self._refuse_text(test, of_alias)
+            self._refuse_text(test, query)
         changed = 0
         for column, operator, operand in list(_comparisons(query.tree)):
-            found = self._column(column, of_alias)
+            found = query.column(column, self._schema)
             value = constant(operand, self._constants)
             if found is None or value is None:
                 continue
@@ -319,29 +331,14 @@ class _Binder:
             self._distributions[place] = released, Distribution.of(rows)
         return self._distributions[place]
 
-    def _refuse_text(self, test: exp.Expr, of_alias: Mapping[str, set[str]]) -> None:
-        if test.find(exp.Query) is not None or test.find(exp.Literal) is None:
+    def _refuse_text(self, test: exp.Expr, query: ResolvedQuery) -> None:
+        literals = [node for node in test.find_all(exp.Literal) if not isinstance(node.parent, PLACEHOLDERS)]
+        if test.find(exp.Query) is not None or not literals:
             return
         for node in test.find_all(exp.Column):
-            found = self._column(node, of_alias)
+            found = query.column(node, self._schema)
             if found and not found[0].public and found[1].type.opaque and found[1].name not in found[0].key_columns:
                 raise UnansweredError(f"{found[0].name}.{found[1].name}: compares opaque text, which is regenerated")
-
-    def _column(self, node: exp.Column, of_alias: Mapping[str, set[str]]) -> tuple[Table, Column] | None:
-        """Return the schema's column that ``node`` names; None if it belongs to a subquery or is ambiguous."""
-        names = of_alias.get(node.table, set()) if node.table else set().union(*of_alias.values())
-        owners = [self._schema.table(name) for name in sorted(names) if name in self._schema.by_name]
-        found = [(table, c) for table in owners for c in table.columns if c.name == node.name]
-        return found[0] if len(found) == 1 else None
-
-
-def _tables_by_alias(query: ResolvedQuery) -> dict[str, set[str]]:
-    """Return the tables that each alias or table name refers to anywhere in the query."""
-    found: dict[str, set[str]] = {}
-    for node in query.tree.find_all(exp.Table):
-        if node.name in query.tables:
-            found.setdefault(node.alias or node.name, set()).add(node.name)
-    return found
 
 
 def _comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Column, str, exp.Expr]]:

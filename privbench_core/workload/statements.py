@@ -4,14 +4,21 @@ Statements are in PostgreSQL's dialect unless the first line is ``-- dialect: du
 are read. The cardinality benchmarks have one query per line, followed by ``||table id||true cardinality``. SAM's files
 have conjunctions of comparisons on one table: ``{"query_list": [[columns], [operators], [values]], "card_list":
 [...]}``, with columns as positions and values as text.
+
+Comments before a statement say how it is used: ``-- name: top customers``, ``-- weight: 40`` (calls, relative to those
+of the others) and ``-- think: 200 ms`` (the pause after it). BEGIN ... COMMIT is one transaction, which has the weight
+of its first statement. A CSV export of pg_stat_statements has a query and its number of calls in each line (columns
+``query`` and ``calls``).
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +32,10 @@ from privbench_core.schema.tables import Table
 
 DIALECTS = ("postgres", "duckdb")
 _OPERATORS = ("=", "<", ">", "<=", ">=", "!=")  # of SAM's files
+_ANNOTATION = re.compile(r"--[ \t]*(name|weight|think):[ \t]*(.*?)[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
+_THINK = re.compile(r"(\d+)\s*(ms|s)", re.IGNORECASE)
+_BEGIN = re.compile(r"(BEGIN|START)(\s+(TRANSACTION|WORK))?", re.IGNORECASE)
+_COMMIT = re.compile(r"(COMMIT|END)(\s+(TRANSACTION|WORK))?", re.IGNORECASE)
 _DIALECT = re.compile(r"\s*--\s*dialect:\s*(\w+)", re.IGNORECASE)
 _STATED = re.compile(r"(?P<sql>.+?)\s*;?\s*\|\|\d+\|\|(?P<cardinality>\d+)")
 
@@ -36,10 +47,25 @@ class Statement:
     Attributes:
         sql: Its text, without a semicolon.
         stated: The cardinality on the source that the file states, if any.
+        name: As in the file, or "".
+        weight: Number of calls, relative to those of other statements; of a transaction, that of its first statement.
+        think: Pause after the statement, in milliseconds.
+        transaction: Number of its transaction in the file, from 1; 0 for a statement by itself.
     """
 
     sql: str
     stated: int | None = None
+    name: str = ""
+    weight: int = 1
+    think: int = 0
+    transaction: int = 0
+
+    @property
+    def annotations(self) -> str:
+        """The comments that say how it is used, each on a line of its own."""
+        name = f"-- name: {self.name}\n" if self.name else ""
+        weight = f"-- weight: {self.weight}\n" if self.weight != 1 else ""
+        return name + weight + (f"-- think: {self.think} ms\n" if self.think else "")
 
 
 @dataclass(frozen=True)
@@ -50,11 +76,13 @@ class Workload:
         statements: The queries.
         dialect: Their SQL dialect, one of `DIALECTS`.
         internal: Whether they are generated from private rows: then neither they nor anything derived may be published.
+        hide_literals: Whether nothing of the constants, names and comments in their text may be published.
     """
 
     statements: tuple[Statement, ...]
     dialect: str = "postgres"
     internal: bool = False
+    hide_literals: bool = False
 
     @classmethod
     def of(cls, queries: Iterable[str], *, internal: bool = False) -> Workload:
@@ -64,7 +92,22 @@ class Workload:
     def to_sql(self) -> str:
         """Return the workload in the format of `read_workload`."""
         head = "" if self.dialect == "postgres" else f"-- dialect: {self.dialect}\n"
-        return head + "".join(f"{statement.sql};\n" for statement in self.statements)
+        return head + self.script([statement.annotations for statement in self.statements])
+
+    @property
+    def transactions(self) -> tuple[range, ...]:
+        """Positions of the statements of each transaction; a statement by itself is a transaction."""
+        numbered = ((s.transaction, 0 if s.transaction else i) for i, s in enumerate(self.statements))
+        ends = np.cumsum([len(list(group)) for _, group in groupby(numbered)], dtype=int).tolist()
+        return tuple(map(range, [0, *ends], ends))
+
+    def script(self, heads: Sequence[str]) -> str:
+        """Return SQL with BEGIN and COMMIT around transactions and a comment before each statement."""
+        parts = []
+        for group in self.transactions:
+            body = [f"{heads[i]}{self.statements[i].sql};\n" for i in group]
+            parts += ["BEGIN;\n", *body, "COMMIT;\n"] if self.statements[group[0]].transaction else body
+        return "".join(parts)
 
 
 def read_workload(path: Path) -> Workload:
@@ -79,6 +122,8 @@ def read_workload(path: Path) -> Workload:
         raise SourceError(f"{path.name}: not UTF-8 text; save it as UTF-8") from None
     except OSError as error:
         raise SourceError(f"{path.name}: cannot be read ({error.strerror}); check the path") from None
+    if path.suffix.lower() == ".csv":
+        return _of_statistics(text, path.name)
     declared = _DIALECT.match(text)
     dialect = declared[1].lower() if declared else "postgres"
     if dialect not in DIALECTS:
@@ -86,7 +131,7 @@ def read_workload(path: Path) -> Workload:
     statements = _with_cardinalities(text)
     if statements is None:
         try:
-            statements = tuple(Statement(sql) for sql in split_statements(text, dialect))
+            statements = tuple(_annotated(text, dialect, path.name))
         except sqlglot.errors.SqlglotError:
             raise SourceError(f"{path.name}: not SQL (is a quote or a comment left open?); correct it") from None
     if not statements:
@@ -94,21 +139,63 @@ def read_workload(path: Path) -> Workload:
     return Workload(statements, dialect)
 
 
-def split_statements(text: str, dialect: str = "postgres") -> list[str]:
-    """Return the statements of a script, without comments before and semicolons after them."""
-    queries: list[str] = []
+def _of_statistics(text: str, file: str) -> Workload:
+    """Return the queries of an export of pg_stat_statements, the most frequent first."""
+    reader = csv.DictReader(text.splitlines(keepends=True))
+    if missing := {"query", "calls"} - {*(reader.fieldnames or ())}:
+        raise SourceError(
+            f"{file}: no column {' and '.join(sorted(missing))}; export it with \\copy (SELECT query, calls FROM "
+            f"pg_stat_statements) TO '{file}' CSV HEADER"
+        )
+    calls: dict[str, int] = {}
+    for row in reader:
+        if not (row["calls"] or "").isdecimal():
+            raise SourceError(f"{file}: line {reader.line_num}: calls is not a whole number; export it again")
+        sql = row["query"].strip().rstrip(";")
+        calls[sql] = calls.get(sql, 0) + int(row["calls"])
+    listed = sorted((sql for sql in calls if sql and calls[sql]), key=lambda sql: -calls[sql])
+    if not listed:
+        raise SourceError(f"{file}: holds no query that was called; write SELECT statements, or export more")
+    return Workload(tuple(Statement(sql, weight=calls[sql]) for sql in listed))
+
+
+def split_statements(text: str, dialect: str = "postgres") -> list[tuple[str, str]]:
+    """Return the statements of a script without semicolons, each with the text before it, which has only comments."""
+    queries: list[tuple[str, str]] = []
     start: int | None = None
-    end = 0
-    for token in sqlglot.tokenize(text, read=dialect):
-        if token.token_type is not TokenType.SEMICOLON:
+    before = end = 0
+    for token in (*sqlglot.tokenize(text, read=dialect), None):
+        if token is not None and token.token_type is not TokenType.SEMICOLON:
             start = token.start if start is None else start
             end = token.end
         elif start is not None:
-            queries.append(text[start : end + 1])
-            start = None
-    if start is not None:
-        queries.append(text[start : end + 1])
+            queries.append((text[start : end + 1], text[before:start]))
+            start, before = None, end + 1
     return queries
+
+
+def _annotated(text: str, dialect: str, file: str) -> Iterator[Statement]:
+    """Yield the statements of a script with what comments say on them, and without BEGIN and COMMIT."""
+    number = transaction = 0
+    inside, carried = False, ""
+    for sql, comments in split_statements(text, dialect):
+        if _BEGIN.fullmatch(sql):
+            if inside:
+                raise SourceError(f"{file}: BEGIN inside a transaction, after query {number}; write COMMIT before it")
+            transaction, inside, carried = transaction + 1, True, comments
+        elif _COMMIT.fullmatch(sql):
+            inside = False
+        else:
+            number += 1
+            said = {key.lower(): value for key, value in _ANNOTATION.findall(f"{carried}\n{comments}")}
+            carried, weight, think = "", said.get("weight", "1"), _THINK.fullmatch(said.get("think", "0 ms"))
+            if not weight.isdecimal() or think is None:
+                wrong = f"weight {weight}" if think else f"think {said['think']}"
+                raise SourceError(f"{file}: query {number}: {wrong}; write weight: 40 and think: 200 ms, whole numbers")
+            pause = int(think[1]) * (1000 if think[2].lower() == "s" else 1)
+            yield Statement(sql, None, said.get("name", ""), int(weight), pause, transaction if inside else 0)
+    if inside:
+        raise SourceError(f"{file}: BEGIN without COMMIT, before query {number}; close the transaction")
 
 
 def _with_cardinalities(text: str) -> tuple[Statement, ...] | None:

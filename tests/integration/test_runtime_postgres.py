@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from privbench_core.errors import PublishError
-from privbench_core.evaluation.runtime import RunTimeSettings, compare_run_times
+from privbench_core.evaluation.runtime import compare_run_times
 from privbench_core.explain import session
+from privbench_core.explain.comparison import RunTimeSettings
 from privbench_core.explain.session import both_loaded
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.schema.columns import Column, ColumnType

@@ -14,13 +14,18 @@ import pytest
 import privbench_core
 from privbench_core.errors import PrivbenchError
 
-FUNCTIONS = ["evaluate", "load_spec", "plan", "publish", "read_bundle", "run"]
+FUNCTIONS = [
+    "certify", "check", "error_bars", "evaluate", "explain_plans", "load_spec", "plan", "publish", "read_bundle",
+    "replicate", "run",
+]  # fmt: skip
 ERRORS = [
     "BudgetError", "BudgetExhaustedError", "BusyError", "InternalError", "LedgerError", "NoiseOnlyError",
     "OutOfMemoryError", "PrivbenchError", "PublishError", "ReleaseError", "SourceChangedError", "SourceError",
     "SpecError", "UnsupportedBudgetError", "ValidationError",
 ]  # fmt: skip
-RESULTS = ["Bundle", "Evaluation", "Loaded", "RunResult", "Spec"]
+RESULTS = [
+    "Bundle", "Certificate", "CheckResult", "ErrorBars", "Evaluation", "Explanation", "Loaded", "RunResult", "Spec",
+]  # fmt: skip
 SYNTHESIZERS = [
     "Artifact", "Budget", "CoMember", "Column", "Curator", "Discovered", "Distances", "ForeignKey", "Marginal",
     "Measure", "Measurement", "OfParent", "Own", "OwnFanout", "OwnDifference", "OwnerDifference", "OwnerFanout",
@@ -119,6 +124,9 @@ def test_a_path_stands_for_a_spec_and_what_is_returned_prints_as_one_line(town_s
         ("run", {"spec": "missing.yaml"}, r"missing\.yaml: cannot be read"),
         ("evaluate", {"bundle": 3}, "bundle: expected a path"),
         ("evaluate", {}, "bundle: not a bundle"),
+        ("certify", {"thresholds": {"same_paln": 1}}, "same_paln: no such threshold; did you mean 'same_plan'?"),
+        ("certify", {"workload": 3}, "workload: expected a path"),
+        ("explain_plans", {}, "bundle: not a bundle"),
         ("publish", {"bundle": None}, "bundle: expected a path"),
         ("publish", {"target_url": 3}, "target_url: expected a path"),
         ("read_bundle", {"path": ["secret"]}, "bundle: expected a path, .* not list"),

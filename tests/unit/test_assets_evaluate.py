@@ -62,6 +62,20 @@ def test_a_report_is_written_for_its_epsilon_and_only_its_place_is_shown(operate
     assert node.partitions_def.get_partition_keys() == ["0.8", "3.2"]
 
 
+def test_a_certificate_is_written_when_asked_for_and_only_its_place_is_shown(
+    operated: Orchestrated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(api, "evaluate", lambda *_, **__: None)
+    monkeypatch.setattr(api, "certify", lambda *_, out: asked.append(out))
+    assert operated.refresh("0.8").success
+    config = {"ops": {"town__evaluate__report": {"config": {"certify": True}}}}
+    result = materialize(operated, "0.8", asset_selection=[operated.key(REPORT)], run_config=config)
+    assert result.success, errors(result)
+    (folder,) = asked
+    assert shown(result)[REPORT]["internal certificate"] == str(folder / "certificate.html")
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

@@ -7,8 +7,10 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
+from privbench_assets.checks import check_results, check_specs
 from privbench_assets.resources import Session
 from privbench_core.errors import SourceError, SpecError
 from privbench_core.pipeline.plans import plan_for
@@ -52,9 +54,11 @@ def with_workload(folder: Path, part: str) -> Path:
     return path
 
 
-def test_the_spec_names_the_file_and_is_written_back(tmp_path: Path):
-    spec = load_spec(with_workload(tmp_path, "{file: sub/q.sql, public: true}"))
+@pytest.mark.parametrize("literals", ["", ", literals: hide"])
+def test_the_spec_names_the_file_and_is_written_back(tmp_path: Path, literals: str):
+    spec = load_spec(with_workload(tmp_path, f"{{file: sub/q.sql, public: true{literals}}}"))
     assert spec.workload == tmp_path / "sub" / "q.sql"
+    assert spec.literals == ("hide" if literals else "rebind")
     assert "file: sub/q.sql" in dump_spec(spec)
     spec.path.write_text(dump_spec(spec), encoding="utf-8")
     assert load_spec(spec.path) == spec
@@ -70,6 +74,7 @@ def test_the_spec_names_the_file_and_is_written_back(tmp_path: Path):
         ("q.sql", "spec: workload is 'q.sql'; write {file: queries.sql, public: true}: the text of the queries"),
         ("{public: true}", "workload: file is missing; name a file"),
         ("{file: q.sql, public: true, privat: 1}", "workload: unknown key 'privat'"),
+        ("{file: q.sql, public: true, literals: drop}", "workload: literals is 'drop'; write hide to publish no"),
     ],
 )
 def test_each_mistake_is_one_problem(tmp_path: Path, part: str, expected: str):
@@ -108,6 +113,13 @@ def test_the_bundle_has_queries_that_its_manifest_accounts_for(published: tuple[
     small = sum(x < literal for x in bundle.table("child")["x"].to_pylist())
     assert text.startswith(f"-- query 1: cardinality {small:,}\n")
     assert "`queries.sql`" in (place.out / "README.md").read_text(encoding="utf-8")
+    (asset,) = check_results(place.spec, step := result.plan.step(("publish", "bundle")), dg.AssetKey("b"),
+                             result.releases[step.key].artifact)  # fmt: skip
+    assert not asset.passed
+    assert asset.description.startswith(
+        "left out: query 3 (parent.id: compares a key, and keys are regenerated); query"
+    )
+    assert "workload" in [spec.name for spec in check_specs(place.spec, step, dg.AssetKey("b"), None)]
     # It cost nothing, and the same releases give the same bytes.
     assert result.paid == pytest.approx(place.spent)
     assert [name for name, _ in place.booked if "publish" in name] == []
@@ -118,6 +130,29 @@ def test_the_bundle_has_queries_that_its_manifest_accounts_for(published: tuple[
     workload = read_workload(place.spec.path.parent / "queries.sql")
     assert session.executor("3.2", ()).runner.run.workload == {"queries": workload}
     session.close()
+
+
+def test_hidden_constants_are_in_no_file_of_the_bundle(published: tuple[Place, RunResult]):
+    """With everything else that an owner of hidden constants publishes, and with another key of the release."""
+    place, _ = published
+    queries = place.spec.path.parent / "queries.sql"
+    text = (
+        "-- name: secret_name\n-- weight: 7\n" + QUERIES + "select count(*) as secret_alias from parent where x = $1;"
+    )
+    try:
+        queries.write_text(text, encoding="utf-8")
+        hidden = Place(replace(place.spec, literals="hide"))
+        hidden.run(EPSILON)
+        bundle = read_bundle(hidden.out)
+        noted = bundle.manifest["privacy"]["workload"]["queries"]
+        assert (noted["literals"], noted["queries"]) == ("hidden", 3)
+        assert [left["query"] for left in noted["left_out"]] == [4, 5]
+        assert "-- weight: 7\n" in bundle.workload["queries"]
+        everything = b"".join(content for name, content in files(hidden.out).items() if "data/" not in name)
+        assert all(word not in everything for word in (b"secret", b"123456789", b"dashboard"))
+    finally:
+        queries.write_text(QUERIES, encoding="utf-8")
+        place.run(EPSILON)
 
 
 def test_literals_follow_the_released_marginal_and_not_the_rows(published: tuple[Place, RunResult], tmp_path: Path):

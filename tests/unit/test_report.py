@@ -28,8 +28,8 @@ from privbench_core.evaluation.inputs import (
 from privbench_core.evaluation.marginals import BRIEF, MarginalDistances, Scope
 from privbench_core.evaluation.privacy_figures import alarms_of, odds, privacy_figures
 from privbench_core.evaluation.q_error import WorkloadResult, run_workload
-from privbench_core.evaluation.runtime import RunTimeSettings, query_time, run_time_figures
 from privbench_core.evaluation.verdict import judge
+from privbench_core.explain.comparison import ComparedQuery, PlanComparison, RunTimeSettings
 from privbench_core.explain.plan import Explained, QueryPlan
 from privbench_core.publishing.bundle import write_bundle
 from privbench_core.publishing.verdicts import Grade
@@ -295,9 +295,11 @@ def test_the_page_says_when_by_what_and_what_to_do(report: Evaluation) -> None:
 def test_run_times_are_shown_with_their_noise(report: Evaluation) -> None:
     scan, other = (Explained(QueryPlan(name), 1, 1, (), (), pages=10) for name in ("scan", "other"))
     times = [
-        query_time(i, f"select {i}", [[1.0 + i], [1.1 + i], [1.05 + i]], (scan, (scan, other)[i % 2])) for i in range(4)
+        ComparedQuery(i, f"select {i}", "", ([1.0 + i], [1.1 + i], [1.05 + i]), (scan, (scan, other)[i % 2]))
+        for i in range(4)
     ]
-    found = run_time_figures(times, [{"query": 9, "reason": "took too long"}], 5, RunTimeSettings(), "16.2")
+    failed = ({"query": 9, "reason": "took too long"},)
+    found = PlanComparison(tuple(times), failed, 5, RunTimeSettings(), "16.2").to_dict()
     report = replace(report, run_time=found)
     page = render(report)
     assert "the source against itself (noise of the machine)" in page

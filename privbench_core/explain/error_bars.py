@@ -1,0 +1,221 @@
+"""Error bars: for each query over a bundle, an interval for its answer on the source.
+
+How far the answers on the bundle's replicates are from the bundle's estimates how far that is from the source's (a
+parametric bootstrap, see `pipeline.replicates`). Counts, and other answers of one sign, are off by factors, so their
+errors are of logarithms; a count is a whole number, so one row is added to its error. With n replicates, error / root
+mean square has Student's t distribution with n degrees of freedom, if errors are normal and without bias.
+
+What the models leave out of the source, they cannot leave out again, so errors are widened by the distances of the
+tables and joins that a query reads: released ones, from the source, to those of replicates, from the bundle. Errors are
+multiplied by the largest ratio. Of joins, errors multiply, and what is far off is not so by a ratio: there, they are
+widened by no more than what the distances differ by in squares adds to them.
+
+All of it is computed from the bundle. Intervals hold one by one, not for all queries at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import scipy
+from sqlglot import exp
+
+from privbench_core.backends.postgres.ddl import quote_identifier
+from privbench_core.publishing.bundle import Bundle
+from privbench_core.publishing.figures import DEVIATIONS, JOIN, SIZE
+from privbench_core.publishing.replicates import Distances, read_replicates, read_rows
+from privbench_core.schema.constraints import ForeignKey
+from privbench_core.schema.tables import Schema
+from privbench_core.workload.engine import TIMEOUT_SECONDS, Engine, ResolvedQuery, UnansweredError, aggregates_of_all
+from privbench_core.workload.statements import Workload
+
+LEVEL = 0.95
+"""Nominal coverage of the intervals."""
+ROWS = "rows"
+_PER_DISTANCE = 3.0  # error of a logarithm per distance: 2 in the mean, and tails are heavy; chosen on *stats*
+_MOST = 100.0  # of an error, as a logarithm: beyond it a number says nothing
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An answer of a query on the bundle, and where it is on the source.
+
+    Attributes:
+        query: The query's number in the workload, from 1.
+        sql: Its text.
+        answers: What the answer is: an aggregate of the query, or its number of rows (`ROWS`).
+        joins: Its number of joins.
+        answer: On the bundle.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        widened: Factor of the replicates' error; None if noise hides all distances that were released.
+    """
+
+    query: int
+    sql: str
+    answers: str
+    joins: int
+    answer: float
+    low: float
+    high: float
+    widened: float | None
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """What the models leave out of the source, as a ratio of distances, and for joins as a distance."""
+
+    ratio: float
+    distance: float
+
+
+@dataclass(frozen=True)
+class ErrorBars:
+    """The intervals of a workload.
+
+    Attributes:
+        replicates: Number of replicates.
+        intervals: One for each answer, in the order of the queries.
+        failed: Number and reason of each query without.
+    """
+
+    replicates: int
+    intervals: tuple[Interval, ...]
+    failed: tuple[tuple[int, str], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it JSON-able."""
+        return {
+            "level": LEVEL,
+            "replicates": self.replicates,
+            "intervals": [asdict(interval) for interval in self.intervals],
+            "failed": [{"query": number, "reason": reason} for number, reason in self.failed],
+        }
+
+
+def intervals_of(bundle: Bundle, workload: Workload | None = None, timeout: float = TIMEOUT_SECONDS) -> ErrorBars:
+    """Return an interval for each answer of a workload on the source.
+
+    Args:
+        bundle: A bundle with replicates.
+        workload: The queries; the sizes of tables and joins if none are given.
+        timeout: Maximum seconds of a query on one database.
+
+    Raises:
+        PublishError: The bundle has no replicates.
+    """
+    replicates, distances = read_replicates(bundle)
+    compared = _compare(bundle, distances, len(replicates))
+    queries = _sizes(bundle.schema) if workload is None else workload
+    engine = Engine({name: bundle.table(name) for name in bundle.tables}, timeout)
+    resolved: dict[int, ResolvedQuery] = {}
+    answers: dict[int, list[dict[str, float]]] = {}
+    failed: dict[int, str] = {}
+    for number, statement in enumerate(queries.statements, start=1):
+        try:
+            resolved[number] = engine.resolve(statement.sql, queries.dialect)
+            answers[number] = [_answers(engine, resolved[number])]
+        except UnansweredError as reason:
+            failed[number] = str(reason)
+    for replicate in replicates:
+        engine = Engine(read_rows(bundle, replicate), timeout)
+        for number in set(answers) - set(failed):
+            try:
+                answers[number].append(_answers(engine, resolved[number]))
+            except UnansweredError as reason:
+                failed[number] = f"{reason} (on a replicate)"
+    intervals = []
+    for number in (number for number in answers if number not in failed):
+        query, (on_bundle, *on_replicates) = resolved[number], answers[number]
+        left_out = _left_out(query, compared)
+        for what, answer in on_bundle.items():
+            found = _ends(answer, [each[what] for each in on_replicates], left_out, count=what == ROWS)
+            text = queries.statements[number - 1].sql
+            intervals.append(Interval(number, text, what, query.joins, answer, *found))
+    return ErrorBars(len(replicates), tuple(intervals), tuple(sorted(failed.items())))
+
+
+def _sizes(schema: Schema) -> Workload:
+    """Return queries for the sizes of private tables, and of joins along their keys."""
+    queries = []
+    for table in schema.private_tables:
+        queries.append(f"SELECT COUNT(*) FROM {quote_identifier(table.name)}")
+        queries += [_count_joined(key) for key in table.foreign_keys if key.child != key.parent]
+    return Workload.of(queries)
+
+
+def _count_joined(key: ForeignKey) -> str:
+    child, parent = quote_identifier(key.child), quote_identifier(key.parent)
+    pairs = zip(map(quote_identifier, key.columns), map(quote_identifier, key.parent_columns), strict=True)
+    matches = " AND ".join(f"{child}.{own} = {parent}.{theirs}" for own, theirs in pairs)
+    return f"SELECT COUNT(*) FROM {child} JOIN {parent} ON {matches}"
+
+
+def _answers(engine: Engine, query: ResolvedQuery) -> dict[str, float]:
+    """Return the aggregates of a query by their text, or the number of its rows if it has others, or only a count."""
+    aggregates = aggregates_of_all(query.tree)
+    if not aggregates or (len(aggregates) == 1 and isinstance(aggregates[0], exp.Count)):
+        return {ROWS: engine.cardinality(query)}
+    if any(item.find(exp.Min, exp.Max) for item in aggregates):
+        raise UnansweredError("MIN and MAX depend on single rows, so they have no error bars")
+    found = engine.rows(query.tree, limit=1)[0]
+    if not all(isinstance(value, int | float | Decimal) for value in found):
+        raise UnansweredError("an aggregate is not a number")
+    return {item.sql(dialect="postgres"): float(value) for item, value in zip(aggregates, found, strict=True)}
+
+
+def _compare(bundle: Bundle, replicated: Distances, number: int) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return the replicates' distance by table and metric, and how many times it the released one is.
+
+    Where noise hides the released distance, it is taken to be as many times larger as the others are, in the median.
+    Empty if noise hides all of them.
+    """
+    released = {
+        (table, figure["metric"]): (figure["value"], figure["plus_minus"] / DEVIATIONS / math.sqrt(number))
+        for table, figures in bundle.manifest["privacy"].get("fidelity_paid_for", {}).items()
+        for figure in figures
+        if figure["metric"] != SIZE
+    }
+    again = {place: max(replicated[place[0]][place[1]], least) for place, (_, least) in released.items()}
+    ratios = {place: max(1.0, value / again[place]) for place, (value, _) in released.items() if value is not None}
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for (table, metric), distance in again.items() if ratios else ():
+        ratio = ratios.get((table, metric), float(np.median(list(ratios.values()))))
+        found.setdefault(table, {})[metric] = distance, ratio
+    return found
+
+
+def _left_out(query: ResolvedQuery, compared: Mapping[str, Mapping[str, tuple[float, float]]]) -> _LeftOut | None:
+    """Return what the models leave out of the tables and joins that a query reads; None if it is unknown."""
+    largest, squares = 0.0, 0.0
+    for table in query.tables:
+        metrics = [each for name, each in compared.get(table, {}).items() if query.joins or name != JOIN]
+        largest = max([largest, *(ratio for _, ratio in metrics)])
+        squares += max((distance**2 * (ratio**2 - 1) for distance, ratio in metrics), default=0.0)
+    return _LeftOut(largest, math.sqrt(squares) if query.joins else math.inf) if largest else None
+
+
+def _ends(
+    answer: float, replicates: Sequence[float], left_out: _LeftOut | None, *, count: bool
+) -> tuple[float, float, float | None]:
+    """Return the ends of an interval around ``answer``, by the answers on replicates, and how much it is widened."""
+    t = float(scipy.special.stdtrit(len(replicates), (1 + LEVEL) / 2))
+    again, least = np.array(replicates), 1 if count else 0
+    factors = bool(count or (again * answer > 0).all())
+    errors = np.log((again + least) / (answer + least)) if factors else again - answer
+    error = math.sqrt((errors**2).mean() + (least / (answer + least)) ** 2 if factors else (errors**2).mean())
+    widened = None
+    if left_out is not None:
+        at_most = math.hypot(error, _PER_DISTANCE * left_out.distance) / error if factors and error else math.inf
+        widened = min(left_out.ratio, at_most)
+    half = t * (widened or 1.0) * error
+    if not factors:
+        return answer - half, answer + half, widened
+    factor = math.exp(min(half, _MOST))
+    low, high = sorted(((answer + least) / factor - least, (answer + least) * factor - least))
+    return (max(0, math.floor(low)), math.ceil(high), widened) if count else (low, high, widened)

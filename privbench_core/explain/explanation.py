@@ -1,0 +1,134 @@
+"""What PostgreSQL plans for queries on a bundle: all a recipient can learn of plans, without a source."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from privbench_core.errors import PublishError
+from privbench_core.explain.comparison import PlanComparison, RunTimeSettings, compare_plans
+from privbench_core.explain.plan import Explained
+from privbench_core.explain.session import as_postgres, explain_query, loaded, prepare, server, server_version
+from privbench_core.explain.summaries import ratio, summarize
+from privbench_core.publishing.bundle import Bundle, read_bundle
+from privbench_core.workload.engine import UnansweredError
+from privbench_core.workload.statements import Workload, read_workload
+
+
+@dataclass(frozen=True)
+class ExplainedQuery:
+    """One query on a bundle.
+
+    Attributes:
+        number: Position in the workload, from 1.
+        sql: As written there.
+        explained: Its plan, of a run.
+    """
+
+    number: int
+    sql: str
+    explained: Explained
+
+    @property
+    def q_error(self) -> float:
+        """How far the planner's estimate of the rows is from the rows that there are, as a ratio."""
+        return ratio(self.explained.rows, self.explained.actual_rows or 0, least=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan, its estimates and what they are worth."""
+        return {"number": self.number, "sql": self.sql, **asdict(self.explained), "q_error": self.q_error}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The queries of a workload on a bundle.
+
+    Attributes:
+        bundle: It.
+        queries: Those that ran.
+        failed: "query" (number in the workload from 1) and "reason" of the others.
+        server: Version of PostgreSQL.
+        other: The bundle that it is compared with, and the comparison; or None.
+    """
+
+    bundle: Bundle
+    queries: tuple[ExplainedQuery, ...]
+    failed: tuple[dict[str, Any], ...]
+    server: str
+    other: tuple[Bundle, PlanComparison] | None = None
+
+    def __repr__(self) -> str:
+        """Return the bundle, the queries and what they are compared with in one line."""
+        against = f", against {self.other[0].path.name}" if self.other else ""
+        return f"<Explanation of {len(self.queries)} queries on {self.bundle.path.name}{against}>"
+
+    @cached_property
+    def q_errors(self) -> dict[str, float] | None:
+        """Summary of the Q-errors of the planner's estimates."""
+        return summarize([query.q_error for query in self.queries]) if self.queries else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of plans.json."""
+        against = None
+        if self.other is not None:
+            against = {"bundle": self.other[0].path.name, **self.other[1].to_dict()}
+        return {
+            "database": self.bundle.manifest["database"],
+            "bundle": self.bundle.path.name,
+            "server": self.server,
+            "estimates": self.q_errors,
+            "queries": [query.to_dict() for query in self.queries],
+            "failed": list(self.failed),
+            "against": against,
+        }
+
+
+def explain_bundle(
+    folder: Path, workload: Path | None = None, *, url: str | None = None, against: Path | None = None
+) -> Explanation:
+    """Load a bundle into PostgreSQL for a while, and explain the queries of a workload on it.
+
+    Args:
+        folder: The bundle's.
+        workload: SQL queries; by default the bundle's own.
+        url: A PostgreSQL server; by default one is started in a temporary folder.
+        against: Folder of another bundle of the same schema, such as the version before, to compare plans with.
+
+    Raises:
+        PublishError: A bundle is damaged or has no workload, or there is no PostgreSQL.
+        SourceError: The workload cannot be read.
+    """
+    bundle = read_bundle(folder)
+    other = None if against is None else read_bundle(against)
+    queries, schema = queries_of(bundle, workload), bundle.schema
+    with ExitStack() as stack:
+        place = stack.enter_context(server(url))
+        here = stack.enter_context(loaded(folder, schema, place))
+        if other is not None:
+            there = stack.enter_context(loaded(other.path, other.schema, place))
+            names = ("the other bundle", "the bundle")
+            found = compare_plans(schema, (there, here), queries, RunTimeSettings(), names)
+            explained = tuple(ExplainedQuery(q.number, q.sql, q.explained[1]) for q in found.compared)
+            return Explanation(bundle, explained, found.failed, found.server, (other, found))
+        prepare(here)
+        ran, failed = [], []
+        for number, statement in enumerate(queries.statements, 1):
+            try:
+                text = as_postgres(statement.sql, queries.dialect, schema)
+                explain_query(here, text, run=True)  # so that the next one finds its pages cached
+                ran.append(ExplainedQuery(number, statement.sql, explain_query(here, text, run=True)))
+            except UnansweredError as reason:
+                failed.append({"query": number, "reason": str(reason)})
+        return Explanation(bundle, tuple(ran), tuple(failed), server_version(here))
+
+
+def queries_of(bundle: Bundle, workload: Path | None) -> Workload:
+    """Return the queries of a file, or of the bundle; PublishError if it has none."""
+    files = [workload] if workload else [bundle.path / "workload" / f"{name}.sql" for name in bundle.workload]
+    if not files:
+        raise PublishError(f"{bundle.path.name}: has no queries of its own; name a file of queries with --workload")
+    read = [read_workload(file) for file in files]
+    return Workload(tuple(statement for each in read for statement in each.statements), read[0].dialect)
