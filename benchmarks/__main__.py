@@ -46,6 +46,7 @@ from benchmarks import (
     strangers,
     tightness,
     tpch,
+    workload_steers,
 )
 from benchmarks.measure import Runs
 from privbench_core.errors import PrivbenchError
@@ -74,6 +75,7 @@ def main() -> int:
     )
     names += ("tpch", "evaluation", "orchestration", "ledger", "scale", "spec_errors", "tightness", "attacks")
     names += ("certificate", "first_hour", "rows_out", "whole", "engines", "differences", "bounds", "error_bars")
+    names += ("workload_steers",)
     parser.add_argument("which", nargs="?", choices=names, help="default: everything")
     parser.add_argument("--data", type=Path, help="data folder (default: $PRIVBENCH_DATA, else ../shared/data)")
     parser.add_argument("--seeds", type=int, help="runs per figure (default: 3, or 1 where a run takes minutes)")
@@ -94,7 +96,7 @@ def main() -> int:
         "--databases",
         nargs="+",
         default=(),
-        help="for bounds, certificate, error_bars, first_hour, relationships, refinement and rows_out (default: all)",
+        help="for bounds, certificate, error_bars, first_hour, relationships, refinement, rows_out, workload_steers",
     )
     parser.add_argument("--no-csv", action="store_true", help="for rows_out and whole: no rows for psql in the bundles")
     parser.add_argument("--no-bundle", action="store_true", help="for rows_out: draw rows, and neither check nor write")
@@ -168,6 +170,10 @@ def main() -> int:
         "certificate": partial(
             certificate.run, runs(certificate.RUNS), given.data, given.databases or certificate.DATABASES
         ),
+        **{
+            f"workload_steers/{name}": partial(workload_steers.run, name, runs(workload_steers.RUNS), given.data)
+            for name in given.databases or workload_steers.DATABASES
+        },
         "tightness": partial(tightness.run, progress=_tell),
         "attacks": partial(attacks.run, progress=_tell),
     }
